@@ -1,0 +1,30 @@
+"""The cause classes, read from the one data file that defines them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, kw_only=True)
+class CauseClass:
+    """One cause a diagnosis may name, with its look-alikes and the first thing to do."""
+
+    id: str
+    letter: str
+    owner: str
+    definition: str
+    near_miss: Mapping[str, str]
+    next_step: str
+    command: str
+    if_it_returns: str
+
+
+@cache
+def cause_classes() -> Mapping[str, CauseClass]:
+    """Every class by id, in the file's order."""
+    text = files("argus.analytics").joinpath("classes.toml").read_text(encoding="utf-8")
+    return {key: CauseClass(id=key, **value) for key, value in tomllib.loads(text).items()}

@@ -1,0 +1,109 @@
+"""An incident: one cause that lasts, and the decision that was taken about it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from argus.analytics.finding import Evidence
+
+VERDICTS = ("CONFIRMED", "LIKELY", "INCONCLUSIVE", "NO_FAULT")
+SEVERITIES = ("critical", "warning", "info")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuledOut:
+    """A tempting cause and the evidence against it."""
+
+    fault_class: str
+    why: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What the incident costs; `method` says how it was estimated."""
+
+    s_per_step: float
+    share_of_step: float
+    gpu_hours_so_far: float
+    gpu_hours_per_day: float
+    method: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """What `fuse` decided: class, who, where, how sure, and what it is not.
+
+    `scope` is the node id of the smallest object that explains the suspects. `findings` are ids.
+    """
+
+    fault_class: str
+    verdict: str
+    suspects: tuple[int, ...]
+    scope: str
+    victims: tuple[int, ...] = ()
+    phase: str | None = None
+    group: str | None = None
+    second_best: str | None = None
+    ruled_out: tuple[RuledOut, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    findings: tuple[str, ...] = ()
+    share_of_step: float = 0.0
+    s_per_step: float = 0.0
+    onset_step: int = 0
+
+    def __post_init__(self) -> None:
+        assert self.verdict in VERDICTS, self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Incident:
+    """A cause with its life; `diagnosis` is filled by the triage, None before."""
+
+    run: str
+    attempt: int
+    status: str
+    severity: str
+    cause: Cause
+    onset_step: int
+    end_step: int | None
+    opened_window: int
+    last_window: int
+    cost: Cost
+    diagnosis: dict[str, Any] | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """The same cause at the same place of the same run, however often it comes back."""
+        parts = (self.run, self.cause.fault_class, self.cause.scope)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+    @property
+    def id(self) -> str:
+        """One opening of the fingerprint."""
+        parts = (self.fingerprint, self.attempt, self.opened_window)
+        return "i-" + hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        """The shared JSON form of an incident."""
+        cause = self.cause
+        return {
+            "id": self.id,
+            "fingerprint": self.fingerprint,
+            "run": self.run,
+            "attempt": self.attempt,
+            "status": self.status,
+            "severity": self.severity,
+            "verdict": cause.verdict,
+            "class": cause.fault_class,
+            "scope": cause.scope,
+            "suspects": list(cause.suspects),
+            "victims": list(cause.victims),
+            "onset_step": self.onset_step,
+            "end_step": self.end_step,
+            "cost": asdict(self.cost),
+            "findings": list(cause.findings),
+            "diagnosis": self.diagnosis,
+        }

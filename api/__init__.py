@@ -1,0 +1,1 @@
+"""Composition: settings, service, HTTP and command line."""

@@ -1,0 +1,109 @@
+"""The command line: a table of command to module, each imported only when it is used."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+from argus.api.cli.errors import CliError
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "run": ("argus.api.cli.run", "run a training command under observation"),
+    "processor": ("argus.api.cli.processor", "the host processor beside the ranks"),
+    "serve": ("argus.api.cli.serve", "the service: ingest, analysis, HTTP"),
+    "triage": ("argus.api.cli.triage", "traces or a recording in, a verdict out"),
+    "demo": ("argus.evals.demo", "a real job, a real fault, the incident it makes"),
+    "bench": ("argus.evals.bench", "measure what the product promises"),
+    "eval": ("argus.evals.evaluate", "score detection on injected faults"),
+}
+"""Command: (module, help). A module has `add_arguments(parser)` and `run(args) -> exit code`."""
+
+EXTRA_OF: Mapping[str, str] = {
+    "zstandard": "triage",
+    "scipy": "triage",
+    "networkx": "triage",
+    "psutil": "host",
+    "prometheus_client": "service",
+    "fastapi": "service",
+    "uvicorn": "service",
+    "sqlalchemy": "service",
+    "alembic": "service",
+    "openai": "service",
+    "torch": "demo",
+}
+"""Which extra brings a module that a command may find missing."""
+
+USAGE_ERROR = 2
+
+
+class Command(Protocol):
+    """What a command's module offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's options."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; the exit code."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `argus`; every foreseeable failure is one sentence on stderr."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        print(_overview())
+        return 0 if words else USAGE_ERROR
+    if words[0] in ("-V", "--version"):
+        print(_version())
+        return 0
+    if words[0] not in COMMANDS:
+        print(f"argus: no command {words[0]!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return USAGE_ERROR
+    try:
+        command = load(words[0])
+        return command.run(build_parser(words[0], command).parse_args(words[1:]))
+    except CliError as error:
+        print(f"argus {words[0]}: {error}", file=sys.stderr)
+        return error.code
+    except ModuleNotFoundError as error:
+        extra = EXTRA_OF.get((error.name or "").split(".")[0])
+        if extra is None:
+            raise
+        print(
+            f"argus {words[0]}: needs {error.name}; run: pip install 'argus-triage[{extra}]'", file=sys.stderr
+        )
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        return 130
+
+
+def load(name: str) -> Command:
+    """The module behind a command."""
+    return cast(Command, import_module(COMMANDS[name][0]))
+
+
+def build_parser(name: str, command: Command) -> argparse.ArgumentParser:
+    """The command's parser, also used to check the command lines in the documentation."""
+    parser = argparse.ArgumentParser(prog=f"argus {name}", description=COMMANDS[name][1])
+    command.add_arguments(parser)
+    return parser
+
+
+def _overview() -> str:
+    rows = "\n".join(f"  {name:<10} {text}" for name, (_, text) in COMMANDS.items())
+    return (
+        "usage: argus COMMAND [options]\n\n"
+        "Argus names the slow rank of a distributed training job, says why and what to do.\n\n"
+        f"{rows}\n\n`argus COMMAND --help` tells more."
+    )
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"argus {version('argus-triage')}"
+    except PackageNotFoundError:
+        return "argus (not installed)"

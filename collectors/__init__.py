@@ -1,0 +1,1 @@
+"""Observe: what every rank and host of a training job did."""

@@ -1,0 +1,1 @@
+"""One file per framework whose own phases we record."""

@@ -1,0 +1,1 @@
+"""The host processor: receives its ranks, cuts windows, uploads."""

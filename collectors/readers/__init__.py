@@ -1,0 +1,1 @@
+"""One file per trace format: files in, the collectors' own records out."""

@@ -1,0 +1,112 @@
+"""Signs of life: what a rank says of itself each second, with what its host sees of the process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from argus.collectors.records.errors import WireError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What the rank's own writer thread reports once a second (frame kind STATUS).
+
+    `groups` maps a process group's name to (calls entered, calls completed).
+    """
+
+    ts_ns: int
+    step: int
+    phase: str = ""  # canonical phase that is open now, "" between phases
+    phase_since_ns: int = 0
+    step_since_ns: int = 0
+    step_p50_ns: int = 0  # median of the last steps, 0 until known
+    in_mark: str = ""  # open argus.mark: checkpoint, eval, …
+    groups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The status as JSON-ready dict."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(raw: object) -> Status:
+        """Parse and check. Raises WireError."""
+        raw = _object(raw, "status")
+        try:
+            groups = {
+                str(k)[:256]: (int(v[0]), int(v[1]))
+                for k, v in _object(raw.get("groups", {}), "groups").items()
+            }
+            return Status(
+                ts_ns=int(raw["ts_ns"]),
+                step=int(raw["step"]),
+                phase=str(raw.get("phase", ""))[:64],
+                phase_since_ns=int(raw.get("phase_since_ns", 0)),
+                step_since_ns=int(raw.get("step_since_ns", 0)),
+                step_p50_ns=int(raw.get("step_p50_ns", 0)),
+                in_mark=str(raw.get("in_mark", ""))[:64],
+                groups=groups,
+            )
+        except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
+            raise WireError(f"status: {error!r:.120}") from None
+
+
+STATES = ("running", "exited", "lost", "ended")
+"""running; exited = the process is gone after BYE is missing; lost = its host went silent; ended = BYE."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heartbeat:
+    """One rank as its host's processor sees it now; times are Unix seconds of the host."""
+
+    run: str
+    attempt: int
+    rank: int
+    host: str
+    ts_s: float
+    state: str = "running"
+    process_state: str = ""  # letter of /proc/PID/stat: R S D T Z, "" if gone
+    status_age_s: float = 0.0  # how old `status` is: a rank that holds the GIL or is stopped goes silent
+    status: Status
+    exit_reason: str = ""  # "signal 9", "code 1", "oom", "" if unknown
+
+    def to_json(self) -> dict[str, Any]:
+        """The heartbeat as JSON-ready dict."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(raw: object) -> Heartbeat:
+        """Parse and check. Raises WireError."""
+        raw = _object(raw, "heartbeat")
+        try:
+            beat = Heartbeat(
+                run=str(raw["run"])[:256],
+                attempt=int(raw["attempt"]),
+                rank=int(raw["rank"]),
+                host=str(raw["host"])[:256],
+                ts_s=float(raw["ts_s"]),
+                state=str(raw.get("state", "running")),
+                process_state=str(raw.get("process_state", ""))[:4],
+                status_age_s=float(raw.get("status_age_s", 0.0)),
+                status=Status.from_json(raw.get("status")),
+                exit_reason=str(raw.get("exit_reason", ""))[:200],
+            )
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, WireError):
+                raise
+            raise WireError(f"heartbeat: {error!r:.120}") from None
+        if beat.state not in STATES:
+            raise WireError(f"heartbeat.state must be one of {', '.join(STATES)}, got {beat.state!r:.40}")
+        if not (math.isfinite(beat.ts_s) and math.isfinite(beat.status_age_s)):
+            raise WireError("heartbeat times must be finite")
+        if not (0 <= beat.rank < 1 << 20 and 0 <= beat.attempt < 1 << 31):
+            raise WireError(f"heartbeat of rank {beat.rank}, attempt {beat.attempt}: out of range")
+        return beat
+
+
+def _object(raw: object, what: str) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise WireError(f"{what} must be an object, got {type(raw).__name__}")
+    return raw

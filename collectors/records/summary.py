@@ -1,0 +1,155 @@
+"""A rank's window: what one rank did over N whole steps, as its host uploads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from argus.collectors.records.errors import WireError
+from argus.collectors.records.events import COLLECTIVE, EVENT, STEP, Rows, empty
+from argus.collectors.records.pack import pack, unpack
+from argus.collectors.records.plan import MAX_STEPS
+
+SUMMARY_VERSION = 1
+
+PHASE_CELL = np.dtype(
+    [
+        ("phase", "<u4"),  # canonical name, index into `names`
+        ("native", "<u4"),  # the native name that took most of it
+        ("step", "<i8"),
+        ("count", "<u4"),
+        ("clock", "u1"),
+        ("sum_ns", "<i8"),
+        ("max_ns", "<i8"),
+        ("wait_ns", "<i8"),  # part of sum_ns blocked in communication
+        ("cpu_ns", "<i8"),
+    ]
+)
+"""Outermost phases of one name in one step, added up."""
+
+_DTYPES = {"steps": STEP, "cells": PHASE_CELL, "collectives": COLLECTIVE, "events": EVENT}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankWindow:
+    """Steps [first_step, first_step + num_steps) of one rank; `steps` may hold fewer if some were lost.
+
+    `dropped` counts records lost in this window by reason, `unseen` says what was not observable.
+    """
+
+    run: str
+    attempt: int
+    rank: int
+    window: int
+    first_step: int
+    num_steps: int
+    host: str = ""
+    names: tuple[str, ...] = ("",)
+    steps: Rows = field(default_factory=lambda: empty("steps"))
+    cells: Rows = field(default_factory=lambda: np.empty(0, PHASE_CELL))
+    collectives: Rows = field(default_factory=lambda: empty("collectives"))
+    events: Rows = field(default_factory=lambda: empty("events"))
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, int, int, int]:
+        """What makes an upload of this window idempotent."""
+        return (self.run, self.attempt, self.rank, self.window)
+
+    def name(self, index: int) -> str:
+        """The string behind a string column's value; "?" if out of the table."""
+        return self.names[index] if 0 <= index < len(self.names) else "?"
+
+    def to_bytes(self) -> bytes:
+        """Versioned bytes that decode alone."""
+        meta = {
+            "version": SUMMARY_VERSION,
+            "run": self.run,
+            "attempt": self.attempt,
+            "rank": self.rank,
+            "window": self.window,
+            "first_step": self.first_step,
+            "num_steps": self.num_steps,
+            "host": self.host,
+            "names": list(self.names),
+            "dropped": dict(self.dropped),
+            "unseen": list(self.unseen),
+        }
+        arrays = {name: (name, getattr(self, name)) for name in _DTYPES}
+        return pack(meta, arrays)
+
+    @staticmethod
+    def from_bytes(payload: bytes) -> RankWindow:
+        """Parse and check what came over the wire. Raises WireError."""
+        meta, arrays = unpack(payload, _DTYPES)
+        if meta.get("version") != SUMMARY_VERSION:
+            raise WireError(
+                f"window of version {meta.get('version')!r:.20}, this side speaks {SUMMARY_VERSION}"
+            )
+        missing = [name for name in _DTYPES if name not in arrays]
+        if missing:
+            raise WireError(f"window lacks {', '.join(missing)}")
+        num_steps = _count(meta, "num_steps")
+        if not 1 <= num_steps <= MAX_STEPS:
+            raise WireError(f"window.num_steps must be in [1, {MAX_STEPS}], got {num_steps}")
+        window = RankWindow(
+            run=_text(meta, "run"),
+            attempt=_count(meta, "attempt"),
+            rank=_count(meta, "rank"),
+            window=_count(meta, "window"),
+            first_step=_count(meta, "first_step"),
+            num_steps=num_steps,
+            host=_text(meta, "host"),
+            names=_texts(meta, "names"),
+            unseen=_texts(meta, "unseen"),
+            dropped=_counts(meta.get("dropped")),
+            steps=arrays["steps"],
+            cells=arrays["cells"],
+            collectives=arrays["collectives"],
+            events=arrays["events"],
+        )
+        _check_steps(window)
+        return window
+
+
+def _check_steps(window: RankWindow) -> None:
+    low, high = window.first_step, window.first_step + window.num_steps
+    steps = window.steps["step"]
+    if len(steps) and (steps.min() < low or steps.max() >= high or len(np.unique(steps)) != len(steps)):
+        raise WireError(f"window {window.window} of rank {window.rank} holds steps outside [{low}, {high})")
+    cells = window.cells["step"]
+    if len(cells) and (cells.min() < low or cells.max() >= high):
+        raise WireError(f"window {window.window} of rank {window.rank} holds phases outside [{low}, {high})")
+
+
+def _count(meta: Mapping[str, Any], key: str) -> int:
+    value = meta.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 53:
+        raise WireError(f"window.{key} must be a count, got {value!r:.40}")
+    return value
+
+
+def _text(meta: Mapping[str, Any], key: str) -> str:
+    value = meta.get(key)
+    if not isinstance(value, str) or len(value) > 256:
+        raise WireError(f"window.{key} must be a string of at most 256 characters")
+    return value
+
+
+def _texts(meta: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = meta.get(key)
+    if not isinstance(value, list) or len(value) > 65536 or not all(isinstance(v, str) for v in value):
+        raise WireError(f"window.{key} must be a list of strings")
+    return tuple(v[:1024] for v in value)
+
+
+def _counts(raw: object) -> dict[str, int]:
+    if not isinstance(raw, dict) or len(raw) > 64:
+        raise WireError("window.dropped must be an object of at most 64 counts")
+    if not all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in raw.values()):
+        raise WireError("window.dropped must map reasons to counts")
+    return {str(k)[:64]: v for k, v in raw.items()}

@@ -1,0 +1,1 @@
+"""Measured truth: simulator, scenarios, demo and benchmarks."""

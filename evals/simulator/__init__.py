@@ -1,0 +1,1 @@
+"""One seeded generator of the collectors' own records."""

@@ -1,0 +1,1 @@
+"""Who works with whom, on what: parallel layout and, later, the physical graph."""

@@ -1,0 +1,1 @@
+"""One file per source of topology; see docs/architecture.md, Plug-ins."""
