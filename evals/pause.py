@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from types import TracebackType
+from typing import Self
 
 STOPPED_S = 0.03
 RUNNING_S = 0.03
@@ -21,7 +22,7 @@ class Pauser:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._cycle, name="pauser", daemon=True)
 
-    def __enter__(self) -> Pauser:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -11,9 +11,9 @@ import sys
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -64,9 +64,8 @@ class Stack:
     url: str = ""
     service: subprocess.Popen[bytes] | None = None
     job: subprocess.Popen[bytes] | None = None
-    _seen: dict[int, psutil.Process] = field(default_factory=dict)
 
-    def __enter__(self) -> Stack:
+    def __enter__(self) -> Self:
         try:
             self.start_service()
             self.start_job()
