@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import argus
-from argus.collectors.rank.identity import run_of
+from argus.collectors.rank.identity import LAUNCH_HOST, run_of
 from argus.collectors.rank.sink import connect_to
 from argus.collectors.records.endpoint import private_directory, socket_path
 
@@ -67,6 +67,13 @@ def make_plan(
     )
 
 
+def plan_from(env: Mapping[str, str]) -> Plan:
+    """The plan `argus run` left in the environment of its command."""
+    return make_plan(
+        env, run=None, socket=None, server=None, record=None, has_processor=True, generated="run"
+    )
+
+
 def slug(name: str) -> str:
     """A run's name as a file name.
 
@@ -99,7 +106,7 @@ def rank_env(env: Mapping[str, str], plan: Plan) -> dict[str, str]:
     if plan.record:
         made["ARGUS_RECORD"] = str(plan.record)
     if plan.has_processor:
-        made["ARGUS_LAUNCH_HOST"] = socket.gethostname()  # ranks elsewhere start a processor of their own
+        made[LAUNCH_HOST] = socket.gethostname()
     return made
 
 

@@ -90,14 +90,15 @@ class CollectiveHook:
             return log.begin(op, state, peer=peer_of(args) if peer_of else -1, num_bytes=num_bytes)
 
         def issued(call: Call, work: Any, args: tuple[Any, ...]) -> None:
-            log.issued(call)
+            is_async = getattr(args[-1] if args else None, "asyncOp", True)
+            log.issued(call, is_blocking=work is None or not is_async)
             if work is None:
                 log.over(call, self._recorder.now_ns())
                 log.emit(call)
             elif call.group.timer is not None:
                 call.group.timer(call)
             else:
-                self._follow(call, work, has_future and getattr(args[-1] if args else None, "asyncOp", True))
+                self._follow(call, work, has_future and is_async)
 
         begin_safe, issued_safe = part.guard(begin), part.guard(issued)
 

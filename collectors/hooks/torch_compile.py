@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TypeVar
 
 from argus.collectors.rank.guard import Part
@@ -16,6 +17,7 @@ T = TypeVar("T")
 
 def install(session: Session, part: Part) -> None:
     """Register start and end callbacks; nested compilations count once."""
+    import torch
     from torch._dynamo.callback import callback_handler
 
     recorder = session.recorder
@@ -27,6 +29,8 @@ def install(session: Session, part: Part) -> None:
     def end(*_args: object) -> None:
         dur_ns = recorder.now_ns() - started_ns[0]
         recorder.event("compile", start_ns=started_ns[0], dur_ns=dur_ns)
+        if "torch.distributed" in sys.modules and torch.distributed.is_initialized():
+            session.unseen("collectives inside compiled graphs")
         if recorder.current_step < COMPILE_WARMUP_STEPS:
             recorder.flag(FLAG_WARMUP)
 

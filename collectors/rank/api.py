@@ -63,6 +63,8 @@ class phase:
 
         @wraps(function)
         def timed(*args: P.args, **kwargs: P.kwargs) -> T:
+            if state.user is None or state.is_compiling():
+                return function(*args, **kwargs)
             with self:
                 return function(*args, **kwargs)
 

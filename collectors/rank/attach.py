@@ -8,22 +8,24 @@ import pkgutil
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
-from typing import Any, cast
+from pathlib import Path
+from socket import gethostname, socket
+from typing import cast
 
 from argus.collectors import hooks
 from argus.collectors.rank import state
 from argus.collectors.rank.clock import anchored_clock
 from argus.collectors.rank.gpu import cuda_clock
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.identity import RANK_PID, Place, may_attach, place_of, run_of
+from argus.collectors.rank.identity import LAUNCH_HOST, RANK_PID, Place, may_attach, place_of, run_of
 from argus.collectors.rank.layout import LayoutWatch, place_in_group
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Hook, Session
-from argus.collectors.rank.sink import Sink, connect_to
+from argus.collectors.rank.sink import Connect, Sink, connect_to
 from argus.collectors.rank.user import UserMarks
 from argus.collectors.rank.writer import Stream, Writer
 from argus.collectors.records.endpoint import socket_path
@@ -81,8 +83,8 @@ def _install_triggers(part: Part) -> None:
     original = torch.distributed.init_process_group
 
     @wraps(original)
-    def init_process_group(*args: Any, **kwargs: Any) -> None:
-        original(*args, **kwargs)
+    def init_process_group(*args: object, **kwargs: object) -> None:
+        original(*args, **kwargs)  # type: ignore[arg-type]
         start()
 
     for name in INIT_HOLDERS:
@@ -129,17 +131,41 @@ def _arm(attachment: Attachment) -> None:
         session,
         layout=watch,
         sink=lambda stream: Sink(
-            connect=lambda: connect_to(path), prelude=stream.prelude, now_s=time.monotonic
+            connect=_connector(path, dict(env)), prelude=stream.prelude, now_s=time.monotonic
         ),
     )
     attachment.session, attachment.writer = session, Writer(stream, session)
     env[RANK_PID] = str(os.getpid())
     for name, hook in find_hooks():
         session.add(name, hook)
-    marks = Part("user", ring=recorder.ring, on_off=session.unseen)
+    marks = Part("user", ring=recorder.ring, on_off=session.part_failed)
     state.user = UserMarks(recorder, marks)
     attachment.writer.start()
-    _at_exit(detach)
+    _at_exit(_leave)
+
+
+def _connector(path: Path, env: Mapping[str, str]) -> Connect:
+    """Connects; on a host that `argus run` did not reach, the first rank starts the processor."""
+    is_elsewhere = env.get(LAUNCH_HOST, "") not in ("", gethostname())
+    tries = [is_elsewhere]
+
+    def connect() -> socket:
+        try:
+            return connect_to(path)
+        except OSError:
+            if not tries.pop():
+                tries.append(False)
+                raise
+        tries.append(False)
+        from argus.collectors import launch
+
+        try:
+            launch.ensure_processor(launch.plan_from(env), launcher_pid=os.getpid(), env=env)
+        except ValueError as error:
+            raise OSError(str(error)) from None
+        return connect_to(path)
+
+    return connect
 
 
 def find_hooks() -> list[tuple[str, Hook]]:
@@ -148,8 +174,8 @@ def find_hooks() -> list[tuple[str, Hook]]:
     return [(name, cast(Hook, import_module(f"{hooks.__name__}.{name}"))) for name in names]
 
 
-def detach() -> None:
-    """Take everything out, flush what was recorded, say goodbye; at most a second."""
+def detach(*, in_order: bool = True) -> None:
+    """Take everything out, flush what was recorded, say goodbye if all went well; at most a second."""
     attachment = _attachment
     if attachment is None or attachment.session is None or attachment.pid != os.getpid():
         return
@@ -161,7 +187,12 @@ def detach() -> None:
     if os.environ.get(RANK_PID) == str(os.getpid()):
         del os.environ[RANK_PID]
     if writer is not None:
-        writer.close()
+        writer.close(in_order=in_order)
+
+
+def _leave() -> None:
+    """The process ends, on its own accord or by an exception nobody caught: that is no goodbye."""
+    detach(in_order=not hasattr(sys, "last_type") and sys.exc_info()[0] is None)
 
 
 def _at_exit(call: Callable[[], None]) -> None:

@@ -9,6 +9,9 @@ from argus.collectors.rank.recorder import Recorder
 
 MAX_GROUPS = 4096  # as many as a layout may hold
 
+Timer = Callable[["Call"], None]
+"""Takes an issued call over; it calls `CallLog.over` and `emit` when the work is done."""
+
 
 class GroupState:
     """One process group as this rank uses it. `ranks` are global, by group rank."""
@@ -22,7 +25,7 @@ class GroupState:
         self.p2p_seq: dict[tuple[int, int], int] = {}
         self.entered = 0
         self.completed = 0
-        self.timer: Callable[[Call], None] | None = None  # learns the end in its own way, if there is one
+        self.timer: Timer | None = None  # learns the end in its own way, if there is one
 
 
 class Call:
@@ -73,6 +76,7 @@ class CallLog:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.groups: dict[str, GroupState] = {}
+        self._timers: dict[str, Timer] = {}
         self._lock = threading.Lock()
         names = recorder.names
         self._send, self._recv = names["send"], names["recv"]
@@ -84,9 +88,17 @@ class CallLog:
         state = self.groups.get(name)
         if state is None:
             with self._lock:
-                index = self.recorder.ring.intern(name)
-                state = self.groups.setdefault(name, GroupState(index=index, ranks=ranks))
+                made = GroupState(index=self.recorder.ring.intern(name), ranks=ranks)
+                made.timer = self._timers.get(name)
+                state = self.groups.setdefault(name, made)
         return state
+
+    def on_group(self, name: str, timer: Timer) -> None:
+        """The group has its own way to tell when a call is over."""
+        with self._lock:
+            self._timers[name] = timer
+            if name in self.groups:
+                self.groups[name].timer = timer
 
     def status(self) -> dict[str, tuple[int, int]]:
         """Calls entered and completed, by group."""
@@ -123,13 +135,17 @@ class CallLog:
             return p2p
         return self._grad_sync if self.recorder.after_backward else self._other
 
-    def issued(self, call: Call) -> None:
-        """The call returned to its thread; the work may go on."""
-        cpu_ns = self.recorder.cpu_ns()
+    def issued(self, call: Call, *, is_blocking: bool = False) -> None:
+        """The call returned to its thread; the work may go on unless the call was a blocking one."""
+        cpu_ns, now_ns = self.recorder.cpu_ns(), self.recorder.now_ns()
         call.cpu_ns += cpu_ns
         here = self.recorder.here()
+        if is_blocking:
+            stood_ns = max(now_ns - call.entry_ns - call.cpu_ns, 0)
+            call.blocked_ns += stood_ns
+            here.wait_ns += stood_ns
         if here.comm is not None:
-            self.recorder.comm_leave(here, end_ns=self.recorder.now_ns(), cpu_ns=cpu_ns)
+            self.recorder.comm_leave(here, end_ns=now_ns, cpu_ns=cpu_ns)
 
     def waited(self, call: Call, *, start_ns: int, start_cpu_ns: int) -> None:
         """This thread stood in the call's `wait` since `start_ns` and the work is over."""

@@ -21,6 +21,9 @@ JOB_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "OAR_JOB_ID", "FL
 RANK_PID = "ARGUS_RANK_PID"
 """Set by a rank for its children: the process that already reports under this rank."""
 
+LAUNCH_HOST = "ARGUS_LAUNCH_HOST"
+"""Host on which `argus run` has started the processor; ranks elsewhere start one of their own."""
+
 ALLOWED_PREFIXES = ("NCCL_", "TORCH_NCCL_", "UCX_", "NVTE_", "TORCHINDUCTOR_", "FLASH_ATTENTION_", "GLOO_")
 ALLOWED_NAMES = frozenset(
     {
@@ -89,7 +92,10 @@ def run_of(env: Mapping[str, str]) -> str | None:
 
 def allowed_env(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that may be recorded; never the whole environment, it holds secrets."""
-    names = sorted(name for name in env if name in ALLOWED_NAMES or name.startswith(ALLOWED_PREFIXES))
+    names = sorted(name for name in env if name in ALLOWED_NAMES or name.startswith(LAUNCH_HOST = "ARGUS_LAUNCH_HOST"
+"""Host on which `argus run` has started the processor; ranks elsewhere start one of their own."""
+
+ALLOWED_PREFIXES))
     return {name: env[name][:MAX_VALUE] for name in names[:MAX_VARIABLES]}
 
 

@@ -210,6 +210,13 @@ class Recorder:
         row = (step, name, native, start_ns, dur_ns, dur_ns, 0, CLOCK_WALL, depth, -1, -1)
         self.ring.put("phases", row)
 
+    def forget_open(self) -> None:
+        """A collector failed half-way: nothing that is open can be trusted to be closed."""
+        self.train.stack.clear()
+        self.train.tokens.clear()
+        self.train.comm = None
+        self.train.comm_phase = 0
+
     # Communication outside of phases
 
     def comm_enter(self, here: ThreadState, *, name: int, native: int) -> int:

@@ -48,7 +48,7 @@ class Session:
         ready = [item for item in self._pending if _is_imported(item[1].NEEDS)]
         self._pending = [item for item in self._pending if item not in ready]
         for name, hook in ready:
-            part = Part(name, ring=self.ring, on_off=self.unseen)
+            part = Part(name, ring=self.ring, on_off=self.part_failed)
             self.parts.append(part)
             part.guard(hook.install)(self, part)
 
@@ -56,6 +56,11 @@ class Session:
         """Say in words what this rank cannot observe."""
         if text not in self.notes:
             self.notes.append(text)
+
+    def part_failed(self, text: str) -> None:
+        """A collector switched itself off."""
+        self.unseen(text)
+        self.recorder.forget_open()
 
     def stop(self) -> None:
         """Take every patch out."""

@@ -99,6 +99,7 @@ class Writer:
         self._stream = stream
         self._session = session
         self._period_s = period_s
+        self._says_bye = True
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="argus-writer", daemon=True)
 
@@ -106,13 +107,14 @@ class Writer:
         """Begin writing."""
         self._thread.start()
 
-    def close(self, *, within_s: float = CLOSE_S) -> None:
-        """Flush, say goodbye, hang up; gives up after `within_s`."""
+    def close(self, *, in_order: bool = True, within_s: float = CLOSE_S) -> None:
+        """Flush, say goodbye if the rank ended in order, hang up; gives up after `within_s`."""
+        self._says_bye = in_order
         self._stop.set()
         self._thread.join(within_s)
 
     def _run(self) -> None:
-        part = Part("writer", ring=self._session.ring, on_off=self._session.unseen)
+        part = Part("writer", ring=self._session.ring, on_off=self._session.part_failed)
         tick, finish = part.guard(self._tick), part.guard(self._finish)
         ticks = 0
         while not self._stop.wait(self._period_s) and part.is_on:
@@ -135,7 +137,8 @@ class Writer:
         self._session.tick()
         self._stream.send_rows()
         self._stream.send_status()
-        sink.push(encode_json(Kind.BYE, {}))
+        if self._says_bye:
+            sink.push(encode_json(Kind.BYE, {}))
         sink.pump()
         while sink.is_connected and not sink.is_empty and time.monotonic() < end_s:
             time.sleep(POLL_S)

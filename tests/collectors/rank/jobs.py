@@ -9,6 +9,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import torch
+import torch._dynamo  # every optimizer imports it: once here instead of once in each forked rank
 import torch.distributed as dist
 from torch import nn
 

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
 
 from argus.collectors.rank.fake_receiver import FakeReceiver
 from argus.collectors.records.events import RankRecords
@@ -223,10 +224,14 @@ def test_a_step_the_scaler_skips_is_a_step(receiver: FakeReceiver) -> None:
 def loader(rank: int, world: int) -> None:
     net = jobs.model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    batches = torch.utils.data.DataLoader(
-        torch.randn(4 * STEPS, 16), batch_size=4, num_workers=2, multiprocessing_context="fork"
+    samples = list(torch.randn(4 * STEPS, 16))
+    batches: DataLoader[torch.Tensor] = DataLoader(
+        samples,  # type: ignore[arg-type]
+        batch_size=4,
+        num_workers=2,
+        multiprocessing_context="fork",
     )
-    for epoch in range(2):
+    for _epoch in range(2):
         for x in batches:
             optimizer.zero_grad()
             net(x).square().mean().backward()
