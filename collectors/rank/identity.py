@@ -92,10 +92,7 @@ def run_of(env: Mapping[str, str]) -> str | None:
 
 def allowed_env(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that may be recorded; never the whole environment, it holds secrets."""
-    names = sorted(name for name in env if name in ALLOWED_NAMES or name.startswith(LAUNCH_HOST = "ARGUS_LAUNCH_HOST"
-"""Host on which `argus run` has started the processor; ranks elsewhere start one of their own."""
-
-ALLOWED_PREFIXES))
+    names = sorted(name for name in env if name in ALLOWED_NAMES or name.startswith(ALLOWED_PREFIXES))
     return {name: env[name][:MAX_VALUE] for name in names[:MAX_VARIABLES]}
 
 
