@@ -47,6 +47,12 @@ class HttpPost:
     key: str = field(default="", repr=False)
     timeout_s: float = TIMEOUT_S
 
+    @property
+    def url(self) -> str:
+        """Where it sends to."""
+        port = "" if self.port is None else f":{self.port}"
+        return f"{self.scheme}://{self.host}{port}{self.prefix}"
+
     def __call__(self, path: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
         """See `Post`."""
         connection = self._connect()
@@ -89,7 +95,7 @@ def _answer(status: int, headers: Message, raw: bytes) -> Answer:
         status=status,
         error="" if status < 400 else _reason(body, raw),
         body=body if isinstance(body, dict) else {},
-        retry_after_s=_retry_after(headers.get("Retry-After"), headers.get("Date")),
+        retry_after_s=parse_retry_after(headers.get("Retry-After"), headers.get("Date")),
     )
 
 
@@ -100,7 +106,7 @@ def _reason(body: object, raw: bytes) -> str:
     return raw[:200].decode("utf-8", "replace")
 
 
-def _retry_after(value: str | None, date: str | None) -> float | None:
+def parse_retry_after(value: str | None, date: str | None) -> float | None:
     """Seconds to wait: RFC 9110 allows a number or a date; a date counts from the server's own clock."""
     if value is None:
         return None
