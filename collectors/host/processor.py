@@ -90,11 +90,13 @@ class Processor:
         notices: Notices,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        flush_s: float = STOP_FLUSH_S,
     ) -> None:
         self._listener, self._ranks = listener, ranks
         self._delivery, self._recorder, self._launchers = delivery, recorder, launchers
         self._counters, self._notices = counters, notices
         self._clock, self._wall_clock = clock, wall_clock
+        self._flush_s = flush_s
         self._selector = selectors.DefaultSelector()
         self._connections: dict[int, Connection] = {}
         self._due = _Due()
@@ -337,7 +339,7 @@ class Processor:
         if self._recorder is not None:
             self._recorder.close()
         if self._delivery is not None:
-            self._delivery.stop(STOP_FLUSH_S)
+            self._delivery.stop(self._flush_s)
         self._selector.close()
 
 
