@@ -54,8 +54,7 @@ class Source:
 
     def ns(self, seconds: Floats) -> Ints:
         """Clock readings of the rank; all `seconds` finite."""
-        since: Ints = np.rint(seconds * 1e9).astype(np.int64)
-        return since + self.offset_ns
+        return np.asarray(np.rint(seconds * 1e9).astype(np.int64) + self.offset_ns)
 
     def rows(self, dtype: np.dtype[Any], *, until: Floats, **columns: object) -> Rows:
         """Rows of what has ended. `until` (step,) are the ends; the columns are (step,) or one value."""
@@ -78,7 +77,7 @@ def clock_offsets(job: Job, rng: np.random.Generator) -> Ints:
     """Each rank's clock reading at the job's start; ranks of a host share a clock. (rank,)"""
     hosts = np.arange(job.ranks) // job.ranks_per_host
     skew_s = rng.normal(0, job.clock_offset_s, int(hosts.max()) + 1)[hosts]
-    return np.rint(job.start_s * 1e9).astype(np.int64) + np.rint(skew_s * 1e9).astype(np.int64)
+    return np.asarray(np.rint(skew_s * 1e9).astype(np.int64) + round(job.start_s * 1e9))
 
 
 def string_table(job: Job) -> tuple[str, ...]:
