@@ -107,10 +107,9 @@ class Window:
 
 
 def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
-    """All ranks' summaries of one window as arrays; ranks that are missing become NaN.
+    """All ranks' summaries of one window as arrays; every rank of `topology` has a row, NaN if missing.
 
-    Every expected rank of `topology` has a row. ValueError if there is no summary or if they are not of
-    one window.
+    ValueError if there is no summary or if they are not of one window.
     """
     parts = _one_window(summaries)
     head = parts[0]
