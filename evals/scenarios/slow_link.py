@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from argus.evals.scenarios._draw import draw
-from argus.evals.simulator.groups import dp_groups
+from argus.evals.simulator.groups import dp_groups, layouts
 from argus.evals.truth import Scenario
+from argus.topology.layout import build
 
 
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:
@@ -14,8 +15,7 @@ def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenari
     drawn = draw(seed=seed, ranks=ranks, severity=severity)
     made = drawn.scenario("link.slow", kind="link", severity=severity)
     groups = dp_groups(drawn.job)
-    number = int(groups.of_rank[drawn.rank])
-    kind = "world" if drawn.job.tp == 1 else "dp"
-    members = tuple(int(rank) for rank in groups.members[number])
-    truth = replace(made.truth, ranks=members, scope=f"group:{kind}/{number}")
+    name = groups.names[int(groups.of_rank[drawn.rank])]
+    group = build(layouts(drawn.job)).named[drawn.rank, name]
+    truth = replace(made.truth, ranks=group.ranks, scope=f"group:{group.id}")
     return replace(made, truth=truth)
