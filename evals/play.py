@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.incident import Incident
-from argus.analytics.window import Window, assemble
+from argus.analytics.window import assemble
 from argus.collectors.host.window import cut
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.summary import RankWindow
 from argus.evals.simulator.simulate import Simulation
-from argus.topology.layout import Topology, build
+from argus.topology.layout import build
 
 BEAT_PERIOD_S = 5.0
 """Heartbeats go out once in so many seconds per host."""
@@ -32,10 +32,10 @@ WATCH_ENDED_S = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """Something reaches the service at Unix time `now_s`: a closed window or heartbeats."""
+    """Something reaches the service at Unix time `now_s`: all parts of a window, or heartbeats."""
 
     now_s: float
-    window: Window | None = None
+    parts: tuple[RankWindow, ...] = ()
     beats: tuple[Heartbeat, ...] = ()
 
 
@@ -72,32 +72,30 @@ def play(simulation: Simulation) -> Played:
     )
 
 
-def moments(simulation: Simulation, topology: Topology) -> Iterator[Moment]:
+def moments(simulation: Simulation) -> Iterator[Moment]:
     """Windows and heartbeats in order of arrival."""
-    windows = _closed_windows(simulation, WindowPlan())
     end_s = simulation.last_end_s + (WATCH_ENDED_S if _is_over(simulation) else WATCH_STOPPED_S)
     beats_at = np.arange(simulation.job.start_s + BEAT_PERIOD_S, end_s, BEAT_PERIOD_S)
-    events: list[tuple[float, tuple[RankWindow, ...]]] = [*windows, *((float(now), ()) for now in beats_at)]
-    for now_s, parts in sorted(events, key=lambda event: event[0]):
-        if parts:
-            yield Moment(now_s=now_s, window=assemble(parts, topology))
-        else:
-            yield Moment(now_s=now_s, beats=simulation.beats(now_s))
+    windows = _closed_windows(simulation, WindowPlan())
+    for moment in sorted([*windows, *(Moment(now_s=float(now_s)) for now_s in beats_at)], key=_when):
+        yield moment if moment.parts else replace(moment, beats=simulation.beats(moment.now_s))
 
 
-def _closed_windows(
-    simulation: Simulation, plan: WindowPlan
-) -> Iterator[tuple[float, tuple[RankWindow, ...]]]:
+def _when(moment: Moment) -> float:
+    return moment.now_s
+
+
+def _closed_windows(simulation: Simulation, plan: WindowPlan) -> Iterator[Moment]:
+    """Each window all ranks have finished, when its last part has arrived."""
     parts: dict[int, list[RankWindow]] = defaultdict(list)
     for records in simulation.records:
         for part in cut(records, plan):
             parts[part.window].append(part)
-    end = simulation.timeline.end
     for index, members in sorted(parts.items()):
         last_step = min(plan.bounds(index)[1], simulation.job.steps) - 1
-        closed_s = float(end[last_step].max())
+        closed_s = float(simulation.timeline.end[last_step].max())
         if np.isfinite(closed_s):
-            yield simulation.job.start_s + closed_s + DELIVERY_S, tuple(members)
+            yield Moment(now_s=simulation.job.start_s + closed_s + DELIVERY_S, parts=tuple(members))
 
 
 def _is_over(simulation: Simulation) -> bool:
