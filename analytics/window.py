@@ -21,6 +21,8 @@ Bools = NDArray[np.bool_]
 class Collectives:
     """One row per (call, member); rows of one call share `call`. All arrays have shape (row,).
 
+    `phase` is the canonical phase the call was issued in, "" outside of any.
+
     `group` indexes `Window.groups`; `rank` is the global rank; times are seconds of the member's own
     host clock, comparable across hosts only as far as `Window.clock_residual_s` says.
     """
@@ -37,6 +39,7 @@ class Collectives:
     end_s: Floats
     blocked_s: Floats
     cpu_s: Floats
+    phase: NDArray[np.str_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +214,7 @@ def _collectives(parts: list[RankWindow], topology: Topology) -> tuple[tuple[str
     rank = np.concatenate([np.full(len(part.collectives), part.rank, np.int64) for part in parts])
     group = np.empty(len(rows), np.int64)
     op = np.empty(len(rows), "<U24")
+    phase = np.empty(len(rows), "<U24")
     offset = 0
     for part in parts:
         here = slice(offset, offset + len(part.collectives))
@@ -221,6 +225,8 @@ def _collectives(parts: list[RankWindow], topology: Topology) -> tuple[tuple[str
             group[here][part.collectives["group"] == i] = ids.setdefault(name, len(ids))
         for i in np.unique(part.collectives["op"]):
             op[here][part.collectives["op"] == i] = part.name(int(i))
+        for i in np.unique(part.collectives["phase"]):
+            phase[here][part.collectives["phase"] == i] = part.name(int(i))
     peer, seq = rows["peer"].astype(np.int64), rows["seq"].astype(np.int64)
     return tuple(ids), Collectives(
         call=_calls(group=group, op=op, seq=seq, rank=rank, peer=peer),
@@ -235,6 +241,7 @@ def _collectives(parts: list[RankWindow], topology: Topology) -> tuple[tuple[str
         end_s=rows["end_ns"] * 1e-9,
         blocked_s=rows["blocked_ns"] * 1e-9,
         cpu_s=rows["cpu_ns"] * 1e-9,
+        phase=phase,
     )
 
 
