@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argus.evals.play import BEAT_PERIOD_S, WATCH_STOPPED_S, moments, play
+from argus.evals.moments import BEAT_PERIOD_S, WATCH_STOPPED_S, moments
+from argus.evals.play import play
 from argus.evals.score import Trial
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import Simulation, simulate
