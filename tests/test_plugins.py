@@ -47,7 +47,7 @@ FOLDERS = (
 ENTRY = {"analytics.detectors": "detect", "evals.scenarios": "scenario"}
 """The function of a plug-in whose keyword-only parameters are its settings."""
 
-MAX_LONE_WINDOWS = 2
+MAX_LONE_WINDOWS = 5
 """Of the 20 windows of a healthy job so many may hold a hiccup worth a finding."""
 
 Rename = Callable[[int], int]

@@ -22,7 +22,7 @@ class Noise:
     spread: float = 0.005
     drift: float = 0.005
     drift_steps: int = 30
-    tail_probability: float = 0.002
+    tail_probability: float = 0.0005
     tail_ratio: float = 0.3
     work_share: float = 0.5
 
