@@ -39,8 +39,8 @@ from argus.collectors.records.layout import MAX_WORLD, GroupInfo, Layout
 
 Ints = NDArray[np.int64]
 
-UNOBSERVED_NS = -1
-"""CPU time of a thread, which no trace carries."""
+UNOBSERVED_NS = 0
+"""CPU time of a thread, which no trace carries: 0 on all ranks reads as not recorded."""
 
 _KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"')
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker|trainer)[-_.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
