@@ -32,6 +32,9 @@ TRAINING_LIBRARIES = ("numpy", "torch", "cupti", "zstandard")
 LAZY_IN_TRAINING = ("torch", "cupti", "zstandard")
 """Imported inside a function only: a training image may lack them, and importing torch is for the user."""
 
+SITE = "collectors/rank/site/"
+"""A directory on the path of a training process: its files see each other by their bare names."""
+
 WIRE_COMPRESSION = "collectors/records/upload.py"
 """The one wire module that compresses; only the host processor and the service call it."""
 
@@ -135,7 +138,8 @@ def training_faults(source: Source) -> list[str]:
         top = name.split(".")[0]
         if top == "zstandard" and source.path != WIRE_COMPRESSION:
             faults.append(f"{source.path}:{line}: only {WIRE_COMPRESSION} compresses")
-        if top not in (*sys.stdlib_module_names, "argus", *TRAINING_LIBRARIES):
+        is_beside = source.path.startswith(SITE) and (ROOT / SITE / f"{top}.py").exists()
+        if top not in (*sys.stdlib_module_names, "argus", *TRAINING_LIBRARIES) and not is_beside:
             faults.append(f"{source.path}:{line}: {top} is not there in a training image")
         if top in LAZY_IN_TRAINING and name in eager:
             faults.append(f"{source.path}:{line}: import {top} inside the function that uses it")

@@ -46,7 +46,7 @@ def command_lines(text: str) -> Iterator[list[str]]:
     spans = [span for span in INLINE.findall(prose) if not PLACEHOLDER.search(span)]
     for line in (*lines, *spans):
         match = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/bin/)?argus (?=\S)(.*)", line)
-        if match and not PLACEHOLDER.search(line.split(" # ")[0]):
+        if match and not PLACEHOLDER.search(re.sub(r"\d?>+ ?\S+| #.*", "", line)):
             yield _until_shell(shlex.split(match[1], comments=True))
 
 

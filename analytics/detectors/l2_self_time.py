@@ -8,6 +8,8 @@ past windows and a ratio decide.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from argus.analytics.baseline import (
@@ -57,7 +59,7 @@ def detect(
     found = []
     for phase in (None, *rows):
         dev, excess = _row(digest, phase)
-        history = rank_history(view.past, digest, lambda past, phase=phase: _past(past, phase))
+        history = rank_history(view.past, digest, partial(_past, phase=phase))
         test = outliers(
             dev, history, tests=tests, window_s=window_seconds(digest), budget_per_day=false_alarms_per_day
         )

@@ -65,7 +65,7 @@ def victims_of(waits: Waits, rank: int, groups: tuple[str, ...]) -> tuple[tuple[
     if not mine.any():
         return (), 0.0, None
     ranks, where = np.unique(waits.victim[mine], return_inverse=True)
-    seconds: Floats = np.bincount(where.reshape(-1), weights=waits.edge_s[mine])
+    seconds: Floats = np.bincount(where.reshape(-1), weights=waits.edge_s[mine]).astype(np.float64)
     chosen = seconds >= VICTIM_SHARE * seconds.max()
     by_group = np.bincount(waits.edge_group[mine], weights=waits.edge_s[mine])
     return tuple(int(r) for r in ranks[chosen]), float(seconds[chosen].mean()), groups[int(by_group.argmax())]

@@ -22,7 +22,7 @@ class Noise:
     spread: float = 0.005
     drift: float = 0.005
     drift_steps: int = 30
-    tail_probability: float = 0.002
+    tail_probability: float = 0.0005
     tail_ratio: float = 0.3
     work_share: float = 0.5
 
@@ -31,7 +31,7 @@ QUIET = Noise()
 """A cluster of GPUs: 1 to 3 % a step."""
 
 SHARED = Noise(
-    common=0.08, rank=0.2, spread=0.03, drift=0.04, tail_probability=0.01, tail_ratio=0.5, work_share=0.2
+    common=0.08, rank=0.15, spread=0.02, drift=0.03, tail_probability=0.005, tail_ratio=0.5, work_share=0.2
 )
 """Several ranks on few CPU cores: the worst of 4 ranks is up to 20 % over the median of a window of 10 steps."""
 
