@@ -40,7 +40,12 @@ def quantity(value: float, unit: str = "") -> str:
 def duration(seconds: float) -> str:
     """Seconds in the unit that gives one to three digits before the point."""
     size = abs(seconds)
-    for limit, scale, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s"), (7200.0, 1 / 60, "min")):
+    for limit, scale, unit in (
+        (1e-3, 1e6, "µs"),
+        (1.0, 1e3, "ms"),
+        (120.0, 1.0, "s"),
+        (7200.0, 1 / 60, "min"),
+    ):
         if size < limit:
             return f"{_digits(seconds * scale)} {unit}"
     return f"{_digits(seconds / 3600)} h"
