@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from argus.agent.wording import quantity, ranks, versus
+from argus.agent.wording import phase_name, quantity, ranks, versus
 from argus.analytics.classes import cause_classes
 from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Incident
@@ -110,7 +110,7 @@ def _why(cause: Cause) -> Iterator[str]:
     own = _evidence(cause, "self_s")
     if own is not None and own.baseline is not None:
         clock = ", GPU time" if "GPU" in own.note else ""
-        yield f"{cause.phase or 'own work'} {versus(own.value, own.baseline)} a step{clock}"
+        yield f"{phase_name(cause.phase) if cause.phase else 'own work'} {versus(own.value, own.baseline)} a step{clock}"
     cpu = _evidence(cause, "cpu_s")
     if cpu is not None and cpu.baseline is not None and max(cpu.value, cpu.baseline) > 0:
         meaning = _CPU.get(cause.fault_class, "")
@@ -120,7 +120,10 @@ def _why(cause: Cause) -> Iterator[str]:
         yield f"garbage collection {versus(pause.value, pause.baseline or 0.0)} a step"
     total = _evidence(cause, "own_self_s")
     if own is None and total is not None and total.baseline is not None:
-        yield f"own work {versus(total.value, total.baseline)} a step, which does not explain it"
+        yield f"own work {versus(total.value, total.baseline)}: that is not it"
+    lag = _evidence(cause, "start_lag_s")
+    if lag is not None:
+        yield f"it began {lag.note} {quantity(lag.value, 's')} after the median rank: look before the trace"
     yield from _lateness(cause)
     yield from _path(cause)
     yield from _stop(cause)
@@ -130,7 +133,7 @@ def _lateness(cause: Cause) -> Iterator[str]:
     caused, last = _evidence(cause, "caused_wait_s"), _evidence(cause, "last_share")
     if caused is not None and caused.value > 0:
         entered = f"last to enter {quantity(last.value, 'share')} of its collectives; " if last else ""
-        yield f"{entered}every other rank waits {quantity(caused.value, 's')} a step for it on average"
+        yield f"{entered}costs each other rank {quantity(caused.value, 's')} a step"
 
 
 def _path(cause: Cause) -> Iterator[str]:
@@ -169,13 +172,18 @@ def _victim_rows(cause: Cause) -> Iterator[tuple[str, str]]:
 def _not(cause: Cause) -> Iterator[str]:
     for other in cause.ruled_out[:4]:
         transfer = next((item for item in other.evidence if item.name == "transfer_s"), None)
-        numbers = ""
-        if transfer is not None and transfer.baseline is not None:
-            numbers = f"; transfers {versus(transfer.value, transfer.baseline, name='before')}"
-        elif transfer is not None:
-            numbers = f"; transfers take {quantity(transfer.value, 's')} a step"
-        name = "the network" if other.fault_class == "link.slow" else other.fault_class
-        yield f"{name}: {other.why}{numbers}"
+        if other.fault_class != "link.slow" or transfer is None:
+            yield f"{other.fault_class}: {other.why}"
+        elif transfer.baseline is None:
+            yield (
+                f"the network: once it has entered a transfer takes no longer than {quantity(transfer.value, 's')}"
+                " a step; its own collective is the shortest"
+            )
+        else:
+            yield (
+                f"the network: transfers {versus(transfer.value, transfer.baseline, name='before')} a step; "
+                "its own collective is the shortest"
+            )
 
 
 def _cost(incident: Incident, topology: Topology | None) -> str:

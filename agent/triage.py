@@ -17,7 +17,7 @@ from argus.agent.diagnosis import (
     NotIt,
     RootCause,
 )
-from argus.agent.wording import CAUSES, clip, quantity, ranks, versus
+from argus.agent.wording import CAUSES, clip, phase_name, quantity, ranks, versus
 from argus.analytics.classes import CauseClass, cause_classes
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.incident import Cause, Incident
@@ -114,10 +114,10 @@ def _how_much(cause: Cause) -> str:
         item = found.get(name)
         if item is not None and item.baseline is not None and item.value > 0:
             against = "before" if name == "transfer_s" else "peers"
-            where = f"{cause.phase} " if name == "self_s" and cause.phase else ""
+            where = f"{phase_name(cause.phase)} " if name == "self_s" and cause.phase else ""
             return f": {where}{versus(item.value, item.baseline, name=against)}"
-    if (late := found.get("caused_wait_s")) is not None and late.value > 0:
-        return f": {quantity(late.value, 's')} a step"
+    if (waited := found.get("victims_wait_s")) is not None and waited.value > 0:
+        return f": {ranks(cause.victims)} wait {quantity(waited.value, 's')} a step"
     if (stalled := found.get("stalled_s")) is not None:
         return f" for {quantity(stalled.value, 's')}"
     return ""

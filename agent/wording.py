@@ -13,11 +13,18 @@ CAUSES = {
     "link.slow": "transfers slowly",
     "stop.hang": "hangs: the job waits for it",
     "stop.lost": "is gone: the job waits for it",
-    "unknown": "makes the others wait, and why is not decided",
+    "unknown": "arrives last, why is not decided",
 }
 """What a suspect does, by cause class, as the end of a sentence that begins with its name."""
 
 _SHOWN_RANKS = 8
+
+
+def phase_name(phase: str) -> str:
+    """A canonical phase as a reader would call it."""
+    return {"other": "time outside named phases", "data": "data loading", "h2d": "copy to GPU"}.get(
+        phase, phase
+    )
 
 
 def quantity(value: float, unit: str = "") -> str:
@@ -33,7 +40,7 @@ def quantity(value: float, unit: str = "") -> str:
     if unit in ("share", "%"):
         return f"{_digits(value * 100)} %"
     if unit in ("x", "ratio"):
-        return f"{_digits(value)}×"
+        return f"{value:.1f}×" if abs(value) < 9.95 else f"{_digits(value)}×"
     return f"{_digits(value)} {unit}".strip()
 
 

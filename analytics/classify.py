@@ -77,8 +77,11 @@ def classify(symptoms: Sequence[RankSymptom]) -> Classification:
     """
     shares = shares_of(symptoms)
     late = sum(symptom.late_s - symptom.late_usual_s for symptom in symptoms) / max(len(symptoms), 1)
-    explained = shares.excess_s > 0 and (
-        not symptoms[-1].sees_waits or shares.excess_s >= EXPLAINED * max(late, 0.0)
+    explained = (
+        shares.excess_s > 0
+        and (not symptoms[-1].sees_waits or shares.excess_s >= EXPLAINED * max(late, 0.0))
+        # A small excess that repeats is a fact; in a lone window it has to stand out by itself.
+        and (not symptoms[-1].is_lone or "self_time" in symptoms[-1].signals)
     )
     scores = _scores(shares)
     named = _first_rule(shares) if explained else "unknown"
@@ -88,7 +91,9 @@ def classify(symptoms: Sequence[RankSymptom]) -> Classification:
         fault_class=named,
         is_clear=named != "unknown" and scores.get(named, 0.0) - runner_up >= CLEAR,
         second_best=second,
-        ruled_out=tuple(_ruled_out(name, shares) for _, name in reversed(others)) if explained else (),
+        ruled_out=tuple(_ruled_out(name, shares) for score, name in reversed(others) if score < DECISIVE)
+        if explained
+        else (),
         phase=_phase(symptoms) if explained else None,
     )
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from argus.agent.triage import diagnose, no_incident
 from argus.analytics.attempt import MIN_PAST, VOTES, AttemptState, advance
-from argus.analytics.clocks import align
-from argus.analytics.finding import Finding
+from argus.analytics.clocks import ALIGNED, DURATIONS, align
+from argus.analytics.finding import Evidence, Finding
 from argus.analytics.incident import Incident
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.window import Window, assemble
@@ -26,6 +26,10 @@ from argus.topology.layout import Topology, build
 
 MIN_SHARE_READ = 0.5
 """Below half of the ranks nobody can be called late: most of those who might be later were not read."""
+
+
+LATE_START = 0.5
+"""A suspect that began the first step late by half of what it costs brought its lateness along."""
 
 
 class NothingUsable(ValueError):
@@ -108,7 +112,7 @@ def analyse(
     missing = missing_evidence(windows, job)
     incidents = tuple(
         replace(incident, diagnosis=diagnose(incident, findings=findings, topology=topology, missing=missing))
-        for incident in state.incidents
+        for incident in (_with_start_lag(one, job, windows[0]) for one in state.incidents)
     )
     worst = costliest(incidents)
     covered = len(job.ranks) >= MIN_SHARE_READ * job.world_size and any(w.usable.any() for w in windows)
@@ -136,14 +140,14 @@ def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
     missing = []
     if job.missing:
         missing.append(f"{len(job.missing)} of {job.world_size} ranks")
-    missing += sorted({text for window in windows for text in window.coverage.unseen})
+    if len(windows) < VOTES + MIN_PAST:
+        missing.append("repetition: too few steps to tell a lasting cause from chance")
+    if any(not np.isfinite(window.clock_residual_s) for window in windows):
+        missing.append("a common clock: no collective ties the ranks' clocks together")
     dropped = sum(sum(window.coverage.dropped.values()) for window in windows)
     if dropped:
         missing.append(f"{dropped} records the collectors dropped")
-    if any(not np.isfinite(window.clock_residual_s) for window in windows):
-        missing.append("a common clock: no collective ties the ranks' clocks together")
-    if len(windows) < VOTES + MIN_PAST:
-        missing.append("repetition: too few steps to tell a lasting cause from chance")
+    missing += sorted({text for window in windows for text in window.coverage.unseen})
     return tuple(missing)
 
 
@@ -196,3 +200,19 @@ def _collective_rows(window: Window, waits: Waits) -> list[dict[str, Any]]:
         }
         for i in np.lexsort((calls.seq, calls.end_s))
     ]
+
+
+def _with_start_lag(incident: Incident, job: Job, window: Window) -> Incident:
+    """The incident with how late an undecided suspect was already when the first step began."""
+    cause = incident.cause
+    if cause.fault_class != "unknown" or window.clock_method in (ALIGNED, DURATIONS) or not cause.suspects:
+        return incident
+    starts = {one.layout.rank: int(one.steps["start_ns"].min()) for one in job.records}
+    others = [start for rank, start in starts.items() if rank not in cause.suspects]
+    if not others or not set(cause.suspects) <= set(starts):
+        return incident
+    lag_s = (min(starts[rank] for rank in cause.suspects) - float(np.median(others))) * 1e-9
+    if lag_s < max(LATE_START * cause.s_per_step, 10 * window.clock_residual_s):
+        return incident
+    late = Evidence(name="start_lag_s", value=lag_s, unit="s", note=f"step {job.first_step}")
+    return replace(incident, cause=replace(cause, evidence=(*cause.evidence, late)))

@@ -288,7 +288,10 @@ def _device(columns: Columns, meta: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _unseen(columns: Columns, steps: Steps, calls: Calls) -> tuple[str, ...]:
-    unseen = ["CPU time of threads: a trace carries none"]
+    unseen = [
+        "CPU time of threads: a trace carries none",
+        "gc: pauses of the garbage collector are not in a trace",
+    ]
     if not columns.kernels:
         unseen.append("GPU activity: the trace has none")
     if not steps.is_marked:
