@@ -143,7 +143,6 @@ def _hear(state: AttemptState, beats: Iterable[Heartbeat]) -> AttemptState:
 def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> AttemptState:
     """Stops: opened at once, resolved when steps end again, everything resolved when the attempt is over."""
     stop = next((finding for finding in findings if finding.kind == "stop"), None)
-    window = state.past[-1].index if state.past else 0
     known = next((i for i in state.incidents if i.status == "open" and is_stop(i)), None)
     if stop is None:
         if is_over(view.beats) or was_cancelled(view.beats):
@@ -151,9 +150,9 @@ def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> Atte
         return _close(state, [known] if known else [])
     cause = stop_cause(view, stop)
     if known is None:
-        return _replace(state, _opened(state, view, cause, window))
+        return _replace(state, _opened(state, view, cause, stop.window))
     if set(cause.suspects) == set(known.cause.suspects) or not known.cause.suspects:
-        return _replace(state, _updated(state, view, known, cause, window))
+        return _replace(state, _updated(state, view, known, cause, stop.window))
     return state
 
 
@@ -187,7 +186,12 @@ def _judge(
             state = _replace(_close(state, [known]), _opened(state, view, cause, digest.index))
         else:
             state = _replace(state, _updated(state, view, known, cause, digest.index))
-    state = _remember(state, digest)
+    doubted = replace(
+        digest,
+        doubted=tuple(sorted(s.rank for s in ranks)),
+        doubted_groups=tuple(sorted(s.group for s in links)),
+    )
+    state = _remember(state, doubted)
     return _close(state, [i for i in state.incidents if _is_gone(i, digest.index)])
 
 

@@ -56,6 +56,7 @@ def waits_of(window: Window) -> Waits:
     calls = complete_calls(window)
     ledger = _Ledger(calls, window)
     for step in np.unique(calls.step):
+        ledger.start_step()
         here = np.flatnonzero(calls.step == step)
         for level in np.unique(calls.level[here]):
             at_level = here[calls.level[here] == level]
@@ -113,6 +114,10 @@ class _Ledger:
         self.max_wait = np.zeros(len(calls.first))
         self.edges: list[tuple[Ints, Ints, Ints, Floats]] = []
 
+    def start_step(self) -> None:
+        """Forget earlier steps: what they left behind lies before the release that own work counts from."""
+        self.own[:], self.amount[:], self.origin[:] = 0.0, 0.0, -1
+
     def visit(self, which: Ints) -> None:
         """Blame the waiting in the calls `which`, all of one step, level and size."""
         calls = self.calls
@@ -142,7 +147,7 @@ class _Ledger:
             guilty = np.where(own >= inherited, rank, self.origin[rank])[line, last]
             guilty = np.where(known, guilty, -1)
             self._draw(which, rank, guilty, stood_wait)
-        self._sync(rank, stood, last, own, inherited)
+        self._sync(rank, stood, last, own)
 
     def _charge(self, rank: Ints, own: Floats, handed_on: Floats, wait: Floats) -> None:
         np.add.at(self.late, rank, own)
@@ -162,12 +167,14 @@ class _Ledger:
         stood: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
         last: Ints,
         own: Floats,
-        inherited: Floats,
     ) -> None:
-        """Whoever stood still until the end now carries the history of the last to enter."""
+        """Whoever stood still until the end now carries the history of the last to enter.
+
+        Of that history only the largest part keeps a name.
+        """
         line = np.arange(len(rank))
         leader = rank[line, last]
-        by_itself = own[line, last] >= inherited[line, last]
+        by_itself = own[line, last] >= self.amount[leader]
         origin = np.where(by_itself, leader, self.origin[leader])
         amount = self.amount[leader] + own[line, last]
         self.origin[rank[stood]] = np.broadcast_to(origin[:, None], rank.shape)[stood]
