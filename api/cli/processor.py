@@ -82,10 +82,17 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         with ExitStack() as unless_composed:
             unless_composed.callback(listener.close)
-            processor = _compose(args, listener, stack, server=server, launchers=launchers)
+            counters, notices = Counters(), Notices(_say)
+            metrics = _metrics(args.metrics_port, counters, notices, stack)
+            processor = _compose(
+                args, listener, server=server, launchers=launchers, counters=counters, notices=notices
+            )
             unless_composed.pop_all()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: processor.stop())
+        target = f"reports to {server.url}" if server else "reports to no service"
+        record = f", records into {args.record}" if args.record else ""
+        _say(f"listens on {path}, {target}{record}{metrics}")
         processor.run()
     return 0
 
@@ -93,13 +100,13 @@ def run(args: argparse.Namespace) -> int:
 def _compose(
     args: argparse.Namespace,
     listener: Listener,
-    stack: ExitStack,
     *,
     server: HttpPost | None,
     launchers: Launchers | None,
+    counters: Counters,
+    notices: Notices,
 ) -> Processor:
-    counters, notices, host = Counters(), Notices(_say), socket.gethostname()
-    metrics = _metrics(args.metrics_port, counters, notices, stack)
+    host = socket.gethostname()
     delivery = None
     if server is not None:
         directory = args.spool or Path(f"{listener.path}.spool")

@@ -68,9 +68,9 @@ class WindowBuffer:
     def take(self, now_s: float) -> Iterator[tuple[int, Mapping[str, Rows]]]:
         """Windows that are complete by now, in order."""
         excess = len(self._open) - MAX_OPEN_WINDOWS
-        for index in sorted(self._open):
-            excess -= 1
-            if not self._is_due(index, now_s) and excess < 0:
+        due = [self._is_due(index, now_s) for index in sorted(self._open)]
+        for number, index in enumerate(sorted(self._open)):
+            if not due[number] and number >= excess:
                 return
             yield index, self._close(index)
 

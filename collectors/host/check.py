@@ -165,7 +165,8 @@ def parse_counts(body: Mapping[str, Any]) -> dict[str, int]:
 def _spans(rows: Rows, start: str, *durations: str) -> NDArray[np.bool_]:
     mask = (rows[start] >= 0) & (rows[start] < MAX_NS)
     for column in durations:
-        mask &= (rows[column] >= 0) & (rows[column] < MAX_DUR_NS)
+        # CPU time is -1 where it could not be observed.
+        mask &= (rows[column] >= (-1 if column == "cpu_ns" else 0)) & (rows[column] < MAX_DUR_NS)
     return np.asarray(mask, np.bool_)
 
 

@@ -89,7 +89,7 @@ def _answer(status: int, headers: Message, raw: bytes) -> Answer:
         status=status,
         error="" if status < 400 else _reason(body, raw),
         body=body if isinstance(body, dict) else {},
-        retry_after_s=_retry_after(headers.get("Retry-After"), headers.get("Date")),
+        retry_after_s=parse_retry_after(headers.get("Retry-After"), headers.get("Date")),
     )
 
 
@@ -100,7 +100,7 @@ def _reason(body: object, raw: bytes) -> str:
     return raw[:200].decode("utf-8", "replace")
 
 
-def _retry_after(value: str | None, date: str | None) -> float | None:
+def parse_retry_after(value: str | None, date: str | None) -> float | None:
     """Seconds to wait: RFC 9110 allows a number or a date; a date counts from the server's own clock."""
     if value is None:
         return None

@@ -46,21 +46,20 @@ def read_stat(pid: int) -> Stat | None:
 
 
 class Process:
-    """One process held on to, so that its number cannot come to mean another one."""
+    """One process held on to, so that its number cannot come to mean another one.
 
-    def __init__(self, pid: int) -> None:
+    `is_visible` False: it lives in another PID namespace, nothing can be known of it.
+    """
+
+    def __init__(self, pid: int, *, is_visible: bool = True) -> None:
         self.pid = pid
-        first = read_stat(pid) if pid > 0 else None
+        self.is_visible = is_visible
+        first = read_stat(pid) if is_visible else None
         self._start = first.start if first else None
         self._kills = oom_kills(pid) if first else 0
         self._kills_path = _oom_file(pid) if first else None
         self._exit_status: int | None = None
         self.fd = _pidfd(pid) if first else None
-
-    @property
-    def is_known(self) -> bool:
-        """Whether this process could be seen at all (another PID namespace cannot)."""
-        return self._start is not None
 
     def letter(self) -> str:
         """State letter; "" once it is gone. A zombie still has its letter and may tell its exit."""

@@ -235,9 +235,7 @@ class Processor:
         if now_s < min(self._due.tick_s, self._due.look_s):
             return
         self._due.tick_s = now_s + TICK_S
-        if self._due.layouts and self._delivery is not None:
-            self._delivery.submit_layouts(self._due.layouts)
-        self._due.layouts = []
+        self._submit_layouts()
         self._listen_to_service()
         if now_s >= self._due.look_s:
             self._due.look_s = now_s + LOOK_S
@@ -247,9 +245,16 @@ class Processor:
             self._due.beats_s = now_s + BEATS_S
             self._beat(now_s)
 
+    def _submit_layouts(self) -> None:
+        if self._due.layouts and self._delivery is not None:
+            self._delivery.submit_layouts(self._due.layouts)
+        self._due.layouts = []
+
     def _look(self, now_s: float) -> None:
         if self._ranks.look(now_s):
             self._due.beats_s = now_s
+        for member in [member for member in self._ranks if member.is_gone and member.is_connected]:
+            self._exited(member)
         self._counters.set("argus_collector_ranks", sum(m.is_connected for m in self._ranks))
         if self._recorder is not None:
             self._recorder.flush()
@@ -312,6 +317,7 @@ class Processor:
         for connection in list(self._connections.values()):
             self._drain(connection)
         now_s = self._clock()
+        self._submit_layouts()
         self._ranks.look(now_s)
         self._beat(now_s)
         for connection in list(self._connections.values()):

@@ -52,7 +52,7 @@ class Member:
     @property
     def is_gone(self) -> bool:
         """Whether the process is known to have ended."""
-        return self.process.is_known and self.letter in ("", "Z", "X")
+        return self.process.is_visible and self.letter in ("", "Z", "X")
 
 
 class Ranks:
@@ -87,7 +87,8 @@ class Ranks:
     def connect(self, layout: Layout, *, pid: int, now_s: float) -> Member:
         """The rank behind a new connection: a known one that came back, else a fresh one.
 
-        A fresh one may take the place of a process that is gone. Raises WireError.
+        `pid` is 0 for a process of another PID namespace. A fresh one may take the place of a process
+        that is gone. Raises WireError.
         """
         layout = self.named(layout)
         known = self._members.get(key_of(layout))
@@ -102,7 +103,8 @@ class Ranks:
         if known is not None:
             self._orphans += known.state.cut_all()
         plan = self._plans.get((layout.run, layout.attempt), self._default)
-        member = Member(state=RankState(layout, plan=plan, now_s=now_s), process=Process(pid or layout.pid))
+        process = Process(pid or layout.pid, is_visible=pid > 0)
+        member = Member(state=RankState(layout, plan=plan, now_s=now_s), process=process)
         member.letter = member.process.letter()
         self._members[key_of(layout)] = member
         return member
@@ -173,7 +175,7 @@ class Ranks:
             return False
         if member.state.has_ended or member.is_gone:
             return True
-        wait_s = RECONNECT_S if member.process.is_known else BLIND_EXIT_S
+        wait_s = RECONNECT_S if member.process.is_visible else BLIND_EXIT_S
         return now_s - member.closed_s >= wait_s
 
     def _is_done(self, member: Member) -> bool:
@@ -182,7 +184,7 @@ class Ranks:
     def _state(self, member: Member) -> str:
         if member.state.has_ended:
             return "ended"
-        if member.is_gone or (member.is_cut and not member.process.is_known and not member.is_connected):
+        if member.is_gone or (member.is_cut and not member.process.is_visible and not member.is_connected):
             return "exited"
         return "running"
 

@@ -19,6 +19,9 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """String columns of a window's parts."""
 
+UNOBSERVED_NS = -1
+"""CPU time of a cell of which one phase did not observe it."""
+
 UNKNOWN_NAME = (1 << 32) - 1
 """A string number no table reaches: `RankWindow.name` says "?"."""
 
@@ -93,6 +96,7 @@ def phase_cells(phases: Rows) -> Rows:
     np.maximum.at(cells["max_ns"], inverse, rows["dur_ns"])
     for column, source in (("sum_ns", "dur_ns"), ("wait_ns", "wait_ns"), ("cpu_ns", "cpu_ns")):
         np.add.at(cells[column], inverse, rows[source])
+    cells["cpu_ns"][inverse[rows["cpu_ns"] < 0]] = UNOBSERVED_NS
     return cells
 
 
