@@ -48,10 +48,11 @@ def render(
             *_missing_rows(diagnosis),
         ]
     lines = list(_laid_out(rows, width))
-    room = MAX_LINES - len(head)
+    rule = [" " + "─" * (width - 2)] if lines else []
+    room = MAX_LINES - len(head) - len(rule)
     if len(lines) > room:
         lines = [*lines[: room - 1], " " * (_LABEL + 1) + "…"]
-    return "\n".join([*head, *lines])
+    return "\n".join([*head, *rule, *lines])
 
 
 def _title(incident: Incident | None, diagnosis: Mapping[str, Any], *, width: int, color: bool) -> list[str]:
@@ -62,11 +63,7 @@ def _title(incident: Incident | None, diagnosis: Mapping[str, Any], *, width: in
     headline = textwrap.wrap(str(diagnosis["headline"]), width - 2)
     if color:
         headline = [f"\x1b[1m{line}\x1b[0m" for line in headline]
-    return [
-        f" {painted}{' ' * space}{right}".rstrip(),
-        *(f" {line}" for line in headline),
-        " " + "─" * (width - 2),
-    ]
+    return [f" {painted}{' ' * space}{right}".rstrip(), *(f" {line}" for line in headline)]
 
 
 def _laid_out(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
@@ -112,11 +109,12 @@ def _why(cause: Cause) -> Iterator[str]:
         clock = ", GPU time" if "GPU" in own.note else ""
         yield f"{phase_name(cause.phase) if cause.phase else 'own work'} {versus(own.value, own.baseline)} a step{clock}"
     cpu = _evidence(cause, "cpu_s")
-    if cpu is not None and cpu.baseline is not None and max(cpu.value, cpu.baseline) > 0:
+    is_gpu = own is not None and "GPU" in own.note
+    if cpu is not None and cpu.baseline is not None and max(cpu.value, cpu.baseline) > 0 and not is_gpu:
         meaning = _CPU.get(cause.fault_class, "")
         yield f"CPU time {versus(cpu.value, cpu.baseline)}{': ' if meaning else ''}{meaning}"
     pause = _evidence(cause, "gc_pause_s")
-    if pause is not None and pause.value > 0:
+    if pause is not None and pause.value > 0 and cause.fault_class == "host.gc":
         yield f"garbage collection {versus(pause.value, pause.baseline or 0.0)} a step"
     total = _evidence(cause, "own_self_s")
     if own is None and total is not None and total.baseline is not None:
@@ -130,10 +128,9 @@ def _why(cause: Cause) -> Iterator[str]:
 
 
 def _lateness(cause: Cause) -> Iterator[str]:
-    caused, last = _evidence(cause, "caused_wait_s"), _evidence(cause, "last_share")
-    if caused is not None and caused.value > 0:
-        entered = f"last to enter {quantity(last.value, 'share')} of its collectives; " if last else ""
-        yield f"{entered}costs each other rank {quantity(caused.value, 's')} a step"
+    last = _evidence(cause, "last_share")
+    if last is not None and last.value > 0:
+        yield f"last to enter {quantity(last.value, 'share')} of its collectives"
 
 
 def _path(cause: Cause) -> Iterator[str]:
@@ -166,7 +163,7 @@ def _victim_rows(cause: Cause) -> Iterator[tuple[str, str]]:
     for_whom = (
         f" for {ranks(cause.suspects)}" if cause.suspects and not cause.scope.startswith("group:") else ""
     )
-    yield "Victims", f"{ranks(cause.victims)}{how or ' waited'}{where}{for_whom}"
+    yield "Victims", f"{ranks(cause.victims)}{how or ' waited'}{for_whom}{where}"
 
 
 def _not(cause: Cause) -> Iterator[str]:
@@ -212,9 +209,11 @@ def _action_rows(diagnosis: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _second_rows(cause: Cause) -> Iterator[tuple[str, str]]:
     if cause.second_best is None:
         return
-    known = cause_classes().get(cause.fault_class)
-    apart = known.near_miss.get(cause.second_best, "") if known else ""
-    yield "Else", f"{cause.second_best}{', if ' + apart if apart else ' is the next best guess'}"
+    apart = cause_classes()[cause.fault_class].near_miss.get(cause.second_best)
+    if apart:
+        yield "Else", f"{cause.second_best}, if {apart}"
+    elif cause.verdict == "INCONCLUSIVE":
+        yield "Else", f"{cause.second_best} is the best guess"
 
 
 def _missing_rows(diagnosis: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -91,7 +91,7 @@ def classify(symptoms: Sequence[RankSymptom]) -> Classification:
         fault_class=named,
         is_clear=named != "unknown" and scores.get(named, 0.0) - runner_up >= CLEAR,
         second_best=second,
-        ruled_out=tuple(_ruled_out(name, shares) for score, name in reversed(others) if score < DECISIVE)
+        ruled_out=tuple(_ruled_out(name, shares) for _, name in reversed(others) if _is_refuted(name, shares))
         if explained
         else (),
         phase=_phase(symptoms) if explained else None,
@@ -122,6 +122,16 @@ def _scores(shares: Shares) -> dict[str, float]:
     }
 
 
+def _is_refuted(name: str, shares: Shares) -> bool:
+    """Whether a number speaks against the class: most of the lost time is not where it would be lost."""
+    if name in ("host.gc", "data.slow_loader"):
+        return (shares.gc if name == "host.gc" else shares.data) < DECISIVE
+    elsewhere = (shares.wall + shares.gpu if name == "compute.slow" else shares.wall) < DECISIVE
+    if shares.cpu is None:
+        return elsewhere
+    return elsewhere or (shares.cpu < CPU_FLAT) == (name == "compute.slow")
+
+
 def _ruled_out(name: str, shares: Shares) -> RuledOut:
     """Why a class is not the one, in numbers."""
     if name == "host.gc":
@@ -130,9 +140,9 @@ def _ruled_out(name: str, shares: Shares) -> RuledOut:
     if name == "data.slow_loader":
         why = f"{shares.data:.0%} of the lost time lies in the data phase"
         return RuledOut(fault_class=name, why=why, evidence=(_share("data_share", shares.data),))
-    if shares.cpu is None:
-        where = shares.gpu if name == "compute.slow" else shares.wall
-        why = f"{where:.0%} of the lost time lies in phases that would show it; CPU time was not recorded"
+    where = shares.wall + shares.gpu if name == "compute.slow" else shares.wall
+    if shares.cpu is None or where < DECISIVE:
+        why = f"{where:.0%} of the lost time lies in phases that would show it"
         return RuledOut(fault_class=name, why=why, evidence=(_share("phase_share", where),))
     if name == "compute.slow":
         why = f"only {shares.cpu:.0%} of the lost time was spent computing"
