@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from argus.analytics.attempt import AttemptState, advance
+from argus.analytics.clocks import align
 from argus.analytics.incident import Incident
 from argus.analytics.window import assemble
 from argus.evals.moments import moments
@@ -30,7 +31,7 @@ def play(simulation: Simulation) -> Played:
     told: dict[str, float] = {}
     num_findings = num_windows = 0
     for moment in moments(simulation):
-        window = assemble(moment.parts, topology) if moment.parts else None
+        window = align(assemble(moment.parts, topology)) if moment.parts else None
         step = advance(state, topology=topology, now_s=moment.now_s, window=window, beats=moment.beats)
         state = step.state
         num_findings += len(step.findings)
