@@ -116,8 +116,10 @@ def baseline_own_s(past: Sequence[Digest]) -> float | None:
     return float(np.median(clean)) if clean else None
 
 
-def window_seconds(digest: Digest) -> float:
-    """How long the window lasted, from its steps."""
+def window_seconds(digest: Digest, *, is_lone: bool = False) -> float:
+    """How long the window lasted, from its steps; a lone one has the false-alarm budget of a whole day."""
+    if is_lone:
+        return DAY_S
     step = digest.typical_step_s
     return digest.num_steps * (step if np.isfinite(step) else 0.0)
 
