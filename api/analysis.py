@@ -19,12 +19,12 @@ from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.view import PAST_WINDOWS
 from argus.analytics.window import Coverage, Window, assemble
 from argus.api.closing import closing
-from argus.api.course import Begin, Diagnose, Look
+from argus.api.course import Analyses, Look
 from argus.api.liveness import seen_now
 from argus.api.metrics import Metrics
 from argus.api.plans import choose_plan
 from argus.api.settings import Settings
-from argus.api.watch import Watch, same_opening
+from argus.api.watch import Watch
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import Topology, build
@@ -41,23 +41,26 @@ class Means:
 
     store: Store
     settings: Settings
-    begin: Begin
-    diagnose: Diagnose
+    analyses: Analyses
     metrics: Metrics
 
 
 def begin_watch(means: Means, live: LiveAttempt) -> Watch:
     """Take up an attempt where the store says it was left."""
-    watch = Watch(live=live, course=means.begin(live.row.run, live.row.attempt))
+    watch = Watch(live=live, course=means.analyses.begin(live.row.run, live.row.attempt))
     refresh(means, watch, live=live)
     with means.store.read() as connection:
         beats = progress.beats_of(connection, live.row.id)
         kept = incident_store.open_incidents(connection, live.row.id)
         past = progress.last_windows(connection, live.row.id, limit=PAST_WINDOWS)
     watch.heard = {item.beat.rank: item for item in beats}
-    watch.kept = {incident.fingerprint: incident for incident in kept}
+    watch.kept = {incident.id: incident for incident in kept}
+    # The windows seen again are compared with their past as they were: without the suspects of then.
+    older = [incident for incident in kept if past and incident.opened_window < past[0].window]
+    watch.course = watch.course.restored(older)
     for row in past:
         _replay(means, watch, row)
+    watch.course = watch.course.restored(kept)
     return watch
 
 
@@ -77,7 +80,7 @@ def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
     assert watch.topology is not None and row.analysed_s is not None
     try:
         window = _read_window(means, watch, row, topology=watch.topology)
-        look = watch.course(topology=watch.topology, now_s=row.analysed_s, window=window, beats=())
+        look = watch.course.look(topology=watch.topology, now_s=row.analysed_s, window=window, beats=())
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
@@ -116,7 +119,7 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     started = time.perf_counter()
     try:
         window = _read_window(means, watch, row, topology=topology)
-        look = watch.course(topology=topology, now_s=now_s, window=window, beats=beats)
+        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=beats)
         numbers = window_numbers(window)
     except SQLAlchemyError:
         raise
@@ -167,7 +170,7 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
         return
     watch.ranks_lost = sum(beat.state in ("lost", "exited") for beat in beats)
     try:
-        look = watch.course(topology=topology, now_s=now_s, window=None, beats=beats)
+        look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats)
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
@@ -196,7 +199,7 @@ def _save(
     ids = frozenset(finding.id for finding in look.findings)
     findings = [finding for finding in look.findings if finding.id not in watch.told]
     incidents = [
-        _diagnosed(means, watch, same_opening(incident, watch.kept), topology=topology, fresh=look.findings)
+        _diagnosed(means, watch, incident, topology=topology, fresh=look.findings)
         for incident in look.incidents
     ]
     if findings or incidents or done:
@@ -222,9 +225,9 @@ def _save(
 def _keep(watch: Watch, incidents: Sequence[Incident]) -> None:
     for incident in incidents:
         if incident.status == "open":
-            watch.kept[incident.fingerprint] = incident
+            watch.kept[incident.id] = incident
         else:
-            watch.kept.pop(incident.fingerprint, None)
+            watch.kept.pop(incident.id, None)
 
 
 def _diagnosed(
@@ -237,7 +240,9 @@ def _diagnosed(
             known.update(progress.findings_by_id(connection, missing))
     findings = [known[key] for key in incident.cause.findings if key in known]
     try:
-        return replace(incident, diagnosis=means.diagnose(incident, findings=findings, topology=topology))
+        return replace(
+            incident, diagnosis=means.analyses.diagnose(incident, findings=findings, topology=topology)
+        )
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - an incident without wording is better than none

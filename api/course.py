@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, TypeVar
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
@@ -47,6 +47,13 @@ class Advance(Protocol[S]):
         """The next state with what it brought."""
 
 
+class Restore(Protocol[S]):
+    """Puts open incidents into a state that was rebuilt without them."""
+
+    def __call__(self, state: S, incidents: Sequence[Incident]) -> S:
+        """The state whose incidents are `incidents`."""
+
+
 class Diagnose(Protocol):
     """The deterministic triage: `agent.triage.diagnose`."""
 
@@ -56,22 +63,32 @@ class Diagnose(Protocol):
         """The diagnosis of an incident as JSON-ready dict."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """What one look brought, and the attempt's course from there."""
+class Render(Protocol):
+    """The card of an incident as text: `agent.card.render`."""
 
-    course: Course
-    findings: Sequence[Finding]
-    incidents: Sequence[Incident]
+    def __call__(self, incident: Incident, diagnosis: Mapping[str, Any]) -> str:
+        """The card."""
 
 
 class Course(Protocol):
     """An attempt so far; to look at it changes nothing, it gives a new course."""
 
-    def __call__(
+    def look(
         self, *, topology: Topology, now_s: float, window: Window | None, beats: Sequence[Heartbeat]
     ) -> Look:
         """Look at the next window, or between windows at the heartbeats."""
+
+    def restored(self, incidents: Sequence[Incident]) -> Course:
+        """The same course with these incidents open and no others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What one look brought, and the attempt's course from there."""
+
+    course: Course
+    findings: tuple[Finding, ...]
+    incidents: tuple[Incident, ...]
 
 
 class Begin(Protocol):
@@ -81,13 +98,34 @@ class Begin(Protocol):
         """The course before the first window."""
 
 
-def follow(state: S, advance: Advance[S]) -> Course:
+@dataclass(frozen=True, kw_only=True)
+class Analyses:
+    """The analysis as the service is given it."""
+
+    begin: Begin
+    diagnose: Diagnose
+    render: Render
+
+
+@dataclass(frozen=True, kw_only=True)
+class Following(Generic[S]):
     """The course whose state so far is `state`."""
 
-    def look(*, topology: Topology, now_s: float, window: Window | None, beats: Sequence[Heartbeat]) -> Look:
-        done = advance(state, topology=topology, now_s=now_s, window=window, beats=beats)
+    state: S
+    advance: Advance[S]
+    restore: Restore[S]
+
+    def look(
+        self, *, topology: Topology, now_s: float, window: Window | None, beats: Sequence[Heartbeat]
+    ) -> Look:
+        """See `Course.look`."""
+        done = self.advance(self.state, topology=topology, now_s=now_s, window=window, beats=beats)
         return Look(
-            course=follow(done.state, advance), findings=tuple(done.findings), incidents=tuple(done.incidents)
+            course=replace(self, state=done.state),
+            findings=tuple(done.findings),
+            incidents=tuple(done.incidents),
         )
 
-    return look
+    def restored(self, incidents: Sequence[Incident]) -> Course:
+        """See `Course.restored`."""
+        return replace(self, state=self.restore(self.state, incidents))

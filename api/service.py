@@ -14,7 +14,7 @@ from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Rejection
 from argus.api import ingest
 from argus.api.analysis import Means
-from argus.api.course import Begin, Diagnose
+from argus.api.course import Analyses
 from argus.api.metrics import Metrics, make_metrics
 from argus.api.plans import first_plan
 from argus.api.published import Published
@@ -42,6 +42,7 @@ class Service:
     metrics: Metrics
     published: Published
     worker: Worker
+    analyses: Analyses
     clock: Callable[[], float]
 
     def receive_layouts(self, body: bytes) -> Answer:
@@ -119,15 +120,20 @@ class Service:
 
 
 def make_service(
-    *, settings: Settings, store: Store, begin: Begin, diagnose: Diagnose, clock: Callable[[], float]
+    *, settings: Settings, store: Store, analyses: Analyses, clock: Callable[[], float]
 ) -> Service:
     """A service on a migrated store; its worker is not started yet."""
     published = Published()
     metrics = make_metrics(published)
-    means = Means(store=store, settings=settings, begin=begin, diagnose=diagnose, metrics=metrics)
-    worker = Worker(means=means, published=published, clock=clock)
+    means = Means(store=store, settings=settings, analyses=analyses, metrics=metrics)
     return Service(
-        settings=settings, store=store, metrics=metrics, published=published, worker=worker, clock=clock
+        settings=settings,
+        store=store,
+        metrics=metrics,
+        published=published,
+        worker=Worker(means=means, published=published, clock=clock),
+        analyses=analyses,
+        clock=clock,
     )
 
 

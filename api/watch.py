@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from argus.analytics.incident import Incident
 from argus.analytics.store.numbers import WindowNumbers
@@ -14,11 +13,7 @@ from argus.topology.layout import Topology
 
 @dataclass(kw_only=True)
 class Watch:
-    """What is known of a live attempt between two looks.
-
-    `kept` holds the incidents that are open in the store, by fingerprint: an incident goes on under the
-    identity it was opened with, also when a restart rebuilt the analysis from a later window.
-    """
+    """What is known of a live attempt between two looks; `kept` holds its open incidents by id."""
 
     live: LiveAttempt
     course: Course
@@ -32,16 +27,3 @@ class Watch:
     coverage_ratio: float | None = None
     ranks_lost: int = 0
     trouble: str = ""
-
-
-def same_opening(incident: Incident, kept: Mapping[str, Incident]) -> Incident:
-    """`incident` under the identity of the open one with its fingerprint, if there is one."""
-    before = kept.get(incident.fingerprint)
-    if before is None or before.id == incident.id:
-        return incident
-    return replace(
-        incident,
-        attempt=before.attempt,
-        opened_window=before.opened_window,
-        onset_step=min(before.onset_step, incident.onset_step),
-    )

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, func, select
 
+from argus.analytics.incident import Incident
 from argus.analytics.store.documents import load
 from argus.analytics.store.incidents import read_incident
 from argus.analytics.store.numbers import WindowNumbers
@@ -54,23 +55,26 @@ def runs(connection: Connection, *, limit: int, offset: int) -> Found:
         .join(latest, (ATTEMPTS.c.run == latest.c.run) & (ATTEMPTS.c.attempt == latest.c.attempt))
         .order_by(ATTEMPTS.c.last_seen_s.desc(), ATTEMPTS.c.id.desc())
     )
-    return _page(connection, statement, limit=limit, offset=offset, read=_attempt)
+    found = _page(connection, statement, limit=limit, offset=offset, read=dict)
+    return Found(items=[_counted(connection, row) for row in found.items], total=found.total)
 
 
 def attempts(connection: Connection, run: str) -> list[Json]:
     """Every attempt of a run, the latest first, with its windows and open incidents counted."""
     statement = select(ATTEMPTS).where(ATTEMPTS.c.run == run).order_by(ATTEMPTS.c.attempt.desc())
-    return [_counted(connection, row._mapping) for row in connection.execute(statement).all()]
+    return [_counted(connection, dict(row._mapping)) for row in connection.execute(statement).all()]
 
 
-def _counted(connection: Connection, row: RowMapping) -> Json:
+def _counted(connection: Connection, row: Json) -> Json:
     by_status = select(WINDOWS.c.status, func.count()).where(WINDOWS.c.attempt_id == row["id"])
     still_open = (INCIDENTS.c.attempt_id == row["id"], INCIDENTS.c.status == "open")
     states = select(HEARTBEATS.c.state, func.count()).where(HEARTBEATS.c.attempt_id == row["id"])
     count = connection.execute(select(func.count()).select_from(INCIDENTS).where(*still_open)).scalar_one()
+    windows = _counts(connection, by_status.group_by(WINDOWS.c.status))
     return {
         **_attempt(row),
-        "windows": _counts(connection, by_status.group_by(WINDOWS.c.status)),
+        "windows": windows.get("analysed", 0),
+        "windows_by_status": windows,
         "ranks": _counts(connection, states.group_by(HEARTBEATS.c.state)),
         "open_incidents": count,
     }
@@ -80,7 +84,7 @@ def _counts(connection: Connection, statement: Select[Any]) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.execute(statement)}
 
 
-def _attempt(row: RowMapping) -> Json:
+def _attempt(row: Json) -> Json:
     return {
         "run": row["run"],
         "attempt": row["attempt"],
@@ -241,6 +245,12 @@ def incident(connection: Connection, incident_id: str) -> Json | None:
         {"at_s": event.at_s, "what": event.what, **load(event.body)} for event in connection.execute(events)
     ]
     return {**_incident(row._mapping), "events": told}
+
+
+def whole_incident(connection: Connection, incident_id: str) -> Incident | None:
+    """One incident as a value; None if there is none."""
+    row = connection.execute(select(INCIDENTS).where(INCIDENTS.c.id == incident_id)).one_or_none()
+    return None if row is None else read_incident(row._mapping)
 
 
 def _incident(row: RowMapping) -> Json:

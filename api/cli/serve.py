@@ -9,6 +9,8 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,8 @@ from argus.api.cli.errors import CliError
 from argus.api.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
-    from argus.api.course import Begin, Diagnose
+    from argus.analytics.incident import Incident
+    from argus.api.course import Analyses, Course
     from argus.api.service import Service
 
 BACKLOG = 2048
@@ -37,28 +40,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    from argus.agent.triage import diagnose
-    from argus.analytics.attempt import AttemptState, advance
-
-    from argus.api.course import follow
-
-    settings = _settings(args)
-    serve(
-        settings,
-        begin=lambda run, attempt: follow(AttemptState.start(run, attempt), advance),
-        diagnose=diagnose,
-    )
+    serve(_settings(args), analyses=_analyses())
     return 0
 
 
-def serve(settings: Settings, *, begin: Begin, diagnose: Diagnose) -> None:
+def _analyses() -> Analyses:
+    """The product's own analysis and wording."""
+    from argus.agent.card import render
+    from argus.agent.triage import diagnose
+    from argus.analytics.attempt import AttemptState, advance
+
+    from argus.api.course import Analyses, Following
+
+    def restore(state: AttemptState, incidents: Sequence[Incident]) -> AttemptState:
+        return replace(state, incidents=tuple(incidents))
+
+    def begin(run: str, attempt: int) -> Course:
+        return Following(state=AttemptState.start(run, attempt), advance=advance, restore=restore)
+
+    return Analyses(begin=begin, diagnose=diagnose, render=render)
+
+
+def serve(settings: Settings, *, analyses: Analyses) -> None:
     """Serve with the given analysis until SIGTERM or SIGINT. Raises CliError."""
     if not settings.key and not _is_loopback(settings.host):
         raise CliError(
             f"--host {settings.host} can be reached from other machines: set ARGUS_KEY to the key they must bear"
         )
     with _listen(settings) as listener:
-        _serve(_open(settings, begin=begin, diagnose=diagnose), listener, settings=settings)
+        _serve(_open(settings, analyses=analyses), listener, settings=settings)
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -92,7 +102,7 @@ def _listen(settings: Settings) -> socket.socket:
         ) from None
 
 
-def _open(settings: Settings, *, begin: Begin, diagnose: Diagnose) -> Service:
+def _open(settings: Settings, *, analyses: Analyses) -> Service:
     from sqlalchemy.exc import SQLAlchemyError
 
     from argus.analytics.store.engine import StoreError, open_store
@@ -104,13 +114,7 @@ def _open(settings: Settings, *, begin: Begin, diagnose: Diagnose) -> Service:
         upgrade(store)
     except (StoreError, SQLAlchemyError) as error:
         raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
-    return make_service(
-        settings=settings,
-        store=store,
-        begin=begin,
-        diagnose=diagnose,
-        clock=time.time,
-    )
+    return make_service(settings=settings, store=store, analyses=analyses, clock=time.time)
 
 
 def _serve(service: Service, listener: socket.socket, *, settings: Settings) -> None:

@@ -89,6 +89,7 @@ def router() -> APIRouter:
         ("/incidents", list_incidents, Items),
         ("/incidents/{incident}", get_incident, Document),
         ("/incidents/{incident}/diagnosis", get_diagnosis, Document),
+        ("/incidents/{incident}/card", get_card, Document),
     )
     for path, handler, model in table:
         routes.add_api_route(
@@ -236,6 +237,15 @@ def get_diagnosis(*, service: ServiceOf, incident: IdPath) -> Response:
     if diagnosis is None:
         raise not_found(f"incident {incident!r} has no diagnosis yet")
     return Json(diagnosis)
+
+
+def get_card(*, service: ServiceOf, incident: IdPath) -> Response:
+    """The incident as a text card, the same that `argus triage` prints."""
+    with service.store.read() as connection:
+        whole = queries.whole_incident(connection, incident)
+    if whole is None or whole.diagnosis is None:
+        raise not_found(f"no incident {incident!r} with a diagnosis")
+    return Json({"text": service.analyses.render(whole, whole.diagnosis)})
 
 
 def _incident(service: ServiceOf, incident: str) -> queries.Json:

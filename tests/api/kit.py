@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from argus.analytics.finding import Finding
 from argus.analytics.incident import Cause, Cost, Incident
 from argus.analytics.store.engine import Store, open_store
 from argus.analytics.window import Window
-from argus.api.course import follow
+from argus.api.course import Analyses, Course, Following
 from argus.api.migrate import upgrade
 from argus.api.service import Service, make_service
 from argus.api.settings import Settings
@@ -206,6 +206,24 @@ def fake_diagnose(incident: Incident, *, findings: Sequence[Finding], topology: 
     return {"headline": f"rank {incident.cause.suspects[0]}", "findings": [item.id for item in findings]}
 
 
+def fake_render(incident: Incident, diagnosis: Mapping[str, Any]) -> str:
+    """One line."""
+    return f"{incident.cause.fault_class}: {diagnosis['headline']}"
+
+
+def fake_restore(state: FakeState, incidents: Sequence[Incident]) -> FakeState:
+    """The state with the one incident that may be open."""
+    return replace(state, open=incidents[0] if incidents else None)
+
+
+def fake_begin(run: str, attempt: int) -> Course:
+    """The fake's course."""
+    return Following(state=FakeState(run, attempt), advance=fake_advance, restore=fake_restore)
+
+
+FAKE_ANALYSES = Analyses(begin=fake_begin, diagnose=fake_diagnose, render=fake_render)
+
+
 def new_store(path: Path) -> Store:
     """A migrated SQLite store."""
     store = open_store(str(path))
@@ -218,8 +236,7 @@ def new_service(store: Store, *, clock: FakeClock, **settings: Any) -> Service:
     return make_service(
         settings=Settings(**{"settle_s": 0.0, **settings}),
         store=store,
-        begin=lambda run, attempt: follow(FakeState(run, attempt), fake_advance),
-        diagnose=fake_diagnose,
+        analyses=FAKE_ANALYSES,
         clock=clock,
     )
 

@@ -54,7 +54,8 @@ def test_a_job_can_be_read_back(client: TestClient, service: Service, clock: Fak
     runs = client.get("/v1/runs").json()
     assert (runs["total"], runs["items"][0]["run"], runs["items"][0]["world_size"]) == (1, "job", 4)
     (attempt,) = client.get("/v1/runs/job").json()["attempts"]
-    assert attempt["windows"] == {"analysed": 3} and attempt["ranks"] == {"running": 4}
+    assert attempt["windows"] == 3 and attempt["windows_by_status"] == {"analysed": 3}
+    assert attempt["ranks"] == {"running": 4}
     topology = client.get("/v1/runs/job/topology").json()
     assert topology["hosts"] == [{"host": "h-0", "ranks": [0, 1]}, {"host": "h-1", "ranks": [2, 3]}]
     assert topology["groups"] == [{"id": "world/0", "kind": "world", "ranks": [0, 1, 2, 3]}]
@@ -71,6 +72,8 @@ def test_a_job_can_be_read_back(client: TestClient, service: Service, clock: Fak
     ]
     assert client.get(f"/v1/incidents/{incident['id']}").json()["suspects"] == [2]
     assert client.get(f"/v1/incidents/{incident['id']}/diagnosis").json()["headline"] == "rank 2"
+    card = client.get(f"/v1/incidents/{incident['id']}/card").json()
+    assert card == {"text": "compute.slow: rank 2"}
     beats = client.get("/v1/runs/job/heartbeats").json()
     assert [beat["rank"] for beat in beats["items"]] == [0, 1, 2, 3]
 
@@ -225,6 +228,7 @@ def test_operation_ids_are_stable_and_unique(client: TestClient) -> None:
         "list_incidents",
         "get_incident",
         "get_diagnosis",
+        "get_card",
         "healthz",
         "readyz",
         "get_metrics",
