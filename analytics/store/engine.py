@@ -61,7 +61,7 @@ def open_store(where: str) -> Store:
         if make_url(url).get_backend_name() == "sqlite":
             return Store(engine=_sqlite_engine(url))
         return Store(engine=create_engine(url, pool_pre_ping=True))
-    except (ArgumentError, NoSuchModuleError) as error:
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
         raise StoreError(
             f"not a database: {where.split('@')[-1]!r} ({error}); "
             "give a path or postgresql://USER@HOST/DATABASE"

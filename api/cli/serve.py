@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    serve(_settings(args), analyses=_analyses())
+    serve(settings_of(args), analyses=_analyses())
     return 0
 
 
@@ -71,7 +71,8 @@ def serve(settings: Settings, *, analyses: Analyses) -> None:
         _serve(_open(settings, analyses=analyses), listener, settings=settings)
 
 
-def _settings(args: argparse.Namespace) -> Settings:
+def settings_of(args: argparse.Namespace) -> Settings:
+    """Settings from file, environment and command line. Raises CliError."""
     names = ("host", "port", "db", "window_steps")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -225,10 +227,20 @@ FAKE_ANALYSES = Analyses(begin=fake_begin, diagnose=fake_diagnose, render=fake_r
 
 
 def new_store(path: Path) -> Store:
-    """A migrated SQLite store."""
-    store = open_store(str(path))
-    upgrade(store)
-    return store
+    """A migrated SQLite store; what is in the file already stays."""
+    if not path.exists():
+        path.write_bytes(_empty_store())
+    return open_store(str(path))
+
+
+@cache
+def _empty_store() -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "empty.sqlite"
+        store = open_store(str(path))
+        upgrade(store)
+        store.close()
+        return path.read_bytes()
 
 
 def new_service(store: Store, *, clock: FakeClock, **settings: Any) -> Service:
