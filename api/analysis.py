@@ -90,12 +90,12 @@ def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
     watch.numbers, watch.coverage_ratio = window_numbers(window), window.coverage.ratio
 
 
-def close_due(means: Means, watch: Watch, *, now_s: float, not_before_s: float) -> None:
-    """Close the windows that are due."""
-    with means.store.read() as connection:
-        rows = progress.windows_in(connection, watch.live.row.id, ("open",))
+def close_due(
+    means: Means, watch: Watch, *, pending: Sequence[WindowRow], now_s: float, not_before_s: float
+) -> list[WindowRow]:
+    """Close the windows that are due; the closed ones that wait for their analysis, in order."""
     due = closing(
-        rows,
+        [row for row in pending if row.status == "open"],
         world_size=watch.live.row.world_size,
         now_s=now_s,
         grace_s=means.settings.grace_s,
@@ -104,12 +104,7 @@ def close_due(means: Means, watch: Watch, *, now_s: float, not_before_s: float) 
     if due:
         with means.store.write() as connection:
             progress.close_windows(connection, watch.live.row.id, due, now_s=now_s)
-
-
-def waiting_windows(means: Means, watch: Watch) -> list[WindowRow]:
-    """Closed windows that are not analysed yet, in order."""
-    with means.store.read() as connection:
-        return progress.windows_in(connection, watch.live.row.id, ("closed",))
+    return [row for row in pending if row.status == "closed" or row.window in due]
 
 
 def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heartbeat], now_s: float) -> None:
@@ -180,7 +175,7 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
     plan = watch.live.row.plan
     if not means.settings.window_steps:
         world = watch.live.row.world_size
-        plan = choose_plan(plan, beats=beats, world_size=world, highest_step=watch.live.highest_step)
+        plan = choose_plan(plan, beats=beats, world_size=world, highest_step=watch.live.row.highest_step)
     if plan != watch.live.row.plan:
         with means.store.write() as connection:
             progress.save_plan(connection, watch.live.row.id, plan)
@@ -251,7 +246,14 @@ def _diagnosed(
 
 
 def ended(
-    means: Means, watch: Watch, *, beats: Sequence[Heartbeat], is_newest: bool, now_s: float, since_s: float
+    means: Means,
+    watch: Watch,
+    *,
+    beats: Sequence[Heartbeat],
+    is_newest: bool,
+    has_pending: bool,
+    now_s: float,
+    since_s: float,
 ) -> str:
     """Why the attempt is over: finished, superseded, silent; "" while it is not.
 
@@ -260,9 +262,8 @@ def ended(
     quiet_s = now_s - max(watch.live.last_seen_s, since_s)
     if quiet_s > means.settings.forget_s:
         return "silent"
-    with means.store.read() as connection:
-        if progress.windows_in(connection, watch.live.row.id, ("open", "closed")):
-            return ""
+    if has_pending:
+        return ""
     world = watch.live.row.world_size
     done = world and len(beats) >= world and all(beat.state == "ended" for beat in beats)
     if done and quiet_s >= means.settings.grace_s:
@@ -276,7 +277,9 @@ def end(means: Means, watch: Watch, *, reason: str, now_s: float) -> None:
         replace(
             incident,
             status="resolved",
-            end_step=incident.end_step if incident.end_step is not None else max(watch.live.highest_step, 0),
+            end_step=incident.end_step
+            if incident.end_step is not None
+            else max(watch.live.row.highest_step, 0),
         )
         for incident in watch.kept.values()
     ]

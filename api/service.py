@@ -98,9 +98,9 @@ class Service:
             return ""
         return f"{count} windows wait for their analysis, the oldest for {lag_s:.0f} s"
 
-    def troubles(self) -> list[str]:
-        """Why the service is not ready; empty when it is."""
-        found = list(self.published.troubles_now())
+    def obstacles(self) -> list[str]:
+        """Why the service can take nothing now; empty when it can."""
+        found = []
         if not self.worker.is_alive:
             found.append("the analysis thread does not run")
         if reason := self.overload():

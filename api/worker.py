@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlalchemy.exc import SQLAlchemyError
 
 from argus.analytics.store import progress
-from argus.analytics.store.progress import HeardBeat, LiveAttempt
+from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis
 from argus.api.analysis import Means
 from argus.api.metrics import RunNow
@@ -99,6 +99,7 @@ class Worker:
             inbox, self._inbox = self._inbox, []
         with self._means.store.read() as connection:
             lives = progress.live_attempts(connection)
+            pending = progress.pending_windows(connection)
         self._take_up(lives)
         for attempt_id, beats, hosts, heard_s in inbox:
             if attempt_id in self._watches:
@@ -109,7 +110,8 @@ class Worker:
         more = False
         for attempt_id, watch in list(self._watches.items()):
             is_newest = newest[watch.live.row.run] == attempt_id
-            more |= self._attend(watch, is_tick=is_tick, is_newest=is_newest, now_s=now_s)
+            rows = pending.get(attempt_id, [])
+            more |= self._attend(watch, pending=rows, is_tick=is_tick, is_newest=is_newest, now_s=now_s)
         self._publish(newest.values(), now_s=now_s)
         return more
 
@@ -124,12 +126,13 @@ class Worker:
             else:
                 analysis.refresh(self._means, watch, live=live)
 
-    def _attend(self, watch: Watch, *, is_tick: bool, is_newest: bool, now_s: float) -> bool:
+    def _attend(
+        self, watch: Watch, *, pending: Sequence[WindowRow], is_tick: bool, is_newest: bool, now_s: float
+    ) -> bool:
         means = self._means
-        not_before_s = self._started_s + means.settings.settle_s
-        analysis.close_due(means, watch, now_s=now_s, not_before_s=not_before_s)
         beats = analysis.beats_now(means, watch, now_s=now_s, floor_s=self._floor_s)
-        waiting = analysis.waiting_windows(means, watch)
+        not_before_s = self._started_s + means.settings.settle_s
+        waiting = analysis.close_due(means, watch, pending=pending, now_s=now_s, not_before_s=not_before_s)
         for row in waiting[:WINDOWS_PER_TURN]:
             analysis.analyse(means, watch, row=row, beats=beats, now_s=now_s)
             if self._stopping:
@@ -137,7 +140,13 @@ class Worker:
         if is_tick:
             analysis.tick(means, watch, beats=beats, now_s=now_s)
             reason = analysis.ended(
-                means, watch, beats=beats, is_newest=is_newest, now_s=now_s, since_s=self._started_s
+                means,
+                watch,
+                beats=beats,
+                is_newest=is_newest,
+                has_pending=bool(pending),
+                now_s=now_s,
+                since_s=self._started_s,
             )
             if reason:
                 analysis.end(means, watch, reason=reason, now_s=now_s)

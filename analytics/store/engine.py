@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Executable, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError
 
 BUSY_TIMEOUT_S = 30.0
 """How long SQLite waits for another process's write lock before it gives up."""
@@ -53,19 +53,22 @@ class Store:
 
 
 def open_store(where: str) -> Store:
-    """`where` is a URL, or the path of an SQLite file. Raises StoreError."""
+    """`where` is a URL, or the path of an SQLite file. Raises StoreError; nothing is connected yet."""
     url = where if "://" in where else f"sqlite:///{where}"
     if url.startswith(("postgres://", "postgresql://")):
         url = "postgresql+psycopg://" + url.split("://", 1)[1]
     try:
-        if make_url(url).get_backend_name() == "sqlite":
-            return Store(engine=_sqlite_engine(url))
+        backend = make_url(url).get_backend_name()
+    except (ArgumentError, ValueError):
+        backend = ""
+    if backend == "sqlite":
+        return Store(engine=_sqlite_engine(url))
+    if backend == "postgresql":
         return Store(engine=create_engine(url, pool_pre_ping=True))
-    except (ArgumentError, NoSuchModuleError, ValueError) as error:
-        raise StoreError(
-            f"not a database: {where.split('@')[-1]!r} ({error}); "
-            "give a path or postgresql://USER@HOST/DATABASE"
-        ) from None
+    # What stands before @ may be a password.
+    raise StoreError(
+        f"{where.split('@')[-1]!r} is not a database of ours; give a path or postgresql://USER@HOST/DATABASE"
+    )
 
 
 def _sqlite_engine(url: str) -> Engine:

@@ -17,6 +17,10 @@ from argus.collectors.records.plan import WindowPlan
 
 AttemptKey = tuple[str, int]
 
+MAX_AHEAD_STEPS = 1_000_000
+"""A window so far ahead of the highest step known is a mistake of its sender; taken, it would make every
+true window late."""
+
 CHUNK = 500
 """Keys per IN list: far below every database's limit on parameters."""
 
@@ -31,6 +35,7 @@ class AttemptRow:
     status: str
     world_size: int
     closed_window: int
+    highest_step: int
     plan: WindowPlan
 
 
@@ -105,11 +110,21 @@ def attempt_row(row: RowMapping) -> AttemptRow:
         status=str(row["status"]),
         world_size=number["world_size"],
         closed_window=number["closed_window"],
+        highest_step=number["highest_step"],
         plan=WindowPlan(first=number["plan_first"], switch=number["plan_switch"], then=number["plan_then"]),
     )
 
 
-_NUMBERS = ("id", "attempt", "world_size", "closed_window", "plan_first", "plan_switch", "plan_then")
+_NUMBERS = (
+    "id",
+    "attempt",
+    "world_size",
+    "closed_window",
+    "highest_step",
+    "plan_first",
+    "plan_switch",
+    "plan_then",
+)
 
 
 def add_layouts(
@@ -177,7 +192,11 @@ def add_heartbeats(
         where=lambda new: new.ts_s >= HEARTBEATS.c.ts_s,
     )
     connection.execute(statement, [rows[key] for key in sorted(rows)])
-    _touch(connection, {key[0]: -1 for key in rows}, now_s=now_s)
+    highest: dict[int, int] = {}
+    for beat in beats:
+        attempt_id = attempts[beat.run, beat.attempt].id
+        highest[attempt_id] = max(highest.get(attempt_id, -1), beat.status.step)
+    _touch(connection, highest, now_s=now_s)
 
 
 def add_rank_windows(
@@ -241,6 +260,8 @@ def _windows_of(
 def _mismatch(arrival: Arrival, attempt: AttemptRow, bounds: tuple[int, int] | None) -> str:
     if attempt.world_size and arrival.rank >= attempt.world_size:
         return f"rank {arrival.rank} is not in [0, {attempt.world_size - 1}], the ranks of the layout records"
+    if 0 <= attempt.highest_step < arrival.first_step - MAX_AHEAD_STEPS:
+        return f"window {arrival.window} begins at step {arrival.first_step}, the job is at {attempt.highest_step}"
     got = (arrival.first_step, arrival.num_steps)
     if bounds is not None and bounds != got:
         return (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, Row, func, select, update
 
 from argus.analytics.finding import Finding
 from argus.analytics.store.documents import dump, load
@@ -24,7 +25,6 @@ class LiveAttempt:
 
     row: AttemptRow
     layouts_version: int
-    highest_step: int
     last_seen_s: float
 
 
@@ -56,7 +56,6 @@ def live_attempts(connection: Connection) -> list[LiveAttempt]:
         LiveAttempt(
             row=attempt_row(row._mapping),
             layouts_version=row.layouts_version,
-            highest_step=row.highest_step,
             last_seen_s=row.last_seen_s,
         )
         for row in rows
@@ -86,32 +85,29 @@ def beats_of(connection: Connection, attempt_id: int) -> list[HeardBeat]:
     ]
 
 
-def windows_in(connection: Connection, attempt_id: int, statuses: Sequence[str]) -> list[WindowRow]:
-    """Windows of the attempt in one of `statuses`, in order."""
-    where = (WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.status.in_(statuses))
-    return _windows(connection, select(WINDOWS).where(*where).order_by(WINDOWS.c.window))
+def pending_windows(connection: Connection) -> dict[int, list[WindowRow]]:
+    """Windows that are open or closed and not analysed yet, in order, by attempt id."""
+    here = WINDOWS.c.status.in_(("open", "closed"))
+    columns = [WINDOWS.c[name] for name in ("attempt_id", *_ROW_COLUMNS)]
+    pending: dict[int, list[WindowRow]] = {}
+    for row in connection.execute(select(*columns).where(here).order_by(*columns[:2])):
+        pending.setdefault(row.attempt_id, []).append(_window_row(row))
+    return pending
 
 
 def last_windows(connection: Connection, attempt_id: int, *, limit: int) -> list[WindowRow]:
     """The last `limit` analysed windows, in order."""
     where = (WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.status == "analysed")
-    statement = select(WINDOWS).where(*where).order_by(WINDOWS.c.window.desc()).limit(limit)
-    return _windows(connection, statement)[::-1]
+    columns = [WINDOWS.c[name] for name in _ROW_COLUMNS]
+    statement = select(*columns).where(*where).order_by(WINDOWS.c.window.desc()).limit(limit)
+    return [_window_row(row) for row in connection.execute(statement)][::-1]
 
 
-def _windows(connection: Connection, statement: object) -> list[WindowRow]:
-    return [
-        WindowRow(
-            window=row.window,
-            status=row.status,
-            first_step=row.first_step,
-            num_steps=row.num_steps,
-            ranks_in=row.ranks_in,
-            opened_s=row.opened_s,
-            analysed_s=row.analysed_s,
-        )
-        for row in connection.execute(statement)  # type: ignore[call-overload]
-    ]
+_ROW_COLUMNS = ("window", "status", "first_step", "num_steps", "ranks_in", "opened_s", "analysed_s")
+
+
+def _window_row(row: Row[Any]) -> WindowRow:
+    return WindowRow(**{name: row._mapping[name] for name in _ROW_COLUMNS})
 
 
 def close_windows(connection: Connection, attempt_id: int, windows: Sequence[int], *, now_s: float) -> None:

@@ -49,16 +49,16 @@ def healthz() -> Response:
 
 
 def readyz(*, service: ServiceOf) -> Response:
-    """200 while everything works, else 503 with the reasons."""
-    troubles = service.troubles()
+    """200 while uploads are taken, with the reasons if the analysis is degraded; else 503 with the reasons."""
+    obstacles, troubles = service.obstacles(), service.published.troubles_now()
     count, lag_s = service.published.backlog_now()
     body = {
-        "status": "degraded" if troubles else "ok",
-        "reasons": troubles,
+        "status": "unavailable" if obstacles else "degraded" if troubles else "ok",
+        "reasons": [*obstacles, *troubles],
         "backlog_windows": count,
         "lag_s": lag_s,
     }
-    return Json(body, status_code=503 if troubles else 200)
+    return Json(body, status_code=503 if obstacles else 200)
 
 
 def get_metrics(*, service: ServiceOf) -> Response:

@@ -215,7 +215,7 @@ def test_sqlite_survives_a_power_cut_by_its_settings(store: Store, tmp_path: Pat
 
 @pytest.mark.parametrize("where", ["mysql+nothing://x", "://", "postgresql://h:port/x"])
 def test_what_is_no_database_is_said_in_a_sentence(where: str) -> None:
-    with pytest.raises(StoreError, match="not a database"):
+    with pytest.raises(StoreError, match="not a database of ours"):
         open_store(where)
 
 

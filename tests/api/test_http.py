@@ -245,6 +245,20 @@ def test_ready_says_why_not(client: TestClient, service: Service, clock: FakeClo
     assert any("wait for their analysis" in reason for reason in answer.json()["reasons"])
 
 
+def test_a_failed_analysis_degrades_and_keeps_taking(
+    client: TestClient, service: Service, clock: FakeClock
+) -> None:
+    client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON)
+    body = upload(*(make_window(rank, 0, num_steps=13) for rank in range(4)))
+    client.post("/v1/ingest/windows", content=body, headers=WINDOWS)
+    service.worker.turn(clock.now_s)
+    with client:
+        answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+    assert "thirteen steps" in answer.json()["reasons"][0]
+    assert 'argus_windows_analysed_total{result="failed"} 1.0' in client.get("/metrics").text
+
+
 def test_an_overloaded_service_tells_when_to_come_back(client: TestClient, service: Service) -> None:
     service.published.show_backlog(service.settings.max_backlog + 1, 120.0)
     answer = client.post("/v1/ingest/windows", content=upload(make_window(0, 0)), headers=WINDOWS)

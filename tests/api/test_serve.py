@@ -35,7 +35,7 @@ def wait_for(is_true: Callable[[], bool]) -> None:
 def refused(*options: str, **env: str) -> tuple[int, str]:
     command = [sys.executable, *FAKE, *options]
     done = subprocess.run(
-        command, cwd=ROOT, env=environment(**env), capture_output=True, text=True, timeout=60
+        command, check=False, cwd=ROOT, env=environment(**env), capture_output=True, text=True, timeout=60
     )
     return done.returncode, done.stderr.strip()
 

@@ -122,6 +122,16 @@ def test_one_bad_item_does_not_spoil_the_others(service: Service) -> None:
         service.receive_windows(upload(make_window(9, 0)))
 
 
+def test_a_window_far_ahead_cannot_make_the_true_ones_late(service: Service, clock: FakeClock) -> None:
+    service.receive_layouts(layouts_body())
+    send(service, 0)
+    with pytest.raises(NothingTaken, match="the job is at"):
+        service.receive_windows(upload(make_window(0, 1 << 40)))
+    send(service, 1)
+    turn(service, clock, after_s=60)
+    assert statuses(service) == {0: "analysed", 1: "analysed"}
+
+
 def test_an_incident_opens_and_resolves_with_its_diagnosis(service: Service, clock: FakeClock) -> None:
     service.receive_layouts(layouts_body())
     for window in range(5):
@@ -149,7 +159,7 @@ def test_a_detector_that_raises_fails_its_window_only(service: Service, clock: F
     assert service.published.troubles_now() == ()
 
 
-@pytest.mark.parametrize("stop_after", [3, 70])
+@pytest.mark.parametrize("stop_after", [3, pytest.param(70, marks=pytest.mark.slow)])
 def test_a_restart_goes_on_where_it_was(tmp_path: Path, clock: FakeClock, stop_after: int) -> None:
     path = tmp_path / "a.sqlite"
     with service_at(path, clock=clock) as before:
@@ -277,9 +287,9 @@ def test_a_window_too_large_to_hold_fails_alone(service: Service, clock: FakeClo
 def test_the_worker_thread_starts_and_stops(tmp_path: Path) -> None:
     with service_at(tmp_path / "a.sqlite", clock=FakeClock()) as service:
         service.worker.start()
-        assert service.worker.is_alive and service.troubles() == []
+        assert service.worker.is_alive and service.obstacles() == []
         service.worker.stop()
-        assert service.troubles() == ["the analysis thread does not run"]
+        assert service.obstacles() == ["the analysis thread does not run"]
 
 
 def test_a_service_on_a_used_store_takes_its_second_start(tmp_path: Path, clock: FakeClock) -> None:
