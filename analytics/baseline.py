@@ -62,10 +62,14 @@ def outliers(
     )
 
 
+VOTING_WINDOWS = 2
+"""Newest windows whose doubts still bar: afterwards they were noise, and noise must be learnt."""
+
+
 def rank_history(past: Sequence[Digest], now: Digest, pick: Callable[[Digest], Floats | None]) -> Floats:
     """`pick` of each past digest as (window, rank) over the ranks of `now`, NaN where a rank was suspected."""
     rows = []
-    for digest in past:
+    for age, digest in enumerate(past, start=-len(past)):
         values = pick(digest)
         if values is None:
             continue
@@ -75,7 +79,8 @@ def rank_history(past: Sequence[Digest], now: Digest, pick: Callable[[Digest], F
         else:
             _, here, there = np.intersect1d(now.ranks, digest.ranks, return_indices=True)
             row[here] = values[there]
-        for rank in digest.flagged:
+        barred = (*digest.flagged, *digest.doubted) if age >= -VOTING_WINDOWS else digest.flagged
+        for rank in barred:
             if (place := at(now.ranks, rank)) >= 0:
                 row[place] = np.nan
         rows.append(row)
@@ -91,8 +96,10 @@ def group_history(past: Sequence[Digest], group: str) -> Floats:
     """Transfer time per step of a group in the windows in which it was not suspected. (window,)"""
     values = [
         float(digest.transfer_sum_s[digest.groups.index(group)])
-        for digest in past
-        if group in digest.groups and group not in digest.flagged_groups
+        for age, digest in enumerate(past, start=-len(past))
+        if group in digest.groups
+        and group not in digest.flagged_groups
+        and not (age >= -VOTING_WINDOWS and group in digest.doubted_groups)
     ]
     return np.array([value for value in values if np.isfinite(value)])
 
@@ -109,8 +116,10 @@ def baseline_own_s(past: Sequence[Digest]) -> float | None:
     return float(np.median(clean)) if clean else None
 
 
-def window_seconds(digest: Digest) -> float:
-    """How long the window lasted, from its steps."""
+def window_seconds(digest: Digest, *, is_lone: bool = False) -> float:
+    """How long the window lasted, from its steps; a lone one has the false-alarm budget of a whole day."""
+    if is_lone:
+        return DAY_S
     step = digest.typical_step_s
     return digest.num_steps * (step if np.isfinite(step) else 0.0)
 

@@ -24,8 +24,9 @@ class Digest:
     waited on average because the rank was late by its own work, `late_share` = its excess over the peers' as
     share of the step, `waited_s`, `gc_s`. (phase, rank): `self_s`, `cpu_s`, `max_s` = largest step,
     `peers_s`. `dev`, `own_dev` = log of got over peers. (group,): `transfer_s` = median transfer of a call,
-    `transfer_sum_s` = transfer time a step. `flagged` (rank,) and `flagged_groups` (group,) say who was
-    suspected then and must not become part of what is normal.
+    `transfer_sum_s` = transfer time a step. `flagged` ranks and `flagged_groups` say who was
+    accused then and must not become part of what is normal; `doubted` and `doubted_groups` say who was
+    suspected without an incident, which bars them only while the next windows vote.
     """
 
     index: int
@@ -57,6 +58,8 @@ class Digest:
     sees_waits: bool
     flagged: tuple[int, ...] = ()
     flagged_groups: tuple[str, ...] = ()
+    doubted: tuple[int, ...] = ()
+    doubted_groups: tuple[str, ...] = ()
 
     @property
     def typical_step_s(self) -> float:
@@ -76,6 +79,7 @@ class View:
 
     `past` holds the digests of earlier windows of this attempt, oldest first; `now_s` is Unix time. `waits` and
     `digest` are those of `window`, made once for all detectors; a detector makes its own if they are None.
+    `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
     """
 
     run: str
@@ -87,3 +91,4 @@ class View:
     beats: tuple[Heartbeat, ...] = ()
     waits: Waits | None = None
     digest: Digest | None = None
+    is_lone: bool = False

@@ -2,7 +2,8 @@
 
 Every collective of every group is one node of one graph, visited in the order of the step. A rank that
 enters late because it had itself been held up in another group's call hands the blame on to the rank that
-held it up; only lateness out of its own work stays with it (argus-paper.md §9 row 20, incidents.md §2.0).
+held it up; only lateness out of its own work stays with it; lateness that is neither (a slow transfer of another
+group) accuses nobody (argus-paper.md §9 row 20, incidents.md §2.0).
 
 The waiting of one call is split like the cost of a runway (Shapley value of the airport game): while k
 members wait and n − k have not come, those n − k share the blame, so two equally late ranks get half each.
@@ -55,6 +56,7 @@ def waits_of(window: Window) -> Waits:
     calls = complete_calls(window)
     ledger = _Ledger(calls, window)
     for step in np.unique(calls.step):
+        ledger.start_step()
         here = np.flatnonzero(calls.step == step)
         for level in np.unique(calls.level[here]):
             at_level = here[calls.level[here] == level]
@@ -63,8 +65,17 @@ def waits_of(window: Window) -> Waits:
     return ledger.waits()
 
 
+def waiting_steps(window: Window) -> Ints:
+    """Usable steps whose waiting is their own: after a mark or a disturbance ranks leave unevenly."""
+    calm = np.append(True, window.usable[:-1])
+    return np.asarray(window.steps[window.usable & calm])
+
+
 def own_excess(calls: Calls, window: Window) -> Floats:
-    """Time from the last release to the entry, beyond the median of ranks doing the same work. (row,)"""
+    """Time from the last release to the entry, beyond the median of ranks doing the same work. (row,)
+
+    Where the release is unknown (first call of the window): how much later than the call's median entry.
+    """
     classes = work_classes(window.topology, window.ranks)
     place = np.stack([calls.step[calls.call], calls.level[calls.call], classes[calls.rank]], axis=1)
     _, same = np.unique(place, axis=0, return_inverse=True)
@@ -76,7 +87,15 @@ def own_excess(calls: Calls, window: Window) -> Floats:
     middle = (work[first + (count - 1) // 2] + work[first + count // 2]) / 2
     expected = np.full(int(same.max(initial=-1)) + 1, np.nan)
     expected[keys] = middle
-    return np.asarray(np.nan_to_num(calls.work_s - expected[same]))
+    excess = calls.work_s - expected[same]
+    return np.asarray(np.where(np.isfinite(excess), excess, _after_median(calls)))
+
+
+def _after_median(calls: Calls) -> Floats:
+    """Entry minus the lower median entry of its call. (row,)"""
+    order = np.lexsort((calls.entry_s, calls.call))
+    middle = calls.entry_s[order][calls.first + (calls.size - 1) // 2]
+    return np.asarray(calls.entry_s - middle[calls.call])
 
 
 class _Ledger:
@@ -90,10 +109,14 @@ class _Ledger:
         self.own, self.amount = np.zeros(n), np.zeros(n)
         self.origin = np.full(n, -1)
         self.late, self.waited = np.zeros(n), np.zeros(n)
-        self.usable = set(window.steps[window.usable].tolist())
+        self.usable = set(waiting_steps(window).tolist())
         self.last = np.full(len(calls.first), -1)
         self.max_wait = np.zeros(len(calls.first))
         self.edges: list[tuple[Ints, Ints, Ints, Floats]] = []
+
+    def start_step(self) -> None:
+        """Forget earlier steps: what they left behind lies before the release that own work counts from."""
+        self.own[:], self.amount[:], self.origin[:] = 0.0, 0.0, -1
 
     def visit(self, which: Ints) -> None:
         """Blame the waiting in the calls `which`, all of one step, level and size."""
@@ -116,24 +139,26 @@ class _Ledger:
         own = np.maximum(self.own[rank], 0.0)
         inherited = self.amount[rank] - self.amount[rank].min(axis=1, keepdims=True)
         inherited = np.where(self.origin[rank] >= 0, inherited, 0.0)
-        known = own + inherited
-        share = np.where(known > NEGLIGIBLE_S, own / np.maximum(known, NEGLIGIBLE_S), 1.0)
+        lateness = entry - entry.min(axis=1, keepdims=True)
+        whole = np.maximum(np.maximum(own + inherited, lateness), NEGLIGIBLE_S)
         if int(calls.step[which[0]]) in self.usable:
-            self._charge(rank, blame, share, stood_wait)
-            guilty = np.where(share >= 0.5, rank, self.origin[rank])[line, last]
+            self._charge(rank, blame * own / whole, blame * inherited / whole, stood_wait)
+            known = (own + inherited >= 0.5 * lateness)[line, last]
+            guilty = np.where(own >= inherited, rank, self.origin[rank])[line, last]
+            guilty = np.where(known, guilty, -1)
             self._draw(which, rank, guilty, stood_wait)
-        self._sync(rank, stood, last, own, inherited)
+        self._sync(rank, stood, last, own)
 
-    def _charge(self, rank: Ints, blame: Floats, share: Floats, wait: Floats) -> None:
-        np.add.at(self.late, rank, blame * share)
-        handed_on = self.origin[rank] >= 0
-        np.add.at(self.late, self.origin[rank][handed_on], (blame * (1 - share))[handed_on])
+    def _charge(self, rank: Ints, own: Floats, handed_on: Floats, wait: Floats) -> None:
+        np.add.at(self.late, rank, own)
+        known = self.origin[rank] >= 0
+        np.add.at(self.late, self.origin[rank][known], handed_on[known])
         np.add.at(self.waited, rank, wait)
 
     def _draw(self, which: Ints, rank: Ints, guilty: Ints, wait: Floats) -> None:
         culprit = np.broadcast_to(guilty[:, None], rank.shape)
         group = np.broadcast_to(self.calls.group[which][:, None], rank.shape)
-        chosen = (wait > NEGLIGIBLE_S) & (culprit != rank)
+        chosen = (wait > NEGLIGIBLE_S) & (culprit != rank) & (culprit >= 0)
         self.edges.append((rank[chosen], culprit[chosen], group[chosen], wait[chosen]))
 
     def _sync(
@@ -142,12 +167,14 @@ class _Ledger:
         stood: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
         last: Ints,
         own: Floats,
-        inherited: Floats,
     ) -> None:
-        """Whoever stood still until the end now carries the history of the last to enter."""
+        """Whoever stood still until the end now carries the history of the last to enter.
+
+        Of that history only the largest part keeps a name.
+        """
         line = np.arange(len(rank))
         leader = rank[line, last]
-        by_itself = own[line, last] >= inherited[line, last]
+        by_itself = own[line, last] >= self.amount[leader]
         origin = np.where(by_itself, leader, self.origin[leader])
         amount = self.amount[leader] + own[line, last]
         self.origin[rank[stood]] = np.broadcast_to(origin[:, None], rank.shape)[stood]
@@ -156,7 +183,7 @@ class _Ledger:
 
     def waits(self) -> Waits:
         """The sums, per usable step."""
-        steps = max(int(self.window.usable.sum()), 1)
+        steps = max(len(self.usable), 1)
         others = max(int(np.isfinite(self.window.step_s).any(axis=1).sum()) - 1, 1)
         columns = [np.concatenate(part) for part in zip(*self.edges, strict=True)] if self.edges else []
         victim, culprit, group, seconds = _add_up(columns)

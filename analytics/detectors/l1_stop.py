@@ -102,7 +102,7 @@ def _finding(
     return Finding(
         run=view.run,
         attempt=view.attempt,
-        window=view.past[-1].index if view.past else 0,
+        window=_window_of(view, last),
         level="L1",
         detector="l1_stop",
         kind="stop",
@@ -115,3 +115,11 @@ def _finding(
         share_of_step=1.0,
         evidence=evidence,
     )
+
+
+def _window_of(view: View, step: int) -> int:
+    """Window that holds `step`, counted on from the last one that closed."""
+    if not view.past:
+        return 0
+    last = view.past[-1]
+    return last.index + max((step - last.first_step) // last.num_steps, 0)

@@ -8,6 +8,8 @@ past windows and a ratio decide.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from argus.analytics.baseline import (
@@ -57,9 +59,13 @@ def detect(
     found = []
     for phase in (None, *rows):
         dev, excess = _row(digest, phase)
-        history = rank_history(view.past, digest, lambda past, phase=phase: _past(past, phase))
+        history = rank_history(view.past, digest, partial(_past, phase=phase))
         test = outliers(
-            dev, history, tests=tests, window_s=window_seconds(digest), budget_per_day=false_alarms_per_day
+            dev,
+            history,
+            tests=tests,
+            window_s=window_seconds(digest, is_lone=view.is_lone),
+            budget_per_day=false_alarms_per_day,
         )
         effect = np.nan_to_num(excess) >= min_share * digest.typical_step_s
         for row in np.flatnonzero(test.exceeds & effect & (np.nan_to_num(dev) >= ratio_gate)):
