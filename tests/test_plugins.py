@@ -18,7 +18,6 @@ import pytest
 
 from argus.analytics.classes import cause_classes
 from argus.analytics.detectors import detectors
-from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
 from argus.analytics.view import View
 from argus.analytics.window import Floats

@@ -49,7 +49,6 @@ def _analyses() -> Analyses:
     from argus.agent.card import render
     from argus.agent.triage import diagnose
     from argus.analytics.attempt import AttemptState, advance
-
     from argus.api.course import Analyses, Following
 
     def restore(state: AttemptState, incidents: Sequence[Incident]) -> AttemptState:
