@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.incident import Incident
+from argus.analytics.window import assemble
 from argus.evals.moments import moments
 from argus.evals.simulator.simulate import Simulation
 from argus.topology.layout import build

@@ -15,10 +15,10 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from argus.analytics.digest import digest_of
 
 from argus.analytics.classes import cause_classes
 from argus.analytics.detectors import detectors
-from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
 from argus.analytics.view import PAST_WINDOWS, Digest, View
 from argus.analytics.window import Floats, assemble
