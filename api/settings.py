@@ -16,13 +16,13 @@ SECTION = "serve"
 JOB_VARIABLES = frozenset(
     {
         "ARGUS_RUN",
-        "ARGUS_ATTEMPT",
         "ARGUS_SOCKET",
         "ARGUS_OFF",
-        "ARGUS_AUTO",
         "ARGUS_SERVER",
         "ARGUS_RECORD",
-        "ARGUS_RANK",
+        "ARGUS_LOG",
+        "ARGUS_LAUNCH_HOST",
+        "ARGUS_RANK_PID",
     }
 )
 """Variables of the training side; they say nothing to the service and are no mistake."""
