@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argus.analytics.robust import Noise, at, matrix, noise_of, tail_point, tail_probability, vote_probability
+from argus.analytics.robust import (
+    Noise,
+    at,
+    exponential_limit,
+    matrix,
+    noise_of,
+    tail_point,
+    tail_probability,
+    vote_probability,
+)
 from argus.analytics.view import Digest
 from argus.analytics.window import Bools, Floats
 
@@ -53,7 +62,7 @@ def outliers(
     chance = vote_probability(
         budget_per_day=budget_per_day, tests_per_day=tests_per_day, rho=noise.rho if rho is None else rho
     )
-    limit = noise.scale * tail_point(chance, noise.dof)
+    limit = np.maximum(noise.scale * tail_point(chance, noise.dof), exponential_limit(history, chance))
     deviations = np.nan_to_num(now / noise.scale)
     expected = [tests_per_day * tail_probability(max(float(d), 0.0), noise.dof) for d in deviations]
     return Outlier(

@@ -111,6 +111,33 @@ def noise_of(history: Floats, *, now: Floats | None = None, prior: float = PRIOR
     return Noise(scale=scale, dof=weight, rho=_repetition(history))
 
 
+TAIL_SHARE = 0.2
+"""Upper part of the past whose mean excess tells how fast the tail falls."""
+
+TAIL_WINDOWS = 20
+"""Windows before a tail is fitted: four values lie in the upper fifth then."""
+
+
+def exponential_limit(history: Floats, probability: float) -> float:
+    """Value that past deviations (window, rank) exceed with `probability` if their upper tail falls
+    exponentially (peaks over threshold); −inf while too little is known. The median over ranks, so that one
+    faulty rank cannot raise it. For noise with heavier tails than the normal one, waiting above all.
+    """
+    ranked = np.sort(history, axis=0)
+    counts = np.isfinite(ranked).sum(axis=0)
+    enough = np.flatnonzero(counts >= TAIL_WINDOWS)
+    if not len(enough):
+        return -math.inf
+    ranked, counts = ranked[:, enough], counts[enough]
+    start = np.floor((1 - TAIL_SHARE) * counts).astype(np.int64)
+    threshold = ranked[start - 1, np.arange(len(enough))]
+    place = np.arange(len(ranked))[:, None]
+    above = (place >= start) & (place < counts)
+    excess = np.where(above, ranked - threshold, 0.0).sum(axis=0) / np.maximum(above.sum(axis=0), 1)
+    fall = math.log(TAIL_SHARE / min(probability, TAIL_SHARE))
+    return float(np.median(threshold)) + float(np.median(excess)) * fall
+
+
 def _log(scale: float) -> float:
     return math.log(max(scale, SCALE_FLOOR))
 
