@@ -163,13 +163,7 @@ def _judge(
     digest = view.digest
     assert digest is not None
     ranks = rank_symptoms(view, findings)
-    blamed = frozenset(
-        s.rank for ballot in state.ballots[-VOTE_WINDOWS + 1 :] for s in ballot.ranks if s.is_vote
-    )
-    held = _open_suspects(state)
-    links = link_symptoms(
-        view, findings, suspects=blamed | held | frozenset(s.rank for s in ranks if s.is_vote)
-    )
+    links = link_symptoms(view, findings, suspects=_blame(state, ranks))
     ballots = (*state.ballots, Ballot(window=digest.index, ranks=ranks, links=links))[-VOTE_WINDOWS:]
     state = replace(state, ballots=ballots)
     causes: tuple[Cause, ...] = ()
@@ -189,10 +183,24 @@ def _judge(
     doubted = replace(
         digest,
         doubted=tuple(sorted(s.rank for s in ranks)),
-        doubted_groups=tuple(sorted(s.group for s in links)),
+        doubted_groups=tuple(sorted({f.group for f in findings if f.kind == "transfer" and f.group})),
     )
     state = _remember(state, doubted)
     return _close(state, [i for i in state.incidents if _is_gone(i, digest.index)])
+
+
+def _blame(state: AttemptState, ranks: Sequence[RankSymptom]) -> dict[int, float]:
+    """What each rank suspected of late costs per step, by this window, the last ones or an open incident."""
+    recent = [s for ballot in state.ballots[-VOTE_WINDOWS + 1 :] for s in ballot.ranks]
+    blame: dict[int, float] = {}
+    for symptom in (*recent, *ranks):
+        if symptom.is_vote:
+            blame[symptom.rank] = max(blame.get(symptom.rank, 0.0), symptom.impact_s)
+    for incident in state.incidents:
+        if incident.status == "open" and incident.cause.fault_class != "link.slow":
+            for rank in incident.cause.suspects:
+                blame[rank] = max(blame.get(rank, 0.0), incident.cost.s_per_step)
+    return blame
 
 
 def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:

@@ -15,7 +15,8 @@ PRIOR_SCALE = 0.1
 """Noise assumed of a run nobody has watched yet: healthy jobs on shared machines stay below it."""
 
 PRIOR_DOF = 0.5
-"""Weight of the prior in samples: it decides alone at first and is forgotten after a few windows."""
+"""Weight of the prior in samples: it decides alone at first and is forgotten after a few windows. Scales are
+averaged by their logarithm, so that a prior ten times too wide does not linger."""
 
 EFFICIENCY = 0.4
 """A median of absolute deviations knows as much as 0.4 times as many squared deviations."""
@@ -100,14 +101,18 @@ def noise_of(history: Floats, *, now: Floats | None = None, prior: float = PRIOR
     known = own[np.isfinite(own)]
     typical = float(np.median(known)) if known.size else prior
     dof = EFFICIENCY * float(np.isfinite(history).sum())
-    variance, weight = PRIOR_DOF * prior**2 + dof * typical**2, PRIOR_DOF + dof
+    log_scale, weight = PRIOR_DOF * math.log(prior) + dof * _log(typical), PRIOR_DOF + dof
     if now is not None and np.isfinite(now).sum() >= 6:
         across = _spread(now[np.isfinite(now)][:, None])[0]
         add = EFFICIENCY * float(np.isfinite(now).sum() - 1)
-        variance, weight = variance + add * across**2, weight + add
-    pooled = max(math.sqrt(variance / weight), SCALE_FLOOR)
+        log_scale, weight = log_scale + add * _log(across), weight + add
+    pooled = max(math.exp(log_scale / weight), SCALE_FLOOR)
     scale = np.clip(np.where(np.isfinite(own), own, pooled), pooled, 2 * pooled)
     return Noise(scale=scale, dof=weight, rho=_repetition(history))
+
+
+def _log(scale: float) -> float:
+    return math.log(max(scale, SCALE_FLOOR))
 
 
 def _spread(values: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +25,8 @@ OVERSHADOWED = 0.25
 """Beside a suspect who costs four times as much, a smaller one is its shadow or costs nothing yet."""
 
 OTHER_CAUSE = 0.5
-"""If the members' own work grew by half of what transfers did (in logs), the machines are busy, not the link."""
+"""A member that costs half of what the transfers do, or work of all members that grew by half as much (in
+logs), explains slow transfers: not the link."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,14 +206,21 @@ def _onset(window: Window, row: int) -> int:
 
 
 def link_symptoms(
-    view: View, findings: Sequence[Finding], *, suspects: frozenset[int]
+    view: View, findings: Sequence[Finding], *, suspects: Mapping[int, float]
 ) -> tuple[LinkSymptom, ...]:
-    """Groups with a transfer finding none of whose members is suspected or busier than it used to be."""
+    """Groups with a transfer finding none of whose members is at fault or busier than it used to be.
+
+    `suspects` maps ranks to what they cost per step; one that costs half of what the transfers do explains
+    them, since a member that does not run cannot serve a transfer either.
+    """
     digest, waits = view.digest, view.waits
     assert digest is not None and waits is not None
     found = []
     for finding in findings:
-        if finding.kind != "transfer" or finding.group is None or suspects & set(finding.ranks):
+        if finding.kind != "transfer" or finding.group is None:
+            continue
+        blamed_s = max((suspects.get(rank, 0.0) for rank in finding.ranks), default=0.0)
+        if blamed_s >= OTHER_CAUSE * (finding.effect_s_per_step or 0.0):
             continue
         evidence = next(item for item in finding.evidence if item.name == "transfer_s")
         own_ratio = _own_ratio(view, digest, finding.ranks)
