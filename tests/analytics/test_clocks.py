@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from argus.analytics.clocks import ALIGNED, COMMON_CLOCK, DURATIONS, align
+from argus.analytics.waits import waits_of
 from argus.analytics.window import Ints, Window, assemble
 from argus.collectors.records.events import COLLECTIVE, STEP, Rows
 from argus.collectors.records.layout import GroupInfo, Layout
@@ -150,3 +152,13 @@ def test_missing_rank_and_nan_do_not_raise() -> None:
     after = align(before)
     assert np.isfinite(after.clock_residual_s)
     assert np.array_equal(np.isnan(after.collectives.end_s), np.isnan(before.collectives.end_s))
+
+
+def test_ranks_of_unknown_hosts_on_hopeless_clocks_are_judged_by_durations() -> None:
+    """Nothing ties the clocks together: the raw entries would blame whoever's clock is ahead."""
+    before = window({"dp": range(4)}, offsets_ns=[0, 0, 10**9, 0])
+    lost = replace(before, clock_method=DURATIONS, clock_residual_s=float("inf"))
+    true = waits_of(window({"dp": range(4)}, offsets_ns=[0] * 4))
+    got = waits_of(lost)
+    assert got.calls.by_durations.all()
+    assert got.last_rank.tolist() == true.last_rank.tolist()
