@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.store import incidents as incident_store
@@ -88,6 +90,7 @@ def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
         return
     watch.course = look.course
     watch.numbers, watch.coverage_ratio = window_numbers(window), window.coverage.ratio
+    watch.missing = missing_evidence(window)
 
 
 def close_due(
@@ -114,6 +117,7 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     started = time.perf_counter()
     try:
         window = _read_window(means, watch, row, topology=topology)
+        watch.missing = missing_evidence(window)
         look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=beats)
         numbers = window_numbers(window)
     except SQLAlchemyError:
@@ -149,7 +153,19 @@ def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topolo
             f"{topology.world_size} ranks × {row.num_steps} steps × {len(phases)} phases are {cells} cells, "
             f"the limit is {MAX_CELLS}"
         )
-    return assemble(parts, topology)
+    return align(assemble(parts, topology))
+
+
+def missing_evidence(window: Window) -> tuple[str, ...]:
+    """What a verdict on the window has to do without, as phrases."""
+    coverage, missing = window.coverage, []
+    if coverage.missing_ranks:
+        missing.append(f"{len(coverage.missing_ranks)} of {len(window.ranks)} ranks")
+    if not math.isfinite(window.clock_residual_s):
+        missing.append("a common clock: no collective ties the ranks' clocks together")
+    if dropped := sum(coverage.dropped.values()):
+        missing.append(f"{dropped} records the collectors dropped")
+    return (*missing, *coverage.unseen)
 
 
 def beats_now(means: Means, watch: Watch, *, now_s: float, floor_s: float) -> tuple[Heartbeat, ...]:
@@ -235,14 +251,15 @@ def _diagnosed(
             known.update(progress.findings_by_id(connection, missing))
     findings = [known[key] for key in incident.cause.findings if key in known]
     try:
-        return replace(
-            incident, diagnosis=means.analyses.diagnose(incident, findings=findings, topology=topology)
+        diagnosis = means.analyses.diagnose(
+            incident, findings=findings, topology=topology, missing=watch.missing
         )
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - an incident without wording is better than none
         survive(means, watch, error, part="diagnosis")
         return incident
+    return replace(incident, diagnosis=diagnosis)
 
 
 def ended(

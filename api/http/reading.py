@@ -243,9 +243,12 @@ def get_card(*, service: ServiceOf, incident: IdPath) -> Response:
     """The incident as a text card, the same that `argus triage` prints."""
     with service.store.read() as connection:
         whole = queries.whole_incident(connection, incident)
-    if whole is None or whole.diagnosis is None:
-        raise not_found(f"no incident {incident!r} with a diagnosis")
-    return Json({"text": service.analyses.render(whole, whole.diagnosis)})
+        if whole is None or whole.diagnosis is None:
+            raise not_found(f"no incident {incident!r} with a diagnosis")
+        which = _which(connection, whole.run, whole.attempt)
+        layouts = progress.layouts_of(connection, which.id)
+    topology = build(layouts) if layouts else None
+    return Json({"text": service.analyses.render(whole, whole.diagnosis, topology=topology)})
 
 
 def _incident(service: ServiceOf, incident: str) -> queries.Json:

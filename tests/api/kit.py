@@ -203,14 +203,17 @@ def _incident(
     )
 
 
-def fake_diagnose(incident: Incident, *, findings: Sequence[Finding], topology: Topology) -> dict[str, Any]:
+def fake_diagnose(
+    incident: Incident, *, findings: Sequence[Finding], topology: Topology, missing: Sequence[str] = ()
+) -> dict[str, Any]:
     """Names the suspects and the findings it was given."""
     return {"headline": f"rank {incident.cause.suspects[0]}", "findings": [item.id for item in findings]}
 
 
-def fake_render(incident: Incident, diagnosis: Mapping[str, Any]) -> str:
+def fake_render(incident: Incident, diagnosis: Mapping[str, Any], *, topology: Topology | None = None) -> str:
     """One line."""
-    return f"{incident.cause.fault_class}: {diagnosis['headline']}"
+    assert topology is not None
+    return f"{incident.cause.fault_class}: {diagnosis['headline']} of {topology.world_size}"
 
 
 def fake_restore(state: FakeState, incidents: Sequence[Incident]) -> FakeState:

@@ -73,7 +73,7 @@ def test_a_job_can_be_read_back(client: TestClient, service: Service, clock: Fak
     assert client.get(f"/v1/incidents/{incident['id']}").json()["suspects"] == [2]
     assert client.get(f"/v1/incidents/{incident['id']}/diagnosis").json()["headline"] == "rank 2"
     card = client.get(f"/v1/incidents/{incident['id']}/card").json()
-    assert card == {"text": "compute.slow: rank 2"}
+    assert card == {"text": "compute.slow: rank 2 of 4"}
     beats = client.get("/v1/runs/job/heartbeats").json()
     assert [beat["rank"] for beat in beats["items"]] == [0, 1, 2, 3]
 
