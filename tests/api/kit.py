@@ -246,12 +246,14 @@ def _empty_store() -> bytes:
         return path.read_bytes()
 
 
-def new_service(store: Store, *, clock: FakeClock, **settings: Any) -> Service:
-    """A service with the fake analysis; its worker is not started."""
+def new_service(
+    store: Store, *, clock: FakeClock, analyses: Analyses | None = None, **settings: Any
+) -> Service:
+    """A service with the fake analysis unless told; its worker is not started."""
     return make_service(
         settings=Settings(**{"settle_s": 0.0, **settings}),
         store=store,
-        analyses=FAKE_ANALYSES,
+        analyses=analyses or FAKE_ANALYSES,
         clock=clock,
     )
 
