@@ -16,6 +16,9 @@ WIDTH = 80
 MAX_LINES = 25
 _LABEL = 10
 
+NOT_IT = 0.1
+"""Own work whose excess is below a tenth of the waiting does not explain it."""
+
 _COLORS = {"CONFIRMED": "1;31", "LIKELY": "1;33", "INCONCLUSIVE": "1;36", "NO_FAULT": "1;32"}
 _CPU = {
     "host.cpu_starved": "it was not running, not computing more",
@@ -118,10 +121,12 @@ def _why(cause: Cause) -> Iterator[str]:
         yield f"garbage collection {versus(pause.value, pause.baseline or 0.0)} a step"
     total = _evidence(cause, "own_self_s")
     if own is None and total is not None and total.baseline is not None:
-        yield f"own work {versus(total.value, total.baseline)}: that is not it"
+        waited = _evidence(cause, "victims_wait_s")
+        is_it = waited is None or total.value - total.baseline >= NOT_IT * waited.value
+        yield f"own work {versus(total.value, total.baseline)} a step{'' if is_it else ': that is not it'}"
     lag = _evidence(cause, "start_lag_s")
     if lag is not None:
-        yield f"it began {lag.note} {quantity(lag.value, 's')} after the median rank: look before the trace"
+        yield f"{quantity(lag.value, 's')} behind the median rank when {lag.note} began: look before the trace"
     yield from _lateness(cause)
     yield from _path(cause)
     yield from _stop(cause)
@@ -136,7 +141,7 @@ def _lateness(cause: Cause) -> Iterator[str]:
 def _path(cause: Cause) -> Iterator[str]:
     transfer = _evidence(cause, "transfer_s")
     if transfer is not None and transfer.baseline is not None:
-        yield f"transfers of {transfer.note} {versus(transfer.value, transfer.baseline, name='before')} a step"
+        yield f"transfers of {transfer.note} {versus(transfer.value, transfer.baseline, name='against')} a step"
     clean = _evidence(cause, "own_ratio")
     if clean is not None:
         yield f"its members' own work is {quantity(clean.value, 'x')} of before, and nobody enters late"
@@ -178,7 +183,7 @@ def _not(cause: Cause) -> Iterator[str]:
             )
         else:
             yield (
-                f"the network: transfers {versus(transfer.value, transfer.baseline, name='before')} a step; "
+                f"the network: transfers {versus(transfer.value, transfer.baseline, name='against')} a step; "
                 "its own collective is the shortest"
             )
 

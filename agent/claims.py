@@ -50,7 +50,7 @@ _FORMS: Mapping[str, _Form] = {
         text="Transfers of {note} take {v} a step.",
         with_baseline="Transfers of {note} take {v} a step against {b}.",
     ),
-    "start_lag_s": _Form(text="It began {note} {v} after the median rank."),
+    "start_lag_s": _Form(text="It was {v} behind the median rank when {note} began."),
     "own_ratio": _Form(text="The members' own work is {v} of what it was.", unit="x"),
     "step_s": _Form(text="A step takes {v}.", with_baseline="A step takes {v}, before it took {b}."),
     "stalled_s": _Form(text="No step has ended for {v}."),

@@ -113,7 +113,7 @@ def _how_much(cause: Cause) -> str:
     ):
         item = found.get(name)
         if item is not None and item.baseline is not None and item.value > 0:
-            against = "before" if name == "transfer_s" else "peers"
+            against = "against" if name == "transfer_s" else "vs peers"
             where = f"{phase_name(cause.phase)} " if name == "self_s" and cause.phase else ""
             return f": {where}{versus(item.value, item.baseline, name=against)}"
     if (waited := found.get("victims_wait_s")) is not None and waited.value > 0:

@@ -58,13 +58,13 @@ def duration(seconds: float) -> str:
     return f"{_digits(seconds / 3600)} h"
 
 
-def versus(got: float, expected: float, *, unit: str = "s", name: str = "peers") -> str:
+def versus(got: float, expected: float, *, unit: str = "s", name: str = "vs peers") -> str:
     """Two numbers side by side with their ratio.
 
     >>> versus(0.132, 0.061)
     '132 ms vs peers 61 ms (2.2×)'
     """
-    text = f"{quantity(got, unit)} vs {name} {quantity(expected, unit)}"
+    text = f"{quantity(got, unit)} {name} {quantity(expected, unit)}"
     return f"{text} ({quantity(got / expected, 'x')})" if expected > 0 and got > 0 else text
 
 

@@ -66,6 +66,7 @@ def detect(
             tests=tests,
             window_s=window_seconds(digest, is_lone=view.is_lone),
             budget_per_day=false_alarms_per_day,
+            is_lone=view.is_lone,
         )
         effect = np.nan_to_num(excess) >= min_share * digest.typical_step_s
         for row in np.flatnonzero(test.exceeds & effect & (np.nan_to_num(dev) >= ratio_gate)):

@@ -114,11 +114,6 @@ def _compose(
             server, directory, max_bytes=args.spool_bytes, host=host, counters=counters, notices=notices
         )
         delivery.start()
-    target = (
-        f"reports to {args.server or os.environ.get('ARGUS_SERVER')}" if server else "reports to no service"
-    )
-    record = f", records into {args.record}" if args.record else ""
-    _say(f"listens on {listener.path}, {target}{record}{metrics}")
     return Processor(
         listener,
         Ranks(host=host, first_steps=args.window_steps, counters=counters),

@@ -47,6 +47,12 @@ class HttpPost:
     key: str = field(default="", repr=False)
     timeout_s: float = TIMEOUT_S
 
+    @property
+    def url(self) -> str:
+        """Where it sends to."""
+        port = "" if self.port is None else f":{self.port}"
+        return f"{self.scheme}://{self.host}{port}{self.prefix}"
+
     def __call__(self, path: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
         """See `Post`."""
         connection = self._connect()

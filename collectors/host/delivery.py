@@ -68,10 +68,14 @@ class Delivery:
 
     def stop(self, within_s: float) -> None:
         """Spool what is queued, send what can be sent within the time, keep the rest on disk."""
-        self._queue.put(None)
-        self._threads[0].join(within_s)
-        self._uploader.stop(within_s)
-        self._threads[1].join(within_s + JOIN_MARGIN_S)
+        half_s = within_s / 2.0
+        try:
+            self._queue.put(None, timeout=half_s)
+            self._threads[0].join(half_s)
+        except queue.Full:
+            self._notices.once("queue_full", "the spool's disk stands still, what was queued is lost")
+        self._uploader.stop(half_s)
+        self._threads[1].join(half_s + JOIN_MARGIN_S)
         self._spool.close()
 
     def _submit(self, kind: str, items: Sequence[Layout] | Sequence[RankWindow]) -> bool:

@@ -17,7 +17,7 @@ from argus.collectors.host.fake_rank import FakeRank
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import listen
 from argus.collectors.host.notices import Notices
-from argus.collectors.host.processor import Processor
+from argus.collectors.host.processor import STOP_FLUSH_S, Processor
 from argus.collectors.host.ranks import Ranks
 from argus.collectors.host.recorder import Recorder
 from argus.collectors.host.spool import Spool
@@ -92,6 +92,7 @@ def start(
         notices=notices,
         clock=fast_clock,
         wall_clock=time.time,
+        flush_s=STOP_FLUSH_S * SPEED,
     )
     thread = threading.Thread(target=processor.run)
     thread.start()

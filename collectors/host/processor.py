@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +37,9 @@ MAX_DRAIN = 64
 """Chunks still read from a process that has ended; its socket holds less."""
 
 MAX_CONNECTIONS = 1024
+ACCEPT_PAUSE_S = 0.05
+"""Pause when the system refuses to accept, out of descriptors: the socket stays readable."""
+
 ANONYMOUS_S = 60.0
 """How long a connection may stay without saying which rank it is."""
 
@@ -86,11 +90,13 @@ class Processor:
         notices: Notices,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        flush_s: float = STOP_FLUSH_S,
     ) -> None:
         self._listener, self._ranks = listener, ranks
         self._delivery, self._recorder, self._launchers = delivery, recorder, launchers
         self._counters, self._notices = counters, notices
         self._clock, self._wall_clock = clock, wall_clock
+        self._flush_s = flush_s
         self._selector = selectors.DefaultSelector()
         self._connections: dict[int, Connection] = {}
         self._due = _Due()
@@ -111,23 +117,26 @@ class Processor:
         finally:
             self._finish()
 
-    def _accept(self) -> None:
+    def _accept(self) -> bool:
+        """Take one connection; False if none waits."""
         try:
             sock, _ = self._listener.sock.accept()
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             self._reject("accept", f"a connection could not be accepted: {error}")
-            return
+            time.sleep(ACCEPT_PAUSE_S)
+            return False
         peer = peer_of(sock)
         if not peer.is_trusted or len(self._connections) >= MAX_CONNECTIONS:
             self._reject("peer" if not peer.is_trusted else "connections", f"refused process {peer.pid}")
             sock.close()
-            return
+            return True
         sock.setblocking(False)
         connection = Connection(sock=sock, peer=peer, opened_s=self._clock())
         self._connections[sock.fileno()] = connection
         self._selector.register(sock, selectors.EVENT_READ, partial(self._read, connection))
+        return True
 
     def _read(self, connection: Connection) -> bool:
         """Take one chunk; False if there is none, at the end of the stream or after it."""
@@ -313,7 +322,10 @@ class Processor:
         return idle_s >= IDLE_S + IDLE_FLUSH_S or (idle_s >= IDLE_S and is_delivered)
 
     def _finish(self) -> None:
-        """Cut everything, spool it, send what the time allows."""
+        """Take what still lies in the sockets, cut everything, spool it, send what the time allows."""
+        for _ in range(MAX_CONNECTIONS):
+            if not self._accept():
+                break
         for connection in list(self._connections.values()):
             self._drain(connection)
         now_s = self._clock()
@@ -327,7 +339,7 @@ class Processor:
         if self._recorder is not None:
             self._recorder.close()
         if self._delivery is not None:
-            self._delivery.stop(STOP_FLUSH_S)
+            self._delivery.stop(self._flush_s)
         self._selector.close()
 
 

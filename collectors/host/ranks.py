@@ -167,7 +167,7 @@ class Ranks:
         elif member.stopped_s is None:
             member.stopped_s = now_s
         news = _news(member, now_s)
-        is_new, member.told = news not in ("", member.told), news
+        is_new, member.told = news != member.told, news
         return is_new
 
     def _has_left(self, member: Member, now_s: float) -> bool:
@@ -206,7 +206,7 @@ class Ranks:
 
 
 def _news(member: Member, now_s: float) -> str:
-    """What of a rank the service should hear at once; "" in the ordinary case."""
+    """What of a rank the service should hear at once when it changes; "" in the ordinary case."""
     if member.state.has_ended:
         return "ended"
     if member.is_gone:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,24 @@ class Command:
         return self.process.returncode, rest
 
 
+Start = Callable[..., Command]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts processors on one socket; none outlives the test."""
+    commands: list[Command] = []
+
+    def begin(*options: str) -> Command:
+        commands.append(Command(tmp_path, *options))
+        return commands[-1]
+
+    yield begin
+    for command in commands:
+        if command.process.poll() is None:
+            command.end(signal.SIGKILL)
+
+
 @pytest.fixture
 def service() -> Iterator[FakeService]:
     with serve(FakeService()) as it:
@@ -50,9 +68,9 @@ def service() -> Iterator[FakeService]:
 
 
 @pytest.mark.slow
-def test_a_killed_processor_loses_nothing_it_had_spooled(tmp_path: Path, service: FakeService) -> None:
+def test_a_killed_processor_loses_nothing_it_had_spooled(start: Start, service: FakeService) -> None:
     service.fail = lambda path: Reply(status=503)
-    first = Command(tmp_path, "--server", service.url)
+    first = start("--server", service.url)
     rank = FakeRank(first.path, LAYOUT)
     rank.play(0, 35)
     spool = Path(f"{first.path}.spool")
@@ -60,7 +78,7 @@ def test_a_killed_processor_loses_nothing_it_had_spooled(tmp_path: Path, service
     assert first.end(signal.SIGKILL)[0] == -signal.SIGKILL
     rank.sock.close()
     service.fail = lambda path: None
-    second = Command(tmp_path, "--server", service.url)
+    second = start("--server", service.url)
     assert service.wait_for(lambda s: len(s.windows) == 3)
     assert service.layouts and service.layouts[0] == LAYOUT
     assert second.end(signal.SIGTERM)[0] == 0
@@ -69,12 +87,12 @@ def test_a_killed_processor_loses_nothing_it_had_spooled(tmp_path: Path, service
 
 @pytest.mark.slow
 def test_a_second_one_leaves_at_once_and_metrics_are_on_loopback(
-    tmp_path: Path, service: FakeService
+    tmp_path: Path, start: Start, service: FakeService
 ) -> None:
-    first = Command(tmp_path, "--server", service.url)
+    first = start("--server", service.url)
     url = first.first_line.split("metrics on ")[1].strip()
     assert url.startswith("http://127.0.0.1:")
-    second = Command(tmp_path, "--server", service.url)
+    second = start("--server", service.url)
     assert second.wait() == (0, "") and "another processor listens on" in second.first_line
     text = urllib.request.urlopen(url, timeout=10).read().decode()
     assert "argus_collector_ranks 0.0" in text.splitlines()
@@ -83,8 +101,8 @@ def test_a_second_one_leaves_at_once_and_metrics_are_on_loopback(
 
 
 @pytest.mark.slow
-def test_stopping_keeps_on_disk_what_nobody_takes(tmp_path: Path) -> None:
-    it = Command(tmp_path, "--server", "http://127.0.0.1:9", "--metrics-port", "-1")
+def test_stopping_keeps_on_disk_what_nobody_takes(start: Start) -> None:
+    it = start("--server", "http://127.0.0.1:9", "--metrics-port", "-1")
     assert "metrics" not in it.first_line
     with FakeRank(it.path, LAYOUT) as rank:
         rank.play(0, 5)
@@ -97,10 +115,10 @@ def test_stopping_keeps_on_disk_what_nobody_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_service_it_records_and_ends_with_its_launcher(tmp_path: Path) -> None:
+def test_without_a_service_it_records_and_ends_with_its_launcher(tmp_path: Path, start: Start) -> None:
     launcher = subprocess.Popen(["sleep", "60"])
     record = tmp_path / "rec"
-    it = Command(tmp_path, "--record", str(record), "--launcher-pid", str(launcher.pid))
+    it = start("--record", str(record), "--launcher-pid", str(launcher.pid))
     assert "reports to no service, records into" in it.first_line
     rank = FakeRank(it.path, LAYOUT)
     rank.play(0, 12)
