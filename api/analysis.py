@@ -50,7 +50,6 @@ class Means:
 def begin_watch(means: Means, live: LiveAttempt) -> Watch:
     """Take up an attempt where the store says it was left."""
     watch = Watch(live=live, course=means.analyses.begin(live.row.run, live.row.attempt))
-    refresh(means, watch, live=live)
     with means.store.read() as connection:
         beats = progress.beats_of(connection, live.row.id)
         kept = incident_store.open_incidents(connection, live.row.id)
@@ -60,34 +59,33 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
     # The windows seen again are compared with their past as they were: without the suspects of then.
     older = [incident for incident in kept if past and incident.opened_window < past[0].window]
     watch.course = watch.course.restored(older)
-    for row in past:
-        _replay(means, watch, row)
+    try:
+        refresh(means, watch)
+        for row in past:
+            _replay(means, watch, row)
+    except SQLAlchemyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a topology that cannot be built must not stop the others
+        survive(means, watch, error, part="replay")
     watch.course = watch.course.restored(kept)
     return watch
 
 
-def refresh(means: Means, watch: Watch, *, live: LiveAttempt) -> None:
-    """Take over the attempt's row, and its topology if a layout came in."""
-    watch.live = live
-    if live.layouts_version == watch.layouts_version:
+def refresh(means: Means, watch: Watch) -> None:
+    """Build the topology anew if a layout came in."""
+    if watch.live.layouts_version == watch.layouts_version:
         return
     with means.store.read() as connection:
-        layouts = progress.layouts_of(connection, live.row.id)
+        layouts = progress.layouts_of(connection, watch.live.row.id)
     watch.topology = build(layouts) if layouts else None
-    watch.layouts_version = live.layouts_version
+    watch.layouts_version = watch.live.layouts_version
 
 
 def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
     """Let the course see a window again; what it says of it was told when it was new."""
     assert watch.topology is not None and row.analysed_s is not None
-    try:
-        window = _read_window(means, watch, row, topology=watch.topology)
-        look = watch.course.look(topology=watch.topology, now_s=row.analysed_s, window=window, beats=())
-    except SQLAlchemyError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
-        survive(means, watch, error, part="replay")
-        return
+    window = _read_window(means, watch, row, topology=watch.topology)
+    look = watch.course.look(topology=watch.topology, now_s=row.analysed_s, window=window, beats=())
     watch.course = look.course
     watch.numbers, watch.coverage_ratio = window_numbers(window), window.coverage.ratio
     watch.missing = missing_evidence(window)

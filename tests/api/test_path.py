@@ -86,7 +86,7 @@ def test_a_slow_rank_is_named_with_its_card(path: Path) -> None:
     assert [(item["class"], tuple(item["suspects"])) for item in outcome.incidents] == [
         (scenario.truth.fault_class, scenario.truth.ranks)
     ]
-    assert outcome.incidents[0]["diagnosis"]["fault_class"] == scenario.truth.fault_class
+    assert outcome.incidents[0]["diagnosis"]["root_causes"][0]["fault_class"] == scenario.truth.fault_class
     assert f"rank {scenario.truth.ranks[0]}" in outcome.cards[0]
 
 
@@ -104,9 +104,9 @@ def test_a_stop_is_seen_from_heartbeats(module: object, path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("restart_at", [(3, 9, 14, 21), tuple(range(2, 60))])
+@pytest.mark.parametrize("restart_at", [(3, 9, 14, 21), tuple(range(2, 60, 5))])
 def test_restarts_change_nothing_that_is_told(restart_at: Sequence[int], tmp_path: Path) -> None:
-    scenario = slow_rank.scenario(seed=4, ranks=8)
+    scenario = slow_rank.scenario(seed=4, ranks=4)
     without = live_through(scenario, tmp_path / "a.sqlite")
     with_restarts = live_through(scenario, tmp_path / "b.sqlite", restart_at=restart_at)
     told = ("id", "class", "suspects", "status", "onset_step", "end_step", "verdict")

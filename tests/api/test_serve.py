@@ -63,7 +63,7 @@ def test_a_database_that_cannot_be_opened_is_said_in_a_sentence(tmp_path: Path) 
 
 
 def test_sigterm_ends_in_order(tmp_path: Path) -> None:
-    service = start(tmp_path / "a.sqlite", ARGUS_KEY="k")
+    service = start(tmp_path / "a.sqlite", module=("-m", "argus", "serve"), ARGUS_KEY="k")
     assert service.get("/healthz") == {"status": "ok"}
     assert service.post("/v1/ingest/layouts", layouts_body())[0] == 401
     assert service.terminate() == 0
