@@ -6,7 +6,6 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,16 +18,7 @@ from argus.api.cli.errors import CliError
 from argus.api.cli.serve import serve
 from argus.api.settings import Settings
 from tests.api.kit import FAKE_ANALYSES, layouts_body, make_window, upload
-from tests.api.process import Running, start
-
-RUN_S = 60.0
-
-
-def wait_for(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + RUN_S
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+from tests.api.process import Running, start, wait_for
 
 
 def refused(**settings: str | int) -> CliError:
