@@ -15,14 +15,14 @@ SECTION = "serve"
 
 JOB_VARIABLES = frozenset(
     {
-        "ARGUS_RUN",
-        "ARGUS_SOCKET",
-        "ARGUS_OFF",
-        "ARGUS_SERVER",
-        "ARGUS_RECORD",
-        "ARGUS_LOG",
         "ARGUS_LAUNCH_HOST",
+        "ARGUS_LOG",
+        "ARGUS_OFF",
         "ARGUS_RANK_PID",
+        "ARGUS_RECORD",
+        "ARGUS_RUN",
+        "ARGUS_SERVER",
+        "ARGUS_SOCKET",
     }
 )
 """Variables of the training side; they say nothing to the service and are no mistake."""
