@@ -76,6 +76,7 @@ class Channel:
         self.is_paused = False
         self._series = Series(recorder.ring)
         self._lock = threading.Lock()
+        self._parsing = threading.Lock()
         self._is_registered = False
         self._retry_ns = 0
         self._off_ns: int | None = None
@@ -196,14 +197,15 @@ class Channel:
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(CLAIM_WAIT_S)
-        self._parse(is_last=True)
+        with self._parsing:
+            self._parse(is_last=True)
 
     # Parsing
 
     def start_parsing(self, part: Part) -> None:
         """The thread that decodes."""
         self._thread = threading.Thread(
-            target=self._run, args=(part.guard(self._parse),), name="argus-kernels", daemon=True
+            target=self._run, args=(part.guard(self.parse),), name="argus-kernels", daemon=True
         )
         self._thread.start()
 
@@ -211,8 +213,12 @@ class Channel:
         while not self._stop.wait(PARSE_S):
             parse()
 
-    def _parse(self, *, is_last: bool = False) -> None:
-        """Decode every full buffer, put the rows into the ring."""
+    def parse(self) -> None:
+        """One round of the parsing thread: decode every full buffer, put the rows into the ring."""
+        with self._parsing:
+            self._parse(is_last=False)
+
+    def _parse(self, *, is_last: bool) -> None:
         now_ns = self._recorder.now_ns
         start_ns, path = now_ns(), self.path
         try:
@@ -233,10 +239,6 @@ class Channel:
         self._recorder.ring.put_block("kernels", rows)
         self._series.add(rows, is_last=is_last)
         self.counts.decode_ns += now_ns() - start_ns
-
-    def parse(self) -> None:
-        """One round of the parsing thread."""
-        self._parse()
 
     def _fall_back(self, error: LayoutError) -> None:
         """The raw layout is not what it should be: go on with cupti-python's own records."""

@@ -70,7 +70,7 @@ class RecordClass(Protocol):
 
 
 def candidates(module: object) -> dict[int, tuple[Candidate, ...]]:
-    """Every version of every kind's record that cupti-python's `module` knows."""
+    """Every version of every kind's record that cupti-python's `module` knows, oldest first."""
     names = dir(module)
     classes = {name.lower(): name for name in names if name.startswith("Activity")}
     found: dict[int, tuple[Candidate, ...]] = {}
@@ -82,7 +82,7 @@ def candidates(module: object) -> dict[int, tuple[Candidate, ...]]:
                 dtype=getattr(module, name),
                 from_pointer=_reader(getattr(module, classes[_class_key(name)])),
             )
-            for name in sorted(dtypes)
+            for name in sorted(dtypes, key=lambda name: int(getattr(module, name).itemsize))
             if _class_key(name) in classes and _has(getattr(module, name), NEEDED[stem])
         )
     return found
