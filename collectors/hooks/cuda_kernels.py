@@ -21,17 +21,16 @@ def install(session: Session, part: Part) -> None:
     """Start once the job has initialised CUDA, on the writer thread; nothing on a job without a GPU."""
     if session.recorder.gpu is None:
         return
-    channel: list[Channel] = []
 
     def tick() -> None:
-        if channel:
-            channel[0].tick()
+        if session.kernels is not None:
+            session.kernels.tick()
         elif sys.modules["torch"].cuda.is_initialized():
             made = open_channel(session)
             if made is None:
                 part.off()
                 return
-            channel.append(made)
+            session.kernels = made
             part.on_undo(made.stop)
             part.on_undo(session.claims.on_claim(part.guard(made.step_aside)))
             part.on_undo(lambda: forget(session))
@@ -76,6 +75,7 @@ def open_channel(session: Session) -> Channel | None:
 
 def forget(session: Session) -> None:
     """Nobody looks up phases and calls by time any more."""
+    session.kernels = None
     session.recorder.timeline = None
     session.calls.spans = None
 

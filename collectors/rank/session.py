@@ -15,6 +15,8 @@ from argus.collectors.rank.ring import Ring
 if TYPE_CHECKING:
     from torch import nn
 
+    from argus.collectors.rank.cupti.channel import Channel
+
 
 class Hook(Protocol):
     """A module of `collectors/hooks`: install() once the module NEEDS is imported."""
@@ -34,6 +36,7 @@ class Session:
         self.ring: Ring = recorder.ring
         self.calls = CallLog(recorder)
         self.claims = Claims()
+        self.kernels: Channel | None = None  # where there is a GPU and CUPTI, once CUDA is initialised
         self.parts: list[Part] = []
         self.notes: list[str] = []
         self._pending: list[tuple[str, Hook]] = []

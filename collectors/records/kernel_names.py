@@ -21,7 +21,7 @@ def short_name(kernel: str) -> str:
     """
     plain = re.sub(r"^void\s+", "", kernel)
     cut = re.search(r"[<(]", plain.replace("(anonymous namespace)", "_anonymous_namespace__"))
-    return (plain[: cut.start()] if cut and cut.start() else plain)[:MAX_KERNEL_NAME]
+    return (plain[: cut.start()].rstrip() if cut and cut.start() else plain)[:MAX_KERNEL_NAME]
 
 
 def is_comm(kernel: str) -> bool:

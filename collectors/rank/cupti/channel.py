@@ -244,9 +244,13 @@ class Channel:
         """The raw layout is not what it should be: go on with cupti-python's own records."""
         self._recorder.ring.drop("kernel_unreadable", 1)
         self._unseen(f"kernels: read as objects, at a higher cost: {error}")
+        self.use(self._fallback())
+
+    def use(self, path: Path) -> None:
+        """Let buffers come another way from now on."""
         with self._lock:
             was_on = self.is_on
             self._off()
-            self.path, self._is_registered = self._fallback(), False
+            self.path, self._is_registered = path, False
             if was_on:
                 self._try_on()
