@@ -28,6 +28,9 @@ MIN_SHARE_READ = 0.5
 """Below half of the ranks nobody can be called late: most of those who might be later were not read."""
 
 
+FEW_STEPS = 5
+"""Fewer steps than this cannot repeat anything."""
+
 LATE_START = 0.5
 """A suspect that began the first step late by half of what it costs brought its lateness along."""
 
@@ -95,7 +98,7 @@ def analyse(
     """The verdict on one job's records."""
     topology = _as_read(build(one.layout for one in job.records), job)
     windows = _windows(job, topology, window_steps)
-    is_lone = len(windows) < VOTES + MIN_PAST
+    is_lone = len(windows) == 1
     state = AttemptState.start(topology.run, topology.attempt)
     findings: list[Finding] = []
     for window in windows:
@@ -140,7 +143,7 @@ def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
     missing = []
     if job.missing:
         missing.append(f"{len(job.missing)} of {job.world_size} ranks")
-    if len(windows) < VOTES + MIN_PAST:
+    if job.num_steps < FEW_STEPS:
         missing.append("repetition: too few steps to tell a lasting cause from chance")
     if any(not np.isfinite(window.clock_residual_s) for window in windows):
         missing.append("a common clock: no collective ties the ranks' clocks together")
@@ -153,8 +156,8 @@ def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
 
 def _windows(job: Job, topology: Topology, window_steps: int | None) -> tuple[Window, ...]:
     size = window_steps or DEFAULT_STEPS
-    if job.num_steps < 2 * size:
-        size = max(job.num_steps, 1)
+    if job.num_steps < (VOTES + MIN_PAST) * size:
+        size = max(job.num_steps, 1)  # too few windows to vote: one, whose steps do
     plan = WindowPlan(first=size, origin=job.first_step)
     by_index: dict[int, list[Any]] = {}
     for one in job.records:
