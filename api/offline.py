@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from argus.agent.triage import diagnose, no_incident
+from argus.agent.wording import quantity
 from argus.analytics.attempt import MIN_PAST, VOTES, AttemptState, advance
 from argus.analytics.clocks import ALIGNED, DURATIONS, align
 from argus.analytics.finding import Evidence, Finding
@@ -30,6 +31,9 @@ MIN_SHARE_READ = 0.5
 
 FEW_STEPS = 5
 """Fewer steps than this cannot repeat anything."""
+
+MUCH_WAITING = 0.25
+"""Waiting for a quarter of the step is no good health, even if it cannot be laid at one rank's door."""
 
 LATE_START = 0.5
 """A suspect that began the first step late by half of what it costs brought its lateness along."""
@@ -118,18 +122,36 @@ def analyse(
         for incident in (_with_start_lag(one, job, windows[0]) for one in state.incidents)
     )
     worst = costliest(incidents)
-    covered = len(job.ranks) >= MIN_SHARE_READ * job.world_size and any(w.usable.any() for w in windows)
+    waits = [(window, waits_of(window)) for window in windows]
     return Report(
         job=job,
         topology=topology,
         windows=windows,
-        collectives=tuple(row for window in windows for row in _collective_rows(window, waits_of(window))),
+        collectives=tuple(row for window, seen in waits for row in _collective_rows(window, seen)),
         findings=tuple(findings),
         incidents=incidents,
         diagnosis=(worst.diagnosis if worst else None)
-        or no_incident(missing=missing, is_conclusive=covered, num_ranks=len(job.ranks)),
+        or no_incident(missing=missing, doubt=_doubt(job, waits), num_ranks=len(job.ranks)),
         warnings=tuple(dict.fromkeys([*warnings, *job.warnings, *topology.conflicts])),
     )
+
+
+def _doubt(job: Job, waits: Sequence[tuple[Window, Waits]]) -> str:
+    """Why finding nothing proves nothing, "" if it does prove it."""
+    read = f"{len(job.ranks)} of {job.world_size} ranks"
+    if len(job.ranks) < MIN_SHARE_READ * job.world_size:
+        return f"only {read} were read"
+    if not any(window.usable.any() for window, _ in waits):
+        return "every step is a warm-up, a mark or incomplete"
+    if job.world_size > 1 and not any(len(seen.calls.first) for _, seen in waits):
+        return f"no collective can be compared over the {read}"
+    if job.num_steps >= FEW_STEPS:
+        return ""
+    window, seen = waits[0]
+    step_s, wait_s = float(np.nanmedian(window.step_s)), float(seen.waited_s.max(initial=0.0))
+    if wait_s < MUCH_WAITING * step_s:
+        return ""
+    return f"ranks wait up to {quantity(wait_s, 's')} of a {quantity(step_s, 's')} step, but none stands out"
 
 
 def costliest(incidents: Sequence[Incident]) -> Incident | None:
