@@ -18,7 +18,7 @@ from argus.analytics.robust import (
     vote_probability,
 )
 from argus.analytics.view import Digest
-from argus.analytics.window import Bools, Floats
+from argus.analytics.window import Bools, Floats, Ints
 
 DAY_S = 86_400.0
 
@@ -85,25 +85,41 @@ def _without_largest(values: Floats) -> Floats:
     return rest
 
 
-def rank_history(past: Sequence[Digest], now: Digest, pick: Callable[[Digest], Floats | None]) -> Floats:
-    """`pick` of each past digest as (window, rank) over the ranks of `now`, NaN where a rank was suspected."""
-    rows = []
+@dataclass(frozen=True, kw_only=True)
+class Aligned:
+    """A past digest beside the present one: rows here and there of the ranks both have, rows to leave out."""
+
+    digest: Digest
+    here: Ints
+    there: Ints
+    barred: Ints
+
+
+def align_past(past: Sequence[Digest], now: Digest) -> tuple[Aligned, ...]:
+    """Every past digest on the ranks of `now`, made once for all the rows that are compared."""
+    everyone = np.arange(len(now.ranks))
+    aligned = []
     for age, digest in enumerate(past, start=-len(past)):
-        values = pick(digest)
-        if values is None:
-            continue
-        row = np.full(len(now.ranks), np.nan)
-        if np.array_equal(digest.ranks, now.ranks):
-            row[:] = values
-        else:
+        here = there = everyone
+        if digest.ranks.tobytes() != now.ranks.tobytes():
             _, here, there = np.intersect1d(now.ranks, digest.ranks, return_indices=True)
-            row[here] = values[there]
-        barred = (*digest.flagged, *digest.doubted) if age >= -VOTING_WINDOWS else digest.flagged
-        for rank in barred:
-            if (place := at(now.ranks, rank)) >= 0:
-                row[place] = np.nan
+        suspects = (*digest.flagged, *digest.doubted) if age >= -VOTING_WINDOWS else digest.flagged
+        rows = [row for rank in suspects if (row := at(now.ranks, rank)) >= 0]
+        aligned.append(Aligned(digest=digest, here=here, there=there, barred=np.array(rows, np.int64)))
+    return tuple(aligned)
+
+
+def rank_history(past: Sequence[Aligned], num: int, pick: Callable[[Digest], Floats | None]) -> Floats:
+    """`pick` of each past digest as (window, rank) over `num` ranks, NaN where a rank was suspected."""
+    rows = []
+    for item in past:
+        if (values := pick(item.digest)) is None:
+            continue
+        row = np.full(num, np.nan)
+        row[item.here] = values[item.there]
+        row[item.barred] = np.nan
         rows.append(row)
-    return matrix(rows, len(now.ranks))
+    return matrix(rows, num)
 
 
 def phase_of(digest: Digest, phase: str, values: Callable[[Digest], Floats]) -> Floats | None:

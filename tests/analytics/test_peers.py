@@ -10,7 +10,9 @@ from argus.topology.groups import Group
 from argus.topology.layout import Topology
 
 
-def topology(world: int, *groups: tuple[str, tuple[int, ...]], models: dict[int, str] | None = None) -> Topology:
+def topology(
+    world: int, *groups: tuple[str, tuple[int, ...]], models: dict[int, str] | None = None
+) -> Topology:
     made = tuple(
         Group(id=f"{kind}/{number}", kind=kind, desc=kind, ranks=ranks)
         for number, (kind, ranks) in enumerate(groups)

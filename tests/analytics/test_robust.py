@@ -64,7 +64,9 @@ def test_noise_is_that_of_the_typical_rank_however_bad_one_is() -> None:
 def test_little_history_widens_the_limit() -> None:
     rng = np.random.default_rng(2)
     history = rng.normal(0, 0.02, (60, 4))
-    limits = [noise_of(history[:n]).scale[0] * tail_point(1e-4, noise_of(history[:n]).dof) for n in (0, 4, 60)]
+    limits = [
+        noise_of(history[:n]).scale[0] * tail_point(1e-4, noise_of(history[:n]).dof) for n in (0, 4, 60)
+    ]
     assert limits[0] > limits[1] > limits[2] > 0.05
 
 

@@ -29,7 +29,9 @@ DP = {rank: (GroupInfo(name="dp", desc="mesh_dp", ranks=(0, 1, 2, 3)),) for rank
 
 def topology(groups: Mapping[int, Sequence[GroupInfo]] = DP) -> Topology:
     return build(
-        Layout(run="r", attempt=0, rank=rank, world_size=WORLD, host=f"h{rank // 2}", groups=tuple(groups[rank]))
+        Layout(
+            run="r", attempt=0, rank=rank, world_size=WORLD, host=f"h{rank // 2}", groups=tuple(groups[rank])
+        )
         for rank in range(WORLD)
     )
 

@@ -80,7 +80,9 @@ def one_group(num: int, name: str = "dp", desc: str = "mesh_dp") -> dict[int, li
 
 def test_the_last_to_enter_is_blamed_and_the_rest_waited() -> None:
     entries = (10, 12, 50, 11)
-    waits = waits_of(window({r: [("all_reduce", "dp", 0, e, 55)] for r, e in enumerate(entries)}, one_group(4)))
+    waits = waits_of(
+        window({r: [("all_reduce", "dp", 0, e, 55)] for r, e in enumerate(entries)}, one_group(4))
+    )
     assert waits.late_s.argmax() == 2
     assert waits.last_rank.tolist() == [2]
     assert waits.max_wait_s == pytest.approx([0.040])
@@ -118,7 +120,10 @@ def test_lateness_out_of_another_groups_slow_transfer_accuses_nobody() -> None:
         for r in range(4)
     }
     calls = {
-        r: [("all_reduce", "dp", 0, 10, 100 if r % 2 else 20), ("all_reduce", "tp", 0, 110 if r % 2 else 30, 112)]
+        r: [
+            ("all_reduce", "dp", 0, 10, 100 if r % 2 else 20),
+            ("all_reduce", "tp", 0, 110 if r % 2 else 30, 112),
+        ]
         for r in range(4)
     }
     waits = waits_of(window(calls, groups))
@@ -162,7 +167,9 @@ def test_incomplete_and_impossible_calls_are_skipped_and_counted() -> None:
         r: [
             ("all_reduce", "dp", 0, 10 + r, 20),
             ("all_reduce", "dp", 1, 30, 20),  # ends before it starts
-            ("all_reduce", "dp", 2, 40, 45) if r else ("all_reduce", "dp", 2, 60, 70),  # left before rank 0 came
+            ("all_reduce", "dp", 2, 40, 45)
+            if r
+            else ("all_reduce", "dp", 2, 60, 70),  # left before rank 0 came
             ("reduce", "dp", 4, 80, 85),
         ]
         for r in range(3)
