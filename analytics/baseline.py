@@ -7,9 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argus.analytics.robust import Noise, at, matrix, noise_of, tail_point, tail_probability, vote_probability
+from argus.analytics.robust import (
+    Noise,
+    at,
+    exponential_limit,
+    matrix,
+    noise_of,
+    tail_point,
+    tail_probability,
+    vote_probability,
+)
 from argus.analytics.view import Digest
-from argus.analytics.window import Bools, Floats
+from argus.analytics.window import Bools, Floats, Ints
 
 DAY_S = 86_400.0
 
@@ -53,7 +62,7 @@ def outliers(
     chance = vote_probability(
         budget_per_day=budget_per_day, tests_per_day=tests_per_day, rho=noise.rho if rho is None else rho
     )
-    limit = noise.scale * tail_point(chance, noise.dof)
+    limit = np.maximum(noise.scale * tail_point(chance, noise.dof), exponential_limit(history, chance))
     deviations = np.nan_to_num(now / noise.scale)
     expected = [tests_per_day * tail_probability(max(float(d), 0.0), noise.dof) for d in deviations]
     return Outlier(
@@ -76,25 +85,41 @@ def _without_largest(values: Floats) -> Floats:
     return rest
 
 
-def rank_history(past: Sequence[Digest], now: Digest, pick: Callable[[Digest], Floats | None]) -> Floats:
-    """`pick` of each past digest as (window, rank) over the ranks of `now`, NaN where a rank was suspected."""
-    rows = []
+@dataclass(frozen=True, kw_only=True)
+class Aligned:
+    """A past digest beside the present one: rows here and there of the ranks both have, rows to leave out."""
+
+    digest: Digest
+    here: Ints
+    there: Ints
+    barred: Ints
+
+
+def align_past(past: Sequence[Digest], now: Digest) -> tuple[Aligned, ...]:
+    """Every past digest on the ranks of `now`, made once for all the rows that are compared."""
+    everyone = np.arange(len(now.ranks))
+    aligned = []
     for age, digest in enumerate(past, start=-len(past)):
-        values = pick(digest)
-        if values is None:
-            continue
-        row = np.full(len(now.ranks), np.nan)
-        if np.array_equal(digest.ranks, now.ranks):
-            row[:] = values
-        else:
+        here = there = everyone
+        if digest.ranks.tobytes() != now.ranks.tobytes():
             _, here, there = np.intersect1d(now.ranks, digest.ranks, return_indices=True)
-            row[here] = values[there]
-        barred = (*digest.flagged, *digest.doubted) if age >= -VOTING_WINDOWS else digest.flagged
-        for rank in barred:
-            if (place := at(now.ranks, rank)) >= 0:
-                row[place] = np.nan
+        suspects = (*digest.flagged, *digest.doubted) if age >= -VOTING_WINDOWS else digest.flagged
+        rows = [row for rank in suspects if (row := at(now.ranks, rank)) >= 0]
+        aligned.append(Aligned(digest=digest, here=here, there=there, barred=np.array(rows, np.int64)))
+    return tuple(aligned)
+
+
+def rank_history(past: Sequence[Aligned], num: int, pick: Callable[[Digest], Floats | None]) -> Floats:
+    """`pick` of each past digest as (window, rank) over `num` ranks, NaN where a rank was suspected."""
+    rows = []
+    for item in past:
+        if (values := pick(item.digest)) is None:
+            continue
+        row = np.full(num, np.nan)
+        row[item.here] = values[item.there]
+        row[item.barred] = np.nan
         rows.append(row)
-    return matrix(rows, len(now.ranks))
+    return matrix(rows, num)
 
 
 def phase_of(digest: Digest, phase: str, values: Callable[[Digest], Floats]) -> Floats | None:

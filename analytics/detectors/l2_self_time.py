@@ -15,6 +15,7 @@ import numpy as np
 from argus.analytics.baseline import (
     FALSE_ALARMS_PER_DAY,
     MIN_COVERAGE,
+    align_past,
     is_comparable,
     outliers,
     phase_of,
@@ -57,10 +58,11 @@ def detect(
     ratio_gate = np.log(np.where(sizes <= SMALL, min_ratio_small, min_ratio))
     rows = [name for name in digest.phases if name not in NOT_WORK]
     tests = (len(rows) + 1) * len(digest.ranks)
+    past = align_past(view.past, digest)
     found = []
     for phase in (None, *rows):
         dev, excess = _row(digest, phase)
-        history = rank_history(view.past, digest, partial(_past, phase=phase))
+        history = rank_history(past, len(digest.ranks), partial(_past, phase=phase))
         test = outliers(
             dev,
             history,

@@ -12,6 +12,7 @@ import numpy as np
 from argus.analytics.baseline import (
     FALSE_ALARMS_PER_DAY,
     MIN_COVERAGE,
+    align_past,
     is_comparable,
     outliers,
     rank_history,
@@ -42,7 +43,8 @@ def detect(
     if digest is None or view.window is None or not is_comparable(digest, min_coverage):
         return ()
     waits = view.waits or waits_of(view.window)
-    history = rank_history(view.past, digest, lambda past: past.late_share if past.sees_waits else None)
+    past = align_past(view.past, digest)
+    history = rank_history(past, len(digest.ranks), lambda past: past.late_share if past.sees_waits else None)
     test = outliers(
         digest.late_share,
         history,
