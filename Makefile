@@ -1,0 +1,50 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGUS := $(BIN)/argus
+CODE := argus collectors analytics topology agent api evals tests
+
+.PHONY: help setup demo test format lint types bench-smoke eval-smoke unit soak clean
+
+help:  ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+setup: $(VENV)/.done  ## the virtual environment, from the committed constraints
+
+$(VENV)/.done: pyproject.toml deploy/constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint deploy/constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --constraint deploy/constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: setup  ## a real 4-rank job, a real fault, the incident it makes
+	$(ARGUS) demo
+
+test: format lint types bench-smoke eval-smoke unit  ## everything CI checks, in its short form
+
+format: setup
+	$(BIN)/ruff format --check .
+
+lint: setup
+	$(BIN)/ruff check .
+
+types: setup
+	$(BIN)/mypy
+
+bench-smoke: setup
+	$(ARGUS) bench all --smoke
+
+eval-smoke: setup
+	$(ARGUS) eval run --smoke --gate evals/baseline.json
+
+unit: setup
+	$(BIN)/python -m pytest -q
+
+soak: setup  ## the full figures, written to docs/benchmarks.md (about an hour)
+	$(ARGUS) bench all --full --write docs/benchmarks.md
+	$(ARGUS) eval run --full
+	$(ARGUS) bench demo --full --write docs/benchmarks.md
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

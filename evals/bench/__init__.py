@@ -1,0 +1,113 @@
+"""`argus bench`: one file per measured promise; figures go to docs/benchmarks.md with their command."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, Literal, Protocol, cast
+
+from argus.api.cli.errors import CliError
+
+Size = Literal["smoke", "default", "full"]
+
+
+class Bench(Protocol):
+    """What a benchmark module offers; its docstring says what is measured."""
+
+    __doc__: str | None
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare its own options."""
+
+    def bench(self, args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
+        """Measure; the figures, JSON-ready, with `ok` false if a promise is missed."""
+
+    def table(self, result: Mapping[str, Any]) -> str:
+        """The figures as a Markdown table."""
+
+
+@cache
+def benches() -> Mapping[str, Bench]:
+    """Every benchmark by name, found by walking this folder."""
+    names = sorted(module.name for module in iter_modules(__path__))
+    return {name: cast(Bench, import_module(f"{__name__}.{name}")) for name in names}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `argus bench`; one sub-command per benchmark, and `all`."""
+    commands = parser.add_subparsers(dest="bench", required=True, metavar="NAME")
+    for name, module in benches().items():
+        sub = commands.add_parser(name, help=(module.__doc__ or "").split("\n")[0])
+        _common(sub)
+        module.add_arguments(sub)
+    _common(commands.add_parser("all", help="every benchmark in turn"))
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument(
+        "--smoke", dest="size", action="store_const", const="smoke", help="seconds; proves it runs"
+    )
+    size.add_argument("--full", dest="size", action="store_const", const="full", help="the long form")
+    parser.set_defaults(size="default")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this Markdown file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one benchmark or all; 1 if a promise was missed."""
+    names = list(benches()) if args.bench == "all" else [args.bench]
+    results = {}
+    for name in names:
+        print(f"bench {name} ({args.size}) …", file=sys.stderr, flush=True)
+        results[name] = _run_one(name, args, alone=args.bench != "all")
+    if args.json:
+        print(json.dumps(results if args.bench == "all" else results[args.bench]))
+    else:
+        print("\n\n".join(f"{name}\n{benches()[name].table(result)}" for name, result in results.items()))
+    return 0 if all(result.get("ok", True) for result in results.values()) else 1
+
+
+def _run_one(name: str, args: argparse.Namespace, *, alone: bool) -> dict[str, Any]:
+    module = benches()[name]
+    if not alone:  # the sub-command's own defaults
+        parser = argparse.ArgumentParser()
+        module.add_arguments(parser)
+        args = argparse.Namespace(**vars(parser.parse_args([])), **vars(args))
+    result = module.bench(args, size=args.size)
+    if args.write:
+        _write(args.write, name, module.table(result), size=args.size)
+    return result
+
+
+def machine_class() -> str:
+    """The machine in words a reader can compare with theirs."""
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    model = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    name = model.group(1).strip() if model else platform.machine()
+    return f"{os.cpu_count()} cores of {name}, {memory_gib:.0f} GiB, no GPU"
+
+
+def _write(path: Path, name: str, table: str, *, size: Size) -> None:
+    """Replace the benchmark's section, or append it."""
+    begin, end = f"<!-- bench {name} -->", f"<!-- end {name} -->"
+    flag = "" if size == "default" else f" --{size}"
+    day = datetime.now(UTC).date().isoformat()
+    head = f"{begin}\n## {name}\n\n`argus bench {name}{flag}` · {day} · {machine_class()}\n"
+    section = f"{head}\n{table}\n{end}"
+    if not path.exists():
+        raise CliError(f"{path} does not exist; name the Markdown file to write into")
+    text = path.read_text(encoding="utf-8")
+    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+    text = pattern.sub(lambda _: section, text) if pattern.search(text) else f"{text.rstrip()}\n\n{section}\n"
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,186 @@
+"""`argus demo`: a real job, a real fault from outside, and the incident it makes."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from argus.api.cli.errors import CliError
+from argus.evals.pause import Pauser
+from argus.evals.stack import TRAIN, Stack, StackError
+
+CLASS_OF = {"slow-rank": "host.cpu_starved", "slow-data": "data.slow_loader", "gc-pause": "host.gc"}
+RANKS = 4
+WINDOW_STEPS = 10
+# Enough windows behind the start-up for the detectors to have a baseline of their own.
+BASELINE_WINDOWS = 12
+# A healthy demo watches as many windows as a faulty one lasts.
+HEALTHY_WINDOWS = 40
+DETECT_S = 90.0
+RESOLVE_S = 60.0
+START_S = 90.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What this demo does: the fault, the rank it hits and the workload."""
+
+    fault: str
+    rank: int
+    parallel: str
+
+    @property
+    def truth(self) -> dict[str, Any]:
+        """The right answer."""
+        faulty = self.fault != "none"
+        return {"ranks": [self.rank] if faulty else [], "class": CLASS_OF.get(self.fault)}
+
+
+class Progress:
+    """Lines on stderr with the seconds since the start."""
+
+    def __init__(self, start_s: float) -> None:
+        self._start_s = start_s
+
+    def __call__(self, text: str) -> None:
+        print(f"[{time.monotonic() - self._start_s:5.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `argus demo`."""
+    parser.add_argument(
+        "--fault", choices=("slow-rank", "slow-data", "gc-pause", "none"), default="slow-rank"
+    )
+    parser.add_argument("--rank", type=int, help="the rank to hit; drawn at random when absent")
+    parser.add_argument("--workload", choices=("ddp", "fsdp2"), default="ddp")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the demo; 0 only if the right rank and class and nothing else was named."""
+    if args.rank is not None and not 0 <= args.rank < RANKS:
+        raise CliError(f"--rank must be in [0, {RANKS - 1}], got {args.rank}")
+    rank = random.randrange(RANKS) if args.rank is None else args.rank
+    plan = Plan(fault=args.fault, rank=rank, parallel=args.workload)
+    say = Progress(time.monotonic())
+    try:
+        result, card = play(plan, say=say)
+    except StackError as error:
+        raise CliError(str(error), code=1) from None
+    print(json.dumps(result) if args.json else card)
+    return 0 if result["ok"] else 1
+
+
+def play(plan: Plan, *, say: Progress) -> tuple[dict[str, Any], str]:
+    """Play the demo. Returns the JSON answer and the card to show."""
+    with tempfile.TemporaryDirectory(prefix="argus-demo-") as name:
+        directory = Path(name)
+        script = [str(TRAIN), "--parallel", plan.parallel, "--fault-dir", str(directory / "faults")]
+        say("starting the service and a 4-rank training job under `argus run`")
+        with Stack(directory=directory, run="demo", ranks=RANKS, script=script) as stack:
+            _wait_for_windows(stack, count=BASELINE_WINDOWS, timeout_s=START_S, say=say)
+            card = _healthy(stack, say=say) if plan.fault == "none" else _faulty(stack, plan, say=say)
+            say("stopping the job, the processor and the service")
+            stack.stop_job()
+            incidents = _incidents(stack)
+    ok = judge(plan, incidents)
+    answer = {"fault": plan.fault, "truth": plan.truth, "incidents": incidents, "ok": ok}
+    say("right rank, right class, nothing else" if ok and plan.fault != "none" else f"ok: {ok}")
+    return answer, card
+
+
+def judge(plan: Plan, incidents: list[dict[str, Any]]) -> bool:
+    """Whether exactly the truth was named: for a healthy job nothing, else only that rank and class."""
+    if plan.fault == "none":
+        return not incidents
+    right = [
+        i for i in incidents if i["suspects"] == plan.truth["ranks"] and i["class"] == plan.truth["class"]
+    ]
+    return bool(right) and len(right) == len(incidents)
+
+
+def _healthy(stack: Stack, *, say: Progress) -> str:
+    _wait_for_windows(stack, count=BASELINE_WINDOWS + HEALTHY_WINDOWS, timeout_s=DETECT_S + START_S, say=say)
+    found = _incidents(stack)
+    return "\n\n".join(_card(stack, i) for i in found) or "No fault: every rank kept pace with its peers."
+
+
+def _faulty(stack: Stack, plan: Plan, *, say: Progress) -> str:
+    say(f"fault on: {plan.fault} on rank {plan.rank}")
+    with _fault(stack, plan):
+        incident = _wait_for(stack, lambda i: i["status"] == "open", timeout_s=DETECT_S)
+        if incident is None:
+            say(f"no incident within {DETECT_S:.0f} s")
+            return "No incident."
+        say(f"incident {incident['id']}: {incident['class']} on rank {incident['suspects']}")
+        card = _card(stack, incident)
+    say("fault off; waiting for the incident to resolve")
+    resolved = _wait_for(stack, lambda i: i["status"] == "resolved", timeout_s=RESOLVE_S)
+    say("incident resolved" if resolved else f"the incident did not resolve within {RESOLVE_S:.0f} s")
+    return card
+
+
+@contextlib.contextmanager
+def _fault(stack: Stack, plan: Plan) -> Iterator[None]:
+    hit: AbstractContextManager[object]
+    if plan.fault == "slow-rank":
+        hit = Pauser(stack.rank_pid(plan.rank))
+    else:
+        hit = _fault_file(stack.directory / "faults" / plan.fault, plan.rank)
+    with hit:
+        yield
+
+
+@contextlib.contextmanager
+def _fault_file(path: Path, rank: int) -> Iterator[None]:
+    path.write_text(str(rank))
+    try:
+        yield
+    finally:
+        path.unlink()
+
+
+def _incidents(stack: Stack) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = stack.get(f"/v1/incidents?run={stack.run}")["items"]
+    return items
+
+
+def _card(stack: Stack, incident: dict[str, Any]) -> str:
+    card: str = stack.get(f"/v1/incidents/{incident['id']}/card")["text"]
+    return card
+
+
+def _wait_for(stack: Stack, wanted: Any, *, timeout_s: float) -> dict[str, Any] | None:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        stack.check()
+        if found := [i for i in _incidents(stack) if wanted(i)]:
+            return found[0]
+        time.sleep(0.5)
+    return None
+
+
+def _wait_for_windows(stack: Stack, *, count: int, timeout_s: float, say: Progress) -> None:
+    deadline = time.monotonic() + timeout_s
+    shown = 0
+    while time.monotonic() < deadline:
+        stack.check()
+        closed = stack.get("/v1/runs")["items"]
+        windows = max((item["windows"] for item in closed if item["run"] == stack.run), default=0)
+        if windows >= shown + 4 or windows >= count:
+            shown = windows
+            say(f"{windows} windows of {WINDOW_STEPS} steps analysed")
+        if windows >= count:
+            return
+        time.sleep(0.5)
+    raise StackError(f"only {shown} windows within {timeout_s:.0f} s:\n{stack.log('job')[-2000:]}")

@@ -1,0 +1,1 @@
+"""Training scripts that know nothing of Argus: what the demo and the benchmarks observe."""
