@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from argus.topology.facts import kind_of_id
 from argus.topology.fleet import Fleet
 
 
@@ -43,15 +41,12 @@ class Difference:
         )
 
 
-_HARDWARE = ("gpu", "nic", "host", "nvlink_domain", "rail", "leaf", "spine", "rack", "pod", "zone", "pcie")
-
-
 def difference(old: Fleet, new: Fleet) -> Difference:
     """What the new fleet has otherwise than the old; ranks are compared by number, hardware by id."""
     before, after = old.topology, new.topology
     hosts = {h for h in before.hosts.values() if h}, {h for h in after.hosts.values() if h}
-    hardware = _hardware(old), _hardware(new)
-    sizes = _sizes(old), _sizes(new)
+    hardware = old.hardware, new.hardware
+    sizes = old.group_sizes, new.group_sizes
     return Difference(
         world=(before.world_size, after.world_size),
         moved=_moved(before.hosts, after.hosts),
@@ -74,18 +69,3 @@ def _moved(old: Mapping[int, str], new: Mapping[int, str]) -> tuple[Moved, ...]:
         for rank in sorted(old.keys() | new.keys())
         if old.get(rank, "") != new.get(rank, "")
     )
-
-
-def _hardware(fleet: Fleet) -> set[str]:
-    return {name for name in fleet.ranks.ids if kind_of_id(name) in _HARDWARE}
-
-
-def _sizes(fleet: Fleet) -> dict[str, str]:
-    """Per kind how many groups of which sizes, such as "128 × 8"."""
-    found: dict[str, Counter[int]] = {}
-    for group in fleet.topology.groups:
-        found.setdefault(group.kind, Counter())[len(group.ranks)] += 1
-    return {
-        kind: ", ".join(f"{count} × {size}" for size, count in sorted(sizes.items()))
-        for kind, sizes in found.items()
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,6 +19,11 @@ from argus.topology.names import NotInTopology, close_names
 
 UP_KINDS = ("runs_on", "part_of", "uses", "attached")
 """Edges along which a rank belongs to what lies above it."""
+
+HARDWARE_KINDS = (
+    *("gpu", "nic", "host", "nvlink_domain", "rail", "leaf", "spine", "rack", "pod", "zone", "pcie"),
+)
+"""Kinds of elements that can be replaced, recabled or lost."""
 
 _NETWORK_KINDS = ("nic", "rail", "leaf", "spine", "link")
 
@@ -77,17 +82,38 @@ class Fleet:
         return {element: tuple(edges) for element, edges in found.items()}
 
     @cached_property
-    def below(self) -> Mapping[str, tuple[Edge, ...]]:
-        """Edges to each element."""
-        found: dict[str, list[Edge]] = defaultdict(list)
-        for edge in self.edges:
-            found[edge.target].append(edge)
-        return {element: tuple(edges) for element, edges in found.items()}
+    def hardware(self) -> frozenset[str]:
+        """Ids of elements that are things, not groups or derived sets."""
+        rows = zip(self.ranks.ids, self.ranks.kinds, strict=True)
+        return frozenset(name for name, kind in rows if kind in HARDWARE_KINDS)
+
+    @cached_property
+    def kind_codes(self) -> Ints:
+        """Each element's kind as its place in `kinds`. (element,)"""
+        code = {kind: i for i, kind in enumerate(self.kinds)}
+        return np.array([code[kind] for kind in self.ranks.kinds], np.int64)
+
+    @cached_property
+    def group_sizes(self) -> Mapping[str, str]:
+        """Per kind how many groups of which sizes, such as "128 × 8"."""
+        found: dict[str, Counter[int]] = defaultdict(Counter)
+        for group in self.topology.groups:
+            found[group.kind][len(group.ranks)] += 1
+        return {
+            kind: ", ".join(f"{count} × {size}" for size, count in sorted(sizes.items()))
+            for kind, sizes in found.items()
+        }
 
     @cached_property
     def groups(self) -> Incidence:
         """Groups × what their traffic crosses; items are `comm_groups` in order."""
         return _group_incidence(self)
+
+    def prepare(self) -> None:
+        """Build every index now, so that no query pays for one."""
+        _ = self.above, self.comm_groups, self.hardware, self.kind_codes, self.group_sizes
+        for over in (self.ranks, self.groups):
+            _ = over.index, over.sizes, over.classes
 
     @cached_property
     def comm_groups(self) -> tuple[str, ...]:
@@ -180,12 +206,11 @@ def _group_incidence(fleet: Fleet) -> Incidence:
     inside = np.diff(np.append(first, len(keys)))
     keys = keys[first]
     group, element = keys // len(ranks.ids), keys % len(ranks.ids)
-    of_kind = {kind: np.array([own == kind for own in ranks.kinds]) for kind in fleet.kinds}
-    none = np.zeros(len(ranks.ids), np.bool_)
+    codes = fleet.kind_codes
 
     def among(*kinds: str) -> Bools:
-        wanted: Bools = np.logical_or.reduce([of_kind.get(kind, none) for kind in kinds])
-        return wanted[element]
+        wanted = np.array([kind in kinds for kind in fleet.kinds])[codes]
+        return np.asarray(wanted[element], np.bool_)
 
     hosts = np.bincount(group[among("host")], minlength=len(groups))
     leaves = np.bincount(group[among("leaf")], minlength=len(groups))

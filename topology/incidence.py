@@ -68,6 +68,10 @@ class Incidence:
         """How many of the items each element covers. (element,)"""
         return np.bincount(gather(self.item_ptr, self.item_elements, items), minlength=len(self.ids))
 
+    def num_under(self, elements: Ints) -> int:
+        """Number of distinct items under any of the elements."""
+        return len(distinct(gather(self.element_ptr, self.element_items, elements)))
+
     def elements_equal_to(self, element_class: int) -> Ints:
         """Every element of a class."""
         order, starts = self.classes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from argus.topology.facts import kind_of_id
+import numpy as np
+
 from argus.topology.fleet import Fleet
 from argus.topology.groups import Group
 
@@ -14,8 +15,8 @@ from argus.topology.groups import Group
 class BlastRadius:
     """What an element carries, and what depends on that through groups.
 
-    `groups` are those with a member on the element, per kind; `reached` is every rank of a group that
-    spans the whole kind's partition once: the ranks that wait within one step.
+    `groups` are those with a member on the element, per kind; `reached` counts the ranks of those groups:
+    who waits at the next collective of that kind.
     """
 
     element: str
@@ -33,22 +34,24 @@ def blast_radius(fleet: Fleet, element: str) -> BlastRadius:
     element = fleet.element(element)
     over = fleet.ranks
     items = over.items_of(over.index[element])
-    counts = over.count(items)
-    touched = [over.ids[i] for i in counts.nonzero()[0].tolist()]
-    groups: dict[str, list[str]] = {}
-    members: dict[str, set[int]] = {}
-    for name in (name for name in touched if kind_of_id(name) == "group"):
-        group = fleet.topology.group(name.removeprefix("group:"))
-        groups.setdefault(group.kind, []).append(group.id)
-        members.setdefault(group.kind, set()).update(group.ranks)
+    touched = np.flatnonzero(over.count(items))
+    codes = fleet.kind_codes[touched]
+
+    def of_kind(kind: str) -> tuple[str, ...]:
+        wanted = touched[codes == fleet.kinds.index(kind)] if kind in fleet.kinds else touched[:0]
+        return tuple(over.ids[i] for i in wanted.tolist())
+
+    groups: dict[str, list[int]] = {}
+    for i in touched[codes == fleet.kinds.index("group")].tolist():
+        groups.setdefault(over.ids[i].removeprefix("group:").rpartition("/")[0], []).append(i)
     return BlastRadius(
         element=element,
         ranks=tuple(items.tolist()),
-        gpus=tuple(name for name in touched if kind_of_id(name) == "gpu"),
-        hosts=tuple(name for name in touched if kind_of_id(name) == "host"),
-        groups={kind: tuple(ids) for kind, ids in groups.items()},
-        stages=tuple(name for name in touched if kind_of_id(name) == "stage"),
-        reached={kind: len(ranks) for kind, ranks in members.items()},
+        gpus=of_kind("gpu"),
+        hosts=of_kind("host"),
+        groups={kind: tuple(over.ids[i].removeprefix("group:") for i in ids) for kind, ids in groups.items()},
+        stages=of_kind("stage"),
+        reached={kind: over.num_under(np.array(ids)) for kind, ids in groups.items()},
         share_of_world=len(items) / fleet.topology.world_size,
     )
 
