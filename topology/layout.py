@@ -96,6 +96,11 @@ class Topology:
         return tuple(peer for peer in self.ranks if peer != rank)
 
     @cached_property
+    def dim_sizes(self) -> dict[str, int]:
+        """Size of each dimension."""
+        return {name: 1 + max(row[i] for row in self.coords.values()) for i, name in enumerate(self.dims)}
+
+    @cached_property
     def _by_host(self) -> dict[str, tuple[int, ...]]:
         found: dict[str, list[int]] = {}
         for rank in sorted(self.hosts):

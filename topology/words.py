@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from argus.topology.facts import kind_of_id, name_of_id
 from argus.topology.fleet import Fleet
+from argus.topology.layout import Topology
 
 _SPOKEN = {"gpu": "GPU", "nic": "NIC", "nvlink_domain": "NVLink domain", "pcie": "PCIe switch"}
+_SPEECH = ("tp", "cp", "pp", "dp", "dp_shard", "dp_replicate", "ep", "etp")
 _NAMED_AFTER_HOST = ("gpu", "nic", "pcie", "half")
 _SHOWN_ABOVE = ("host", "gpu", "nic", "leaf")
 
@@ -18,7 +20,8 @@ def describe_rank(fleet: Fleet, rank: int) -> str:
     Such as "rank 1848 · tp 0 · pp 3 · dp 57 · ep 1 · host h-0231 · GPU 0 · NIC mlx5_3 · leaf-12".
     """
     parts = [f"rank {rank}"]
-    parts += [f"{name} {at}" for name, at in fleet.topology.coordinates_of(rank).items()]
+    at = fleet.topology.coordinates_of(rank)
+    parts += [f"{name} {at[name]}" for name in spoken_dims(fleet.topology) if name in at]
     above = fleet.elements_of(rank)
     for kind in _SHOWN_ABOVE:
         names = [element for element in above if kind_of_id(element) == kind]
@@ -28,6 +31,15 @@ def describe_rank(fleet: Fleet, rank: int) -> str:
             shown = "/".join(short_name(fleet, name) for name in names[:4])
             parts.append(f"{_prefix(kind)}{shown}" if kind != "leaf" else shown)
     return " · ".join(parts)
+
+
+def spoken_dims(topology: Topology) -> tuple[str, ...]:
+    """Dimensions worth saying: of more than one rank, in the order people say them.
+
+    Expert data parallelism is left out: the other coordinates imply it.
+    """
+    wanted = [name for name in topology.dims if topology.dim_sizes[name] > 1 and name != "edp"]
+    return tuple(sorted(wanted, key=lambda name: _SPEECH.index(name) if name in _SPEECH else len(_SPEECH)))
 
 
 def _prefix(kind: str) -> str:
