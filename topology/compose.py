@@ -73,7 +73,8 @@ def compose(facts: Iterable[Facts], *, topology: Topology | None = None) -> Phys
             declared=[item for part in parts for item in part.declared],
         )
     topology = _place_ranks(topology, parts, conflicts)
-    parts = (*(_expand(part, topology, parts) for part in parts), _from_layouts(topology, parts))
+    parts = tuple(_expand(part, topology, parts) for part in parts)
+    parts = (*parts, _from_layouts(topology, parts))
     canonical = _canonical(edge for part in parts for edge in part.edges if edge.kind == "same")
     claims = _claims(parts, canonical)
     edges = _settle(claims, conflicts)
@@ -151,10 +152,10 @@ def _from_layouts(topology: Topology, parts: Sequence[Facts]) -> Facts:
     found = Collector("layouts", origin="records")
     indexed = {e.source for p in parts for e in p.edges if e.source.startswith("gpu:")}
     indexed |= {e.target for p in parts for e in p.edges if e.target.startswith("gpu:")}
+    local = local_ranks(topology)
     for rank, host in topology.hosts.items():
         device = topology.devices.get(rank, "")
-        local = topology.local_ranks.get(rank)
-        by_index = f"gpu:{host}/{local if local is not None else _local(topology, rank)}"
+        by_index = f"gpu:{host}/{local[rank]}"
         if not host and not device:
             continue
         if device:
@@ -163,7 +164,7 @@ def _from_layouts(topology: Topology, parts: Sequence[Facts]) -> Facts:
             found.note(gpu, model=topology.gpu_models.get(rank, ""))
             if host:
                 found.edge(gpu, f"host:{host}", kind="part_of")
-            if local is not None and by_index != gpu and by_index in indexed:
+            if by_index != gpu and by_index in indexed:
                 found.edge(gpu, by_index, kind="same")
         elif by_index in indexed:
             found.edge(f"rank:{rank}", by_index, kind="runs_on")
@@ -176,9 +177,17 @@ def _from_layouts(topology: Topology, parts: Sequence[Facts]) -> Facts:
     return found.facts()
 
 
-def _local(topology: Topology, rank: int) -> int:
-    """Place of a rank among those of its host, where no record says it."""
-    return topology.ranks_of_host(topology.hosts[rank]).index(rank)
+def local_ranks(topology: Topology) -> dict[int, int]:
+    """Place of each rank on its host: as recorded where that tells ranks apart, else in order."""
+    by_host: dict[str, list[int]] = defaultdict(list)
+    for rank, host in sorted(topology.hosts.items()):
+        by_host[host].append(rank)
+    found: dict[int, int] = {}
+    for ranks in by_host.values():
+        said = [topology.local_ranks.get(rank, 0) for rank in ranks]
+        order = said if len(set(said)) == len(said) else range(len(ranks))
+        found |= dict(zip(ranks, order, strict=True))
+    return found
 
 
 def _address(part: Facts, at: int) -> tuple[str, str]:

@@ -62,13 +62,17 @@ def layouts_from_json(raw: Mapping[str, Any]) -> tuple[Layout, ...]:
         for rank in (rank for rank in group["ranks"] if isinstance(rank, int)):
             mine[rank].append(info)
     layouts = []
+    seats: dict[object, int] = defaultdict(int)
     for at, row in enumerate(ranks):
         if not isinstance(row, dict):
             raise WireError(f"topology.ranks[{at}] must be an object")
         fields = {key: raw.get(key) for key in ("run", "attempt", "world_size")}
         fields |= {key: row.get(key) or "" for key in ("host", "device", "gpu_model")}
-        body = {**fields, "rank": row.get("rank"), "local_rank": row.get("local_rank") or 0, "source": "file"}
-        layout = Layout.from_json(body)
+        seat = seats[row.get("host")]  # the HTTP form has no local ranks: they are in order
+        seats[row.get("host")] += 1
+        local = row.get("local_rank")
+        body = {**fields, "rank": row.get("rank"), "local_rank": seat if local is None else local}
+        layout = Layout.from_json({**body, "source": "file"})
         infos = tuple(GroupInfo(**info) for info in mine.get(layout.rank, ()))
         layouts.append(replace(layout, groups=infos))
     return tuple(layouts)

@@ -52,7 +52,7 @@ def sentence(reason: str, *, origin: str = "", line: int = 0, field: str = "") -
     "topology.conf, line 3, LinkSpeed: must be a number, got 'x'"
     """
     place = [origin or "input", *([f"line {line}"] if line else []), *([field] if field else [])]
-    return f"{', '.join(place)}: {reason}"
+    return f"{', '.join(place)}: {' '.join(reason.split())}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,17 +33,21 @@ def parse_yaml(text: str, *, origin: str) -> Marked:
         import yaml
     except ImportError:
         raise LoaderError(PIP_LINE, origin=origin) from None
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         # An alias can make a small file a huge value; no topology needs one.
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        for event in yaml.parse(text, Loader=loader):
             if isinstance(event, yaml.AliasEvent):
                 raise LoaderError("uses an alias (*), which is not taken", origin=origin, line=_line(event))
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        value = yaml.safe_load(text)
+        root = yaml.compose(text, Loader=loader)
+        value = yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark.line + 1 if error.problem_mark else 0
         raise LoaderError(f"is not YAML: {error.problem}", origin=origin, line=at) from None
-    except (yaml.YAMLError, ValueError) as error:
+    except yaml.reader.ReaderError as error:
+        at = text.count("\n", 0, error.position) + 1
+        raise LoaderError("is not YAML: it holds a control character", origin=origin, line=at) from None
+    except ValueError as error:  # a date or number that only looks like one
         raise LoaderError(f"is not YAML: {error!s:.100}", origin=origin) from None
     lines: dict[Path, int] = {}
     for path, at in _walk(root, ()):
