@@ -118,6 +118,7 @@ def advance(
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
         digest=digest_of(window, waits) if window is not None else None,
+        is_lone=votes == 1,
     )
     findings = run_detectors(view)
     if view.digest is not None:
@@ -229,7 +230,7 @@ def _lasting(
         agreed = [s for s in mine if s.is_vote]
         if symptom.is_vote and len(agreed) >= votes:
             lasting.append(agreed)
-        elif "wait" in symptom.signals and len(mine) >= max(votes, min(UNEXPLAINED_VOTES, votes + 1)):
+        elif "wait" in symptom.signals and len(mine) >= (UNEXPLAINED_VOTES if votes > 1 else 1):
             lasting.append(mine)
         elif symptom.rank in _open_suspects(state):
             lasting.append([symptom])

@@ -41,12 +41,14 @@ def outliers(
     window_s: float,
     budget_per_day: float,
     rho: float | None = None,
+    is_lone: bool = False,
 ) -> Outlier:
     """Which of `now` (item,) healthy noise of `history` (window, item) explains too rarely.
 
-    `tests` = comparisons made in one window, `window_s` = its length.
+    `tests` = comparisons made in one window, `window_s` = its length. In a lone window, where `now` is all
+    there is, the largest deviation does not vouch for itself.
     """
-    noise: Noise = noise_of(history, now=now)
+    noise: Noise = noise_of(history, now=_without_largest(now) if is_lone else now)
     tests_per_day = tests * DAY_S / max(window_s, MIN_WINDOW_S)
     chance = vote_probability(
         budget_per_day=budget_per_day, tests_per_day=tests_per_day, rho=noise.rho if rho is None else rho
@@ -64,6 +66,14 @@ def outliers(
 
 VOTING_WINDOWS = 2
 """Newest windows whose doubts still bar: afterwards they were noise, and noise must be learnt."""
+
+
+def _without_largest(values: Floats) -> Floats:
+    """The values with the largest as NaN."""
+    rest = values.copy()
+    if np.isfinite(rest).any():
+        rest[np.nanargmax(np.abs(rest))] = np.nan
+    return rest
 
 
 def rank_history(past: Sequence[Digest], now: Digest, pick: Callable[[Digest], Floats | None]) -> Floats:
@@ -116,8 +126,10 @@ def baseline_own_s(past: Sequence[Digest]) -> float | None:
     return float(np.median(clean)) if clean else None
 
 
-def window_seconds(digest: Digest) -> float:
-    """How long the window lasted, from its steps."""
+def window_seconds(digest: Digest, *, is_lone: bool = False) -> float:
+    """How long the window lasted, from its steps; a lone one has the false-alarm budget of a whole day."""
+    if is_lone:
+        return DAY_S
     step = digest.typical_step_s
     return digest.num_steps * (step if np.isfinite(step) else 0.0)
 

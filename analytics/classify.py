@@ -77,8 +77,11 @@ def classify(symptoms: Sequence[RankSymptom]) -> Classification:
     """
     shares = shares_of(symptoms)
     late = sum(symptom.late_s - symptom.late_usual_s for symptom in symptoms) / max(len(symptoms), 1)
-    explained = shares.excess_s > 0 and (
-        not symptoms[-1].sees_waits or shares.excess_s >= EXPLAINED * max(late, 0.0)
+    explained = (
+        shares.excess_s > 0
+        and (not symptoms[-1].sees_waits or shares.excess_s >= EXPLAINED * max(late, 0.0))
+        # A small excess that repeats is a fact; in a lone window it has to stand out by itself.
+        and (not symptoms[-1].is_lone or "self_time" in symptoms[-1].signals)
     )
     scores = _scores(shares)
     named = _first_rule(shares) if explained else "unknown"
@@ -88,7 +91,9 @@ def classify(symptoms: Sequence[RankSymptom]) -> Classification:
         fault_class=named,
         is_clear=named != "unknown" and scores.get(named, 0.0) - runner_up >= CLEAR,
         second_best=second,
-        ruled_out=tuple(_ruled_out(name, shares) for _, name in reversed(others)) if explained else (),
+        ruled_out=tuple(_ruled_out(name, shares) for _, name in reversed(others) if _is_refuted(name, shares))
+        if explained
+        else (),
         phase=_phase(symptoms) if explained else None,
     )
 
@@ -117,6 +122,16 @@ def _scores(shares: Shares) -> dict[str, float]:
     }
 
 
+def _is_refuted(name: str, shares: Shares) -> bool:
+    """Whether a number speaks against the class: most of the lost time is not where it would be lost."""
+    if name in ("host.gc", "data.slow_loader"):
+        return (shares.gc if name == "host.gc" else shares.data) < DECISIVE
+    elsewhere = (shares.wall + shares.gpu if name == "compute.slow" else shares.wall) < DECISIVE
+    if shares.cpu is None:
+        return elsewhere
+    return elsewhere or (shares.cpu < CPU_FLAT) == (name == "compute.slow")
+
+
 def _ruled_out(name: str, shares: Shares) -> RuledOut:
     """Why a class is not the one, in numbers."""
     if name == "host.gc":
@@ -125,9 +140,9 @@ def _ruled_out(name: str, shares: Shares) -> RuledOut:
     if name == "data.slow_loader":
         why = f"{shares.data:.0%} of the lost time lies in the data phase"
         return RuledOut(fault_class=name, why=why, evidence=(_share("data_share", shares.data),))
-    if shares.cpu is None:
-        where = shares.gpu if name == "compute.slow" else shares.wall
-        why = f"{where:.0%} of the lost time lies in phases that would show it; CPU time was not recorded"
+    where = shares.wall + shares.gpu if name == "compute.slow" else shares.wall
+    if shares.cpu is None or where < DECISIVE:
+        why = f"{where:.0%} of the lost time lies in phases that would show it"
         return RuledOut(fault_class=name, why=why, evidence=(_share("phase_share", where),))
     if name == "compute.slow":
         why = f"only {shares.cpu:.0%} of the lost time was spent computing"

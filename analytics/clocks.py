@@ -21,6 +21,9 @@ DURATIONS = "durations"
 RESOLUTION_S = 50e-6
 """Offsets below this are what ends of one call differ by on one clock; correcting them would add noise."""
 
+MEDIAN_TO_P95 = 2.9
+"""Ratio of the 95th percentile to the median of |x| for a normal x."""
+
 _ROUNDS = 20
 """Alternating medians settle in two or three rounds; a chain of groups is solved by the spanning order."""
 
@@ -39,7 +42,7 @@ def align(window: Window) -> Window:
         return replace(window, clock_method=DURATIONS, clock_residual_s=float("inf"))
     offset = _offsets(anchors, int(domain.max()) + 1)
     spread = _residual(anchors, offset)
-    needed = np.abs(offset) > max(RESOLUTION_S, 3 * spread)
+    needed = np.abs(offset) > max(RESOLUTION_S, spread)
     offset = np.where(needed & np.isfinite(offset), offset, 0.0)
     rows = window.collectives
     shift = offset[domain[np.searchsorted(window.ranks, rows.rank)]]
@@ -132,10 +135,13 @@ def _spanning(anchors: _Anchors, num_clocks: int) -> tuple[Floats, Ints]:
 
 
 def _residual(anchors: _Anchors, offset: Floats) -> float:
-    """95th percentile of how far an end lies from its call's, with these offsets taken out."""
+    """How far 95 % of regular ends lie from their call's, with these offsets taken out.
+
+    From the median, so that a few calls which really end unequally do not discredit the clocks.
+    """
     ends = anchors.end - offset[anchors.domain]
     true_end = _medians(ends, anchors.call, int(anchors.call.max()) + 1)
-    return float(np.quantile(np.abs(ends - true_end[anchors.call]), 0.95))
+    return float(np.median(np.abs(ends - true_end[anchors.call])) * MEDIAN_TO_P95)
 
 
 def _medians(values: Floats, key: Ints, num: int) -> Floats:

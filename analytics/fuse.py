@@ -99,13 +99,22 @@ def _rank_cause(view: View, symptoms: list[RankSymptom], decided: Classification
         phase=decided.phase,
         group=last.group,
         second_best=decided.second_best,
-        ruled_out=(*_not_the_link(view, last), *decided.ruled_out),
+        ruled_out=(
+            *_not_the_link(view, last),
+            *(r for r in decided.ruled_out if _is_seen(view, r.fault_class)),
+        ),
         evidence=_rank_evidence(view, symptoms, decided.phase),
         findings=tuple(dict.fromkeys(name for s in symptoms for name in s.findings)),
         share_of_step=impact / last.step_s if last.step_s > 0 else 0.0,
         s_per_step=impact,
         onset_step=symptoms[0].onset_step,
     )
+
+
+def _is_seen(view: View, fault_class: str) -> bool:
+    """Whether the window could have shown the class: what nobody looked at is not ruled out."""
+    unseen = view.window.coverage.unseen if view.window is not None else ()
+    return fault_class != "host.gc" or not any(text.startswith("gc:") for text in unseen)
 
 
 def _rank_evidence(view: View, symptoms: list[RankSymptom], phase: str | None) -> tuple[Evidence, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -74,6 +74,7 @@ class RankSymptom:
     group: str | None
     step_s: float
     findings: tuple[str, ...]
+    is_lone: bool = False
 
     @property
     def excess_s(self) -> float:
@@ -117,7 +118,8 @@ def rank_symptoms(view: View, findings: Sequence[Finding]) -> tuple[RankSymptom,
         if finding.role == "culprit" and finding.kind in ("self_time", "wait") and len(finding.ranks) == 1:
             suspects.setdefault(finding.ranks[0], []).append(finding)
     measured = [
-        measure(window, waits, digest, rank=rank, findings=mine) for rank, mine in sorted(suspects.items())
+        replace(measure(window, waits, digest, rank=rank, findings=mine), is_lone=view.is_lone)
+        for rank, mine in sorted(suspects.items())
     ]
     largest = max((symptom.impact_s for symptom in measured), default=0.0)
     kept = [symptom for symptom in measured if symptom.impact_s >= OVERSHADOWED * largest]

@@ -79,6 +79,7 @@ class View:
 
     `past` holds the digests of earlier windows of this attempt, oldest first; `now_s` is Unix time. `waits` and
     `digest` are those of `window`, made once for all detectors; a detector makes its own if they are None.
+    `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
     """
 
     run: str
@@ -90,3 +91,4 @@ class View:
     beats: tuple[Heartbeat, ...] = ()
     waits: Waits | None = None
     digest: Digest | None = None
+    is_lone: bool = False

@@ -23,7 +23,7 @@ Key = tuple[object, tuple[int, ...], int]
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One attempt of one run. Steps are counted from `first_step` on; `records` are in rank order.
+    """One attempt of one run; `records` are in rank order.
 
     `missing` are ranks of the world no file was given for.
     """
@@ -46,7 +46,7 @@ class Job:
 
 
 def join(readings: Sequence[Reading], *, run: str = "") -> Job:
-    """The job most ranks belong to, with steps counted from 0; `run` names it if the files do not.
+    """The job most ranks belong to; `run` names it if the files do not.
 
     ValueError without a reading that holds a step.
     """
@@ -62,7 +62,7 @@ def join(readings: Sequence[Reading], *, run: str = "") -> Job:
     first = min(int(one.steps["step"].min()) for one in records)
     last = max(int(one.steps["step"].max()) for one in records)
     job = Job(
-        records=tuple(_shifted(one, first) for one in records),
+        records=tuple(records),
         world_size=world,
         first_step=first,
         num_steps=last - first + 1,
@@ -249,13 +249,6 @@ def _same_call(one: tuple[str, int], other: tuple[str, int]) -> bool:
     """An all-reduce has the same size on all ranks; sizes of 0 are unknown."""
     is_sized = one[0] == "all_reduce" and one[1] > 0 and other[1] > 0
     return one[0] == other[0] and (not is_sized or one[1] == other[1])
-
-
-def _shifted(one: RankRecords, first: int) -> RankRecords:
-    rows = {kind: getattr(one, kind).copy() for kind in _ROWS}
-    for part in rows.values():
-        part["step"] -= first
-    return _with(one, rows)
 
 
 def _coverage(job: Job) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from argus.analytics.attempt import AttemptState, advance
+from argus.analytics.clocks import align
 from argus.analytics.incident import Incident
 from argus.analytics.window import assemble
 from argus.evals.moments import moments
@@ -29,11 +30,12 @@ def play(simulation: Simulation) -> Played:
     last: dict[str, Incident] = {}
     told: dict[str, float] = {}
     num_findings = num_windows = 0
-    for moment in moments(simulation, topology):
-        step = advance(state, topology=topology, now_s=moment.now_s, window=moment.window, beats=moment.beats)
+    for moment in moments(simulation):
+        window = align(assemble(moment.parts, topology)) if moment.parts else None
+        step = advance(state, topology=topology, now_s=moment.now_s, window=window, beats=moment.beats)
         state = step.state
         num_findings += len(step.findings)
-        num_windows += moment.window is not None
+        num_windows += window is not None
         for incident in step.incidents:
             last[incident.id] = incident
             told.setdefault(incident.id, moment.now_s)

@@ -64,7 +64,7 @@ def score(
 ) -> Outcome:
     """Score the incidents of one trial in order of opening; `told_s` are when they were first told."""
     counted = [(i, s) for i, s in zip(incidents, told_s, strict=True) if i.cause.verdict != "NO_FAULT"]
-    true = [(i, s) for i, s in counted if is_true(i, truth, window_steps=window_steps)]
+    true = [(i, s) for i, s in counted if s >= onset_s and is_true(i, truth, window_steps=window_steps)]
     outcome = Outcome(
         trial=trial,
         truth=truth,
@@ -93,9 +93,9 @@ def is_true(incident: Incident, truth: Truth, *, window_steps: int) -> bool:
     """Whether the incident is at the truth's place and overlaps it in time."""
     if truth.fault_class is None:
         return False
-    onset_window = truth.onset_step // window_steps
-    after = truth.end_step is not None and incident.onset_step >= truth.end_step
-    if incident.opened_window < onset_window - truth.fault_class.startswith("stop.") or after:
+    is_before = incident.onset_step < truth.onset_step - window_steps
+    is_after = truth.end_step is not None and incident.onset_step >= truth.end_step
+    if is_before or is_after:
         return False
     if truth.scope.startswith("group:"):
         group = truth.scope.removeprefix("group:")

@@ -61,7 +61,12 @@ def detect(
         dev, excess = _row(digest, phase)
         history = rank_history(view.past, digest, partial(_past, phase=phase))
         test = outliers(
-            dev, history, tests=tests, window_s=window_seconds(digest), budget_per_day=false_alarms_per_day
+            dev,
+            history,
+            tests=tests,
+            window_s=window_seconds(digest, is_lone=view.is_lone),
+            budget_per_day=false_alarms_per_day,
+            is_lone=view.is_lone,
         )
         effect = np.nan_to_num(excess) >= min_share * digest.typical_step_s
         for row in np.flatnonzero(test.exceeds & effect & (np.nan_to_num(dev) >= ratio_gate)):

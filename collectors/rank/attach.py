@@ -66,6 +66,11 @@ def prepare(*, arm: bool = False) -> None:
         start()
 
 
+def current_session() -> Session | None:
+    """What records in this process, None if nothing does."""
+    return None if _attachment is None else _attachment.session
+
+
 def _install_triggers(part: Part) -> None:
     """The first optimizer step and `init_process_group` tell a training rank from everything else."""
     import torch

@@ -238,18 +238,31 @@ def _member(
     # Its last two names are kept, for a rank may be told by them.
     path = scratch.joinpath(*(part[-200:] for part in PurePosixPath(name).parts[-2:]))
     path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        damage = _unpack(body, path, budget)
+        head = head_of(path)
+        if head[:4] == b"PK\x03\x04" or head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar":
+            yield Found(name=name, refused="is an archive inside an archive")
+        else:
+            yield Found(name=name, path=path)
+    finally:
+        path.unlink(missing_ok=True)
+    if damage is not None:
+        raise damage
+
+
+def _unpack(body: IO[bytes], path: Path, budget: _Budget) -> Exception | None:
+    """Copy what can be copied; the error that ended it early, None if all is there."""
     with path.open("wb") as out:
-        while chunk := body.read(_CHUNK):
-            budget.left -= len(chunk)
-            if budget.left < 0:
-                raise ReaderError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB, which is refused")
-            out.write(chunk)
-    head = head_of(path)
-    if head[:4] == b"PK\x03\x04" or head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar":
-        yield Found(name=name, refused="is an archive inside an archive")
-    else:
-        yield Found(name=name, path=path)
-    path.unlink(missing_ok=True)
+        try:
+            while chunk := body.read(_CHUNK):
+                budget.left -= len(chunk)
+                if budget.left < 0:
+                    raise ReaderError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB, which is refused")
+                out.write(chunk)
+        except (tarfile.TarError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            return error
+    return None
 
 
 def _bad_name(name: str) -> str:

@@ -39,8 +39,8 @@ from argus.collectors.records.layout import MAX_WORLD, GroupInfo, Layout
 
 Ints = NDArray[np.int64]
 
-UNOBSERVED_NS = -1
-"""CPU time of a thread, which no trace carries."""
+UNOBSERVED_NS = 0
+"""CPU time of a thread, which no trace carries: 0 on all ranks reads as not recorded."""
 
 _KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"')
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker|trainer)[-_.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
@@ -288,7 +288,10 @@ def _device(columns: Columns, meta: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _unseen(columns: Columns, steps: Steps, calls: Calls) -> tuple[str, ...]:
-    unseen = ["CPU time of threads: a trace carries none"]
+    unseen = [
+        "CPU time of threads: a trace carries none",
+        "gc: pauses of the garbage collector are not in a trace",
+    ]
     if not columns.kernels:
         unseen.append("GPU activity: the trace has none")
     if not steps.is_marked:

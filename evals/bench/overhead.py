@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from argus.collectors.readers.recording import read
 
+from argus.collectors.readers.recording import read
 from argus.evals.bench import Size
 from argus.evals.stack import StackError, clean_env
 

@@ -84,7 +84,10 @@ def _play_step(
     times.ready[step] = now
     now = times.backward[step] = np.maximum(now, bucket_end)
     now = times.optimizer[step] = now + wall[-1]
-    now = times.end[step] = now + costs.checkpoint_s[step]
+    if costs.checkpoint_s[step].any():
+        # A checkpoint ends with a barrier of the world.
+        now = np.full_like(now, (now + costs.checkpoint_s[step]).max())
+    times.end[step] = now
     return now
 
 

@@ -55,13 +55,18 @@ def test_the_right_answer_scores_in_full() -> None:
         incident(suspects=(4,), scope="rank:4"),
         incident(suspects=(3, 4)),
         incident(suspects=()),
-        incident(window=4),
+        incident(window=4, onset=40),
         incident(onset=155, window=17),
     ],
 )
 def test_others_or_another_time_is_a_false_incident_and_a_miss(wrong: Incident) -> None:
     got = outcome(wrong)
     assert not got.found and got.num_false == 1 and not got.ok
+
+
+def test_what_was_told_before_the_onset_is_false() -> None:
+    got = score(TRIAL, TRUTH, incidents=[incident()], told_s=[9.0], onset_s=10.0, window_steps=10)
+    assert got.num_false == 1 and not got.found
 
 
 def test_the_wrong_class_at_the_right_rank_is_found_but_not_ok() -> None:
