@@ -52,7 +52,7 @@ def log_factorial(limit: int) -> Floats:
     return _log_factorials(1 << int(max(limit, 64)).bit_length())
 
 
-def member_likelihood(hits: Ints | int, size: Ints | int, total: int) -> Floats:
+def member_likelihood(hits: Ints | int, size: Ints | int, *, total: int) -> Floats:
     """Log-likelihood that `hits` given ones of `size` members are suspects, were they the cause."""
     lf = log_factorial(total + sum(HIT))
     a, b = HIT
@@ -65,7 +65,7 @@ def member_likelihood(hits: Ints | int, size: Ints | int, total: int) -> Floats:
     )
 
 
-def rest_likelihood(hits: Ints | int, size: Ints | int, total: int) -> Floats:
+def rest_likelihood(hits: Ints | int, size: Ints | int, *, total: int) -> Floats:
     """Log-likelihood of `hits` given ones among `size` that nothing explains."""
     lf = log_factorial(total + 1)
     return np.asarray(lf[np.asarray(hits)] + lf[np.asarray(size) - hits] - lf[np.asarray(size) + 1])
@@ -79,13 +79,13 @@ class Explanation:
     gain: float
 
 
-def explain(over: Incidence, suspects: Ints, pool: Candidates) -> Explanation:
+def explain(over: Incidence, suspects: Ints, *, pool: Candidates) -> Explanation:
     """The set of at most MAX_CAUSES elements that explains the suspects best; empty if chance does.
 
     Bayesian choice between "these elements" and "no common cause": members of a cause are suspects at
     about nine in ten, others at some rate of their own. Several starts, each grown greedily.
     """
-    null = float(rest_likelihood(len(suspects), over.num_items, over.num_items))
+    null = float(rest_likelihood(len(suspects), over.num_items, total=over.num_items))
     hits = over.count(suspects)[pool.element]
     usable = np.flatnonzero((hits >= MIN_SHARE * pool.size) & (hits > 0))
     if not len(usable):
@@ -101,8 +101,8 @@ def explain(over: Incidence, suspects: Ints, pool: Candidates) -> Explanation:
 
 
 def _gains(hits: Ints, size: Ints, total: int, num_items: int) -> Floats:
-    return member_likelihood(hits, size, num_items) + rest_likelihood(
-        total - hits, num_items - size, num_items
+    return member_likelihood(hits, size, total=num_items) + rest_likelihood(
+        total - hits, num_items - size, total=num_items
     )
 
 
@@ -126,9 +126,11 @@ def _grow(
     chosen = [start]
     covered = over.items_of(int(pool.element[start]))
     left = np.setdiff1d(suspects, covered, assume_unique=True)
-    inside = float(member_likelihood(len(suspects) - len(left), len(covered), over.num_items))
+    inside = float(member_likelihood(len(suspects) - len(left), len(covered), total=over.num_items))
     inside -= float(pool.cost[start])
-    gain = inside + float(rest_likelihood(len(left), over.num_items - len(covered), over.num_items)) - null
+    gain = (
+        inside + float(rest_likelihood(len(left), over.num_items - len(covered), total=over.num_items)) - null
+    )
     while len(chosen) < MAX_CAUSES and len(left):
         hits = over.count(left)[pool.element[usable]]
         size = pool.size[usable] - over.count(covered)[pool.element[usable]]
@@ -137,9 +139,9 @@ def _grow(
             break
         at, hits, size = usable[able], hits[able], size[able]
         # Each cause has its own share of members hit: a good one must not lend its own to a poor one.
-        within = inside + member_likelihood(hits, size, over.num_items) - pool.cost[at] - ANOTHER
+        within = inside + member_likelihood(hits, size, total=over.num_items) - pool.cost[at] - ANOTHER
         outside = over.num_items - len(covered) - size
-        gains = within + rest_likelihood(len(left) - hits, outside, over.num_items) - null
+        gains = within + rest_likelihood(len(left) - hits, outside, total=over.num_items) - null
         best = int(np.argmax(gains))
         if gains[best] <= gain + 1e-9:
             break
@@ -150,7 +152,7 @@ def _grow(
     return Explanation(chosen=tuple(chosen), gain=gain)
 
 
-def tails(size: int, total: int, num_items: int) -> Floats:
+def tails(size: int, total: int, *, num_items: int) -> Floats:
     """P(at least k of `total` random suspects fall into `size` members), k = 0 … min(size, total)."""
     lf = log_factorial(num_items)
     low, high = max(0, size + total - num_items), min(size, total)
@@ -174,18 +176,18 @@ def chance(hits: int, size: int, *, total: int, num_items: int, sizes: Ints) -> 
     `sizes` are the sizes of every candidate tried: each size contributes its own chance to reach a
     tail probability as small as this one's (Šidák over the sizes).
     """
-    own = float(tails(size, total, num_items)[hits])
+    own = float(tails(size, total, num_items=num_items)[hits])
     values, counts = np.unique(sizes, return_counts=True)
     log_none = 0.0
     for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-        tail = tails(value, total, num_items)
+        tail = tails(value, total, num_items=num_items)
         at = int(np.searchsorted(-tail, -own * (1 + 1e-9)))
         if at < len(tail):
             log_none += count * np.log1p(-min(float(tail[at]), 1 - 1e-15))
     return max(0.0, float(-np.expm1(log_none)))
 
 
-def candidates(over: Incidence, order: tuple[str, ...], num_preferred: int) -> Candidates:
+def candidates(over: Incidence, *, order: tuple[str, ...], num_preferred: int) -> Candidates:
     """Every class with a member, priced by its kind that comes first in `order`."""
     place = {kind: i for i, kind in enumerate(order)}
     number, _ = over.same

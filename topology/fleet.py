@@ -160,7 +160,7 @@ def _rank_incidence(topology: Topology, edges: Sequence[Edge]) -> Incidence:
     seen = items * span + elements
     while len(items):
         lengths = ptr[elements + 1] - ptr[elements]
-        new = without(np.repeat(items, lengths) * span + gather(ptr, up, elements), seen)
+        new = without(np.repeat(items, lengths) * span + gather(ptr, up, rows=elements), seen)
         seen = np.sort(np.concatenate([seen, new]))
         items, elements = new // span, new % span
     sizes = [len(group.ranks) for group in topology.groups]
@@ -189,7 +189,7 @@ def _up(edges: Sequence[Edge], ids: dict[str, int]) -> tuple[Ints, Ints]:
         if edge.kind in UP_KINDS and not through_nics:
             sources.append(source)
             targets.append(target)
-    return compress_rows(np.array(sources, np.int64), np.array(targets, np.int64), len(ids))
+    return compress_rows(np.array(sources, np.int64), np.array(targets, np.int64), num_rows=len(ids))
 
 
 def _group_incidence(fleet: Fleet) -> Incidence:
@@ -200,7 +200,9 @@ def _group_incidence(fleet: Fleet) -> Incidence:
     member = np.array([rank for group in groups for rank in group.ranks], np.int64)
     owner = np.repeat(np.arange(len(groups)), sizes)
     lengths = ranks.item_ptr[member + 1] - ranks.item_ptr[member]
-    keys = np.repeat(owner, lengths) * len(ranks.ids) + gather(ranks.item_ptr, ranks.item_elements, member)
+    keys = np.repeat(owner, lengths) * len(ranks.ids) + gather(
+        ranks.item_ptr, ranks.item_elements, rows=member
+    )
     keys = np.sort(keys)
     first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else keys
     inside = np.diff(np.append(first, len(keys)))

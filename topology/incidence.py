@@ -66,11 +66,11 @@ class Incidence:
 
     def count(self, items: Ints) -> Ints:
         """How many of the items each element covers. (element,)"""
-        return np.bincount(gather(self.item_ptr, self.item_elements, items), minlength=len(self.ids))
+        return np.bincount(gather(self.item_ptr, self.item_elements, rows=items), minlength=len(self.ids))
 
     def num_under(self, elements: Ints) -> int:
         """Number of distinct items under any of the elements."""
-        return len(distinct(gather(self.element_ptr, self.element_items, elements)))
+        return len(distinct(gather(self.element_ptr, self.element_items, rows=elements)))
 
     def elements_equal_to(self, element_class: int) -> Ints:
         """Every element of a class."""
@@ -78,7 +78,7 @@ class Incidence:
         return order[starts[element_class] : starts[element_class + 1]]
 
 
-def gather(ptr: Ints, values: Ints, rows: Ints) -> Ints:
+def gather(ptr: Ints, values: Ints, *, rows: Ints) -> Ints:
     """The values of several compressed rows, one after the other."""
     lengths = ptr[rows + 1] - ptr[rows]
     total = int(lengths.sum())
@@ -104,7 +104,7 @@ def without(values: Ints, known: Ints) -> Ints:
     return np.asarray(fresh[known[at] != fresh], np.int64)
 
 
-def compress_rows(rows: Ints, values: Ints, num_rows: int) -> tuple[Ints, Ints]:
+def compress_rows(rows: Ints, values: Ints, *, num_rows: int) -> tuple[Ints, Ints]:
     """Compressed rows of (row, value) pairs, values ascending within a row, pairs once."""
     if not len(rows):
         return np.zeros(num_rows + 1, np.int64), np.empty(0, np.int64)
@@ -118,8 +118,8 @@ def incidence(
     items: Ints, elements: Ints, *, num_items: int, ids: Sequence[str], kinds: Sequence[str]
 ) -> Incidence:
     """Incidence of (item, element) pairs; elements that cover nothing are kept."""
-    item_ptr, item_elements = compress_rows(items, elements, num_items)
-    element_ptr, element_items = compress_rows(elements, items, len(ids))
+    item_ptr, item_elements = compress_rows(items, elements, num_rows=num_items)
+    element_ptr, element_items = compress_rows(elements, items, num_rows=len(ids))
     return Incidence(
         ids=tuple(ids),
         kinds=tuple(kinds),

@@ -55,7 +55,12 @@ class Topology:
         return self.hosts.get(rank, "")
 
     def ranks_of_host(self, host: str) -> tuple[int, ...]:
-        """Ranks on a host, in order; NotInTopology, with close names, if no rank is on it."""
+        """Ranks on a host, in order; NotInTopology, with close names, if no rank is on it.
+
+        "" gives the ranks whose host is not known.
+        """
+        if not host:
+            return tuple(rank for rank in self.ranks if not self.host_of(rank))
         if host not in self._by_host:
             known = f"{len(self._by_host)} hosts are known"
             raise NotInTopology(f"host {host!r}", close=close_names(host, self._by_host), known=known)
@@ -144,8 +149,8 @@ def build(layouts: Iterable[Layout], *, declared: Iterable[Declared] = ()) -> To
     """
     conflicts: list[str] = []
     named_by = tuple(declared)
-    who: Identity = merge_identity(layouts, named_by, conflicts)
-    merged = merge_groups(who, named_by, conflicts)
+    who: Identity = merge_identity(layouts, declared=named_by, conflicts=conflicts)
+    merged = merge_groups(who, declared=named_by, conflicts=conflicts)
     return Topology(
         run=who.run,
         attempt=who.attempt,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -61,17 +62,10 @@ def megatron(
     if ep > 1 or etp != tp:
         grids = (dense, expert)
         kinds |= {kind: (1, along) for kind, along in _EXPERT.items()}
-    plain = Parallel(world_size=world_size, grids=grids, kinds=kinds)
-    extra = _embedding(plain, pp) | _partial(plain, optimizer_instances)
     sizes = f"tp {tp} cp {cp} ep {ep} etp {etp} dp {dp} edp {edp} pp {pp}"
-    return Parallel(
-        world_size=world_size,
-        grids=grids,
-        kinds=kinds,
-        extra=extra,
-        virtual=virtual,
-        text=f"Megatron order {order}, {sizes}",
-    )
+    text = f"Megatron order {order}, {sizes}"
+    plain = Parallel(world_size=world_size, grids=grids, kinds=kinds, virtual=virtual, text=text)
+    return replace(plain, extra=_embedding(plain, pp) | _partial(plain, optimizer_instances))
 
 
 def _check_order(order: str, sizes: dict[str, int]) -> list[str]:

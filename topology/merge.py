@@ -69,7 +69,9 @@ def trust(source: str) -> int:
     return SOURCES.index(source) if source in SOURCES else SOURCES.index("recording")
 
 
-def merge_identity(layouts: Iterable[Layout], declared: Sequence[Declared], conflicts: list[str]) -> Identity:
+def merge_identity(
+    layouts: Iterable[Layout], *, declared: Sequence[Declared], conflicts: list[str]
+) -> Identity:
     """One identity per rank; ValueError if there is neither a record nor a declared layout."""
     records = _by_rank(layouts, conflicts)
     if not records and not declared:
@@ -140,7 +142,7 @@ def _agreed_world(
     return world
 
 
-def merge_groups(who: Identity, declared: Sequence[Declared], conflicts: list[str]) -> Merged:
+def merge_groups(who: Identity, *, declared: Sequence[Declared], conflicts: list[str]) -> Merged:
     """Groups of every rank by the order of trust, their kinds, coordinates and conflicts."""
     interned = _Interned(who.world_size)
     kinds, inferred = _kinds(who, interned)

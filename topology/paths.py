@@ -35,7 +35,7 @@ class Path:
         return tuple(dict.fromkeys(inner))
 
 
-def path_between(fleet: Fleet, source: int, target: int) -> Path:
+def path_between(fleet: Fleet, *, source: int, target: int) -> Path:
     """Way between two ranks, over NVLink if they share it, else within the host, else the fabric."""
     fleet.topology.check_rank(source), fleet.topology.check_rank(target)
     ends = (f"rank:{source}",), (f"rank:{target}",)

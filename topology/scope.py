@@ -201,13 +201,15 @@ def _pool(over: Incidence, nature: str, extra: tuple[str, ...] = ()) -> Candidat
     cache: dict[tuple[str, tuple[str, ...]], Candidates] = over.__dict__.setdefault("_pools", {})
     key = (nature, extra)
     if key not in cache:
-        cache[key] = candidates(over, (*order[:num], *extra, *order[num:]), num + len(extra))
+        cache[key] = candidates(
+            over, order=(*order[:num], *extra, *order[num:]), num_preferred=num + len(extra)
+        )
     return cache[key]
 
 
 def _scope(over: Incidence, items: Ints, *, nature: str, what: str, order: tuple[str, ...] = ()) -> Scope:
     pool = _pool(over, nature, order)
-    result = explain(over, items, pool)
+    result = explain(over, items, pool=pool)
     chosen = list(result.chosen)
     note = ""
     if len(items) == 1 and not chosen:

@@ -61,7 +61,7 @@ def _groups(fleet: Fleet, max_rows: int) -> str:
         (kind, sizes, f"{first[kind].id}: {rank_list(first[kind].ranks)}")
         for kind, sizes in fleet.group_sizes.items()
     ]
-    return table(("groups", "count × size", "such as"), rows, max_rows)
+    return table(("groups", "count × size", "such as"), rows, max_rows=max_rows)
 
 
 def _tree(fleet: Fleet, max_rows: int) -> str:
@@ -109,7 +109,7 @@ def _hosts(fleet: Fleet, max_rows: int) -> str:
         rows.append(
             (name_of_id(host), rank_list(ranks) or "–", f"{count['gpu']} {model}".strip(), str(count["nic"]))
         )
-    return table(("host", "ranks", "GPUs", "NICs"), rows, max_rows) if rows else ""
+    return table(("host", "ranks", "GPUs", "NICs"), rows, max_rows=max_rows) if rows else ""
 
 
 def _list(title: str, texts: Sequence[str], max_rows: int) -> str:
@@ -134,7 +134,7 @@ def render_difference(change: Difference, *, max_rows: int = MAX_ROWS) -> str:
     return "\n".join(_cut(lines, max_rows))
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], max_rows: int = MAX_ROWS) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, max_rows: int = MAX_ROWS) -> str:
     """Columns in line, the head first.
 
     >>> print(table(("a", "bb"), [("1", "2"), ("10", "20")]))

@@ -181,7 +181,9 @@ def queries(fleet: Fleet) -> dict[str, Calls]:
         "shared elements": [partial(shared_elements, fleet, s) for s in sets],
         "scope of ranks": [partial(smallest_scope, fleet, s, nature=n) for s in sets for n in natures],
         "scope of groups": [partial(scope_of_groups, fleet, names) for names in crossing],
-        "path between ranks": [partial(path_between, fleet, a, b) for a in some for b in (1, world - 2)],
+        "path between ranks": [
+            partial(path_between, fleet, source=a, target=b) for a in some for b in (1, world - 2)
+        ],
         "blast radius": [partial(blast_radius, fleet, e) for e in ELEMENTS],
         "waits of a rank": [partial(waits_of, fleet, r, phase=p) for r in some for p in phases],
         "waiters on a rank": [partial(waiters_on, fleet, r, phase=p) for r in some for p in phases],

@@ -184,6 +184,6 @@ def test_a_service_that_does_not_answer_is_one_sentence(answer: object, told: st
 
 
 def test_long_tables_are_cut_with_the_number_left_out() -> None:
-    text = table(("n",), [(str(i),) for i in range(50)], 10)
+    text = table(("n",), [(str(i),) for i in range(50)], max_rows=10)
     assert text.splitlines()[-1] == "… and 40 more" and len(text.splitlines()) == 12
     assert "… and" in render(cached_fleet(Shape()), max_rows=3)

@@ -49,15 +49,15 @@ def test_bare_numbers_get_their_kind_in_front() -> None:
 
 def test_path_within_a_host_under_one_leaf_and_over_spines() -> None:
     fleet = cached_fleet(SMALL)
-    near = path_between(fleet, 0, 5)
+    near = path_between(fleet, source=0, target=5)
     assert near.kind == "host" and near.crosses == ("gpu:h-0000/0", "host:h-0000", "gpu:h-0000/5")
-    leaf = path_between(fleet, 0, 17)
+    leaf = path_between(fleet, source=0, target=17)
     assert leaf.kind == "leaf" and "leaf:l0" in leaf.crosses and leaf.capacity_gbps == 400.0
-    far = path_between(fleet, 0, 63)
+    far = path_between(fleet, source=0, target=63)
     assert far.kind == "fabric" and ("spine:s0-0", "spine:s0-1", "spine:s0-2", "spine:s0-3") in far.hops
     assert far.hops[0] == ("rank:0",) and far.hops[-1] == ("rank:63",)
-    assert path_between(fleet, 63, 0).crosses == tuple(reversed_hops(far.hops))
-    assert path_between(fleet, 3, 3).kind == "same"
+    assert path_between(fleet, source=63, target=0).crosses == tuple(reversed_hops(far.hops))
+    assert path_between(fleet, source=3, target=3).kind == "same"
 
 
 def reversed_hops(hops: tuple[tuple[str, ...], ...]) -> list[str]:
@@ -66,7 +66,7 @@ def reversed_hops(hops: tuple[tuple[str, ...], ...]) -> list[str]:
 
 def test_path_says_what_it_does_not_know() -> None:
     fleet = build_fleet(topology=build(records(megatron(16, tp=2))))
-    path = path_between(fleet, 0, 15)
+    path = path_between(fleet, source=0, target=15)
     assert path.kind == "unknown" and path.note == "no switch is known between h0 and h1"
 
 
@@ -76,7 +76,7 @@ def test_nvlink_domain_is_the_way_before_the_network() -> None:
     ]
     facts = Facts(loader="kubernetes", origin="t", edges=tuple(edges))
     fleet = build_fleet((facts,), topology=build(records(megatron(16, tp=2))))
-    assert path_between(fleet, 0, 15).kind == "nvlink"
+    assert path_between(fleet, source=0, target=15).kind == "nvlink"
 
 
 def test_blast_radius_counts_ranks_groups_stages() -> None:
@@ -150,7 +150,7 @@ def test_unknown_elements_name_close_ones() -> None:
     with pytest.raises(NotInTopology, match="kinds are rank"):
         blast_radius(fleet, "switch:1")
     with pytest.raises(NotInTopology, match="ranks are 0–63"):
-        path_between(fleet, 0, 64)
+        path_between(fleet, source=0, target=64)
     with pytest.raises(NotInTopology):
         describe_rank(fleet, -1)
 
@@ -169,8 +169,8 @@ def test_renaming_ranks_commutes_with_every_query(seed: int) -> None:
     for element in fleet.elements_of(rank):
         if not element.startswith("rank:"):
             assert renamed(fleet.ranks_of(element), new) == list(other.ranks_of(element))
-    assert strip(path_between(fleet, rank, peer).crosses) == strip(
-        path_between(other, new[rank], new[peer]).crosses
+    assert strip(path_between(fleet, source=rank, target=peer).crosses) == strip(
+        path_between(other, source=new[rank], target=new[peer]).crosses
     )
     assert blast_radius(fleet, f"rank:{rank}").reached == blast_radius(other, f"rank:{new[rank]}").reached
     for phase in ("grad_sync", "forward", "backward", "ep_comm"):

@@ -119,7 +119,7 @@ def as_members(scope: Scope) -> list[list[int]]:
 
 
 def test_chance_counts_every_candidate_tried() -> None:
-    assert tails(2, 2, 10)[2] == pytest.approx(1 / 45)
+    assert tails(2, 2, num_items=10)[2] == pytest.approx(1 / 45)
     one = chance(2, 2, total=2, num_items=10, sizes=np.array([2]))
     five = chance(2, 2, total=2, num_items=10, sizes=np.array([2] * 5))
     assert one == pytest.approx(1 / 45) and five == pytest.approx(1 - (1 - 1 / 45) ** 5)
@@ -128,7 +128,7 @@ def test_chance_counts_every_candidate_tried() -> None:
 @given(size=st.integers(1, 40), total=st.integers(1, 40))
 @settings(max_examples=30, deadline=None)
 def test_tails_are_a_distribution(size: int, total: int) -> None:
-    tail = tails(size, total, 40)
+    tail = tails(size, total, num_items=40)
     assert tail[0] == pytest.approx(1.0) and (np.diff(tail) <= 1e-12).all()
     assert len(tail) == min(size, total) + 1
 
