@@ -58,7 +58,7 @@ def detect(
     ratio_gate = np.log(np.where(sizes <= SMALL, min_ratio_small, min_ratio))
     rows = [name for name in digest.phases if name not in NOT_WORK]
     tests = (len(rows) + 1) * len(digest.ranks)
-    past = align_past(view.past, digest)
+    past, window_s = align_past(view.past, digest), window_seconds(digest, is_lone=view.is_lone)
     found = []
     for phase in (None, *rows):
         dev, excess = _row(digest, phase)
@@ -67,19 +67,19 @@ def detect(
             dev,
             history,
             tests=tests,
-            window_s=window_seconds(digest, is_lone=view.is_lone),
+            window_s=window_s,
             budget_per_day=false_alarms_per_day,
             is_lone=view.is_lone,
         )
         effect = np.nan_to_num(excess) >= min_share * digest.typical_step_s
         chosen = test.exceeds & effect & (np.nan_to_num(dev) >= ratio_gate)
         if view.is_lone:
-            share = excess / digest.typical_step_s
-            chosen &= stands_out(_by_step(view.window, phase), classes, deviation=dev, share=share)
-        for row in np.flatnonzero(chosen):
-            found.append(
-                _finding(view, digest, int(row), phase, float(test.limit[row]), float(test.significance[row]))
-            )
+            by_step, share = _by_step(view.window, phase), excess / digest.typical_step_s
+            chosen &= stands_out(by_step, classes, deviation=dev, share=share)
+        found += [
+            _finding(view, digest, int(row), phase, float(test.limit[row]), float(test.significance[row]))
+            for row in np.flatnonzero(chosen)
+        ]
     return tuple(found)
 
 
