@@ -57,7 +57,6 @@ def detect(
     sizes = class_sizes(classes, np.isfinite(digest.own_s))
     ratio_gate = np.log(np.where(sizes <= SMALL, min_ratio_small, min_ratio))
     rows = [name for name in digest.phases if name not in NOT_WORK]
-    tests = (len(rows) + 1) * len(digest.ranks)
     past, window_s = align_past(view.past, digest), window_seconds(digest, is_lone=view.is_lone)
     found = []
     for phase in (None, *rows):
@@ -66,7 +65,7 @@ def detect(
         test = outliers(
             dev,
             history,
-            tests=tests,
+            tests=(len(rows) + 1) * len(digest.ranks),
             window_s=window_s,
             budget_per_day=false_alarms_per_day,
             is_lone=view.is_lone,
