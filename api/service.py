@@ -146,6 +146,17 @@ def _hosts(
     return hosts
 
 
+def _plan(row: AttemptRow) -> dict[str, object]:
+    plan = row.plan
+    return {
+        "run": row.run,
+        "attempt": row.attempt,
+        "first": plan.first,
+        "switch": plan.switch,
+        "then": plan.then,
+    }
+
+
 def _answer(
     counter: Counter,
     accepted: int,
@@ -157,7 +168,5 @@ def _answer(
     counter.labels(result="rejected").inc(len(rejected))
     if rejected and not accepted:
         raise NothingTaken(rejected)
-    plans = [
-        {"run": row.run, "attempt": row.attempt, **asdict(row.plan)} for _, row in sorted(attempts.items())
-    ]
+    plans = [_plan(row) for _, row in sorted(attempts.items())]
     return {"accepted": accepted, "rejected": [asdict(item) for item in rejected], "plans": plans}

@@ -74,16 +74,20 @@ class Worker:
         while not self._stopping:
             try:
                 more = self.turn(self._clock())
-            except SQLAlchemyError as error:
-                self._means.metrics.errors.labels(part="store").inc()
-                trouble = f"store: {type(error).__name__}: {error}"[:500]
-                if trouble not in self._published.troubles_now():
-                    LOG.error("the store failed: %s", trouble)
-                self._published.show_troubles((trouble,))
+            except Exception as error:  # noqa: BLE001 - the service lives or dies with this thread
                 more = False
+                self._survive(error)
                 self._poked.clear()
             if not more:
                 self._wait()
+
+    def _survive(self, error: Exception) -> None:
+        part = "store" if isinstance(error, SQLAlchemyError) else "turn"
+        self._means.metrics.errors.labels(part=part).inc()
+        trouble = f"{part}: {type(error).__name__}: {error}"[:500]
+        if trouble not in self._published.troubles_now():
+            LOG.error("the analysis could not turn: %s", trouble, exc_info=error)
+        self._published.show_troubles((trouble,))
 
     def _wait(self) -> None:
         before_s = self._clock()
@@ -111,7 +115,12 @@ class Worker:
         for attempt_id, watch in list(self._watches.items()):
             is_newest = newest[watch.live.row.run] == attempt_id
             rows = pending.get(attempt_id, [])
-            more |= self._attend(watch, pending=rows, is_tick=is_tick, is_newest=is_newest, now_s=now_s)
+            try:
+                more |= self._attend(watch, pending=rows, is_tick=is_tick, is_newest=is_newest, now_s=now_s)
+            except SQLAlchemyError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one attempt's trouble must not stop the others
+                analysis.survive(self._means, watch, error, part="attempt")
         self._publish(newest.values(), now_s=now_s)
         return more
 
@@ -124,12 +133,13 @@ class Worker:
             if watch is None:
                 self._watches[live.row.id] = analysis.begin_watch(self._means, live)
             else:
-                analysis.refresh(self._means, watch, live=live)
+                watch.live = live
 
     def _attend(
         self, watch: Watch, *, pending: Sequence[WindowRow], is_tick: bool, is_newest: bool, now_s: float
     ) -> bool:
         means = self._means
+        analysis.refresh(means, watch)
         beats = analysis.beats_now(means, watch, now_s=now_s, floor_s=self._floor_s)
         not_before_s = self._started_s + means.settings.settle_s
         waiting = analysis.close_due(means, watch, pending=pending, now_s=now_s, not_before_s=not_before_s)

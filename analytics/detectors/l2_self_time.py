@@ -22,12 +22,13 @@ from argus.analytics.baseline import (
     rank_history,
     window_seconds,
 )
-from argus.analytics.digest import observed
+from argus.analytics.digest import GAP_PHASE, observed
 from argus.analytics.finding import Evidence, Finding
+from argus.analytics.lone import stands_out
 from argus.analytics.peers import class_sizes, work_classes
 from argus.analytics.robust import leave_one_out_median
 from argus.analytics.view import Digest, View
-from argus.analytics.window import Floats, Ints
+from argus.analytics.window import Floats, Ints, Window
 from argus.collectors.records.events import COMM_PHASES
 
 NEEDS = "slow_rank"
@@ -71,11 +72,24 @@ def detect(
             is_lone=view.is_lone,
         )
         effect = np.nan_to_num(excess) >= min_share * digest.typical_step_s
-        for row in np.flatnonzero(test.exceeds & effect & (np.nan_to_num(dev) >= ratio_gate)):
+        chosen = test.exceeds & effect & (np.nan_to_num(dev) >= ratio_gate)
+        if view.is_lone:
+            share = excess / digest.typical_step_s
+            chosen &= stands_out(_by_step(view.window, phase), classes, deviation=dev, share=share)
+        for row in np.flatnonzero(chosen):
             found.append(
                 _finding(view, digest, int(row), phase, float(test.limit[row]), float(test.significance[row]))
             )
     return tuple(found)
+
+
+def _by_step(window: Window, phase: str | None) -> Floats:
+    """Self time of the phase, or of all own work, in every usable step; gaps count as `GAP_PHASE`. (rank, step)"""
+    parts = [window.self_s[i] for i, name in enumerate(window.phases) if phase in (None, name)]
+    total: Floats = sum(parts, np.zeros_like(window.step_s))
+    if phase in (None, GAP_PHASE) and not window.clock_gpu.any():
+        total = total + np.maximum(window.step_s - window.dur_s.sum(axis=0), 0.0)
+    return total[:, window.usable]
 
 
 def _row(digest: Digest, phase: str | None) -> tuple[Floats, Floats]:

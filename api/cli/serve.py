@@ -40,11 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    serve(settings_of(args), analyses=_analyses())
+    serve(settings_of(args), analyses=product_analyses())
     return 0
 
 
-def _analyses() -> Analyses:
+def product_analyses() -> Analyses:
     """The product's own analysis and wording."""
     from argus.agent.card import render
     from argus.agent.triage import diagnose

@@ -23,8 +23,11 @@ MAX_OPEN = 8192  # works that were issued and not reported yet
 class WorkInfo(Protocol):
     """What `ProcessGroup._register_on_completion_hook` delivers."""
 
-    seq: int
-    active_duration: timedelta
+    @property
+    def seq(self) -> int: ...
+
+    @property
+    def active_duration(self) -> timedelta: ...
 
 
 class NcclGroup(Protocol):

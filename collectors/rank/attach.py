@@ -187,7 +187,7 @@ def detach(*, in_order: bool = True) -> None:
     state.user = None
     session, writer = attachment.session, attachment.writer
     attachment.session = attachment.writer = None
-    attachment.triggers.guard(session.recorder.finish)()
+    Part("finish", ring=session.ring, on_off=session.unseen).guard(session.recorder.finish)()
     session.stop()
     if os.environ.get(RANK_PID) == str(os.getpid()):
         del os.environ[RANK_PID]

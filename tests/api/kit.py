@@ -203,14 +203,17 @@ def _incident(
     )
 
 
-def fake_diagnose(incident: Incident, *, findings: Sequence[Finding], topology: Topology) -> dict[str, Any]:
+def fake_diagnose(
+    incident: Incident, *, findings: Sequence[Finding], topology: Topology, missing: Sequence[str] = ()
+) -> dict[str, Any]:
     """Names the suspects and the findings it was given."""
     return {"headline": f"rank {incident.cause.suspects[0]}", "findings": [item.id for item in findings]}
 
 
-def fake_render(incident: Incident, diagnosis: Mapping[str, Any]) -> str:
+def fake_render(incident: Incident, diagnosis: Mapping[str, Any], *, topology: Topology | None = None) -> str:
     """One line."""
-    return f"{incident.cause.fault_class}: {diagnosis['headline']}"
+    assert topology is not None
+    return f"{incident.cause.fault_class}: {diagnosis['headline']} of {topology.world_size}"
 
 
 def fake_restore(state: FakeState, incidents: Sequence[Incident]) -> FakeState:
@@ -243,12 +246,14 @@ def _empty_store() -> bytes:
         return path.read_bytes()
 
 
-def new_service(store: Store, *, clock: FakeClock, **settings: Any) -> Service:
-    """A service with the fake analysis; its worker is not started."""
+def new_service(
+    store: Store, *, clock: FakeClock, analyses: Analyses | None = None, **settings: Any
+) -> Service:
+    """A service with the fake analysis unless told; its worker is not started."""
     return make_service(
         settings=Settings(**{"settle_s": 0.0, **settings}),
         store=store,
-        analyses=FAKE_ANALYSES,
+        analyses=analyses or FAKE_ANALYSES,
         clock=clock,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -84,6 +85,16 @@ def test_the_plan_waits_for_half_of_the_ranks_and_for_warm_steps() -> None:
 
 def test_a_fixed_number_of_steps_is_the_first_plan() -> None:
     assert (first_plan(0), first_plan(25)) == (WindowPlan(), WindowPlan(first=25))
+
+
+def test_a_silent_host_is_not_lost_while_the_others_begin_steps() -> None:
+    quiet = heard(2, at_s=70.0)
+    for began_s, state in ((0.0, "lost"), (71.0, "lost"), (98.0, "running")):
+        busy = make_beat(0, ts_s=100.0)
+        busy = replace(busy, status=replace(busy.status, step_since_ns=int(began_s * 1e9)))
+        beats = [HeardBeat(beat=busy, received_s=100.0), quiet]
+        now = seen_now(beats, hosts={}, now_s=101.0, floor_s=0.0, silent_s=15.0)
+        assert [beat.state for beat in now] == ["running", state]
 
 
 def heard(rank: int, *, at_s: float, state: str = "running") -> HeardBeat:

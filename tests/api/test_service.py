@@ -9,6 +9,8 @@ import pytest
 
 from argus.analytics.store import progress, queries
 from argus.api.service import NothingTaken, Service
+from argus.collectors.records.layout import Layout
+from argus.topology.layout import Topology, build
 from tests.api.kit import (
     FakeClock,
     beats_body,
@@ -157,6 +159,23 @@ def test_a_detector_that_raises_fails_its_window_only(service: Service, clock: F
     turn(service, clock)
     assert statuses(service)[2] == "analysed"
     assert service.published.troubles_now() == ()
+
+
+def test_a_layout_that_cannot_be_built_stops_no_other_job(
+    service: Service, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(layouts: list[Layout]) -> Topology:
+        if layouts[0].run == "bad":
+            raise ValueError("no such layout")
+        return build(layouts)
+
+    monkeypatch.setattr("argus.api.analysis.build", refuse)
+    service.receive_layouts(layouts_body(run="bad"))
+    service.receive_layouts(layouts_body())
+    send(service, 0)
+    turn(service, clock)
+    assert statuses(service) == {0: "analysed"}
+    assert any("no such layout" in trouble for trouble in service.published.troubles_now())
 
 
 @pytest.mark.parametrize("stop_after", [3, pytest.param(70, marks=pytest.mark.slow)])
