@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from argus.analytics.robust import (
+    MAX_TAIL,
     Noise,
     at,
     exponential_limit,
@@ -32,6 +34,10 @@ MIN_COVERAGE = 0.9
 """Below nine tenths of the rank-steps a window accuses nobody: missing ranks must not read as fast ones."""
 
 
+EXPONENTIAL_SCALE = 1.53
+"""Our spread of exponential noise in units of its mean: its 95th percentile, 3.0, over the normal one's 1.96."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outlier:
     """Deviations (item,) against their limits; `significance` = −log10 of such findings per healthy day."""
@@ -50,6 +56,7 @@ def outliers(
     window_s: float,
     budget_per_day: float,
     rho: float | None = None,
+    is_skewed: bool = False,
     is_lone: bool = False,
 ) -> Outlier:
     """Which of `now` (item,) healthy noise of `history` (window, item) explains too rarely.
@@ -62,7 +69,11 @@ def outliers(
     chance = vote_probability(
         budget_per_day=budget_per_day, tests_per_day=tests_per_day, rho=noise.rho if rho is None else rho
     )
-    limit = np.maximum(noise.scale * tail_point(chance, noise.dof), exponential_limit(history, chance))
+    scales = tail_point(chance, noise.dof)
+    fitted = exponential_limit(history, chance)
+    if is_skewed and not np.isfinite(fitted):
+        scales = max(scales, min(-math.log(chance) / EXPONENTIAL_SCALE, MAX_TAIL))
+    limit = np.maximum(noise.scale * scales, fitted)
     deviations = np.nan_to_num(now / noise.scale)
     expected = [tests_per_day * tail_probability(max(float(d), 0.0), noise.dof) for d in deviations]
     return Outlier(
@@ -85,6 +96,10 @@ def _without_largest(values: Floats) -> Floats:
     return rest
 
 
+MIN_CLEAN = 5
+"""Windows without any suspect that suffice to know the noise."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Aligned:
     """A past digest beside the present one: rows here and there of the ranks both have, rows to leave out."""
@@ -96,10 +111,17 @@ class Aligned:
 
 
 def align_past(past: Sequence[Digest], now: Digest) -> tuple[Aligned, ...]:
-    """Every past digest on the ranks of `now`, made once for all the rows that are compared."""
+    """Every past digest on the ranks of `now`, made once for all the rows that are compared.
+
+    Windows with a fault are left out whole where enough others are known, for beside a culprit nobody else is
+    ever last and the rest would look quieter than they are; else only the suspect's own numbers are.
+    """
     everyone = np.arange(len(now.ranks))
+    enough = sum(digest.is_clean for digest in past) >= MIN_CLEAN
     aligned = []
     for age, digest in enumerate(past, start=-len(past)):
+        if enough and not digest.is_clean:
+            continue
         here = there = everyone
         if digest.ranks.tobytes() != now.ranks.tobytes():
             _, here, there = np.intersect1d(now.ranks, digest.ranks, return_indices=True)

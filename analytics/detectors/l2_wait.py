@@ -51,6 +51,7 @@ def detect(
         tests=len(digest.ranks),
         window_s=window_seconds(digest, is_lone=view.is_lone),
         budget_per_day=false_alarms_per_day,
+        is_skewed=True,
         is_lone=view.is_lone,
     )
     found: list[Finding] = []
