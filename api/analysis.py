@@ -18,6 +18,7 @@ from argus.analytics.store import progress
 from argus.analytics.store.engine import Store
 from argus.analytics.store.numbers import window_numbers
 from argus.analytics.store.progress import LiveAttempt, WindowRow
+from argus.analytics.store.relaunch import RELAUNCHED
 from argus.analytics.view import PAST_WINDOWS
 from argus.analytics.window import Coverage, Window, assemble
 from argus.api.closing import closing
@@ -270,10 +271,12 @@ def ended(
     now_s: float,
     since_s: float,
 ) -> str:
-    """Why the attempt is over: finished, superseded, silent; "" while it is not.
+    """Why the attempt is over: relaunched, finished, superseded, silent; "" while it is not.
 
     No silence counts before `since_s`, when the service began to listen.
     """
+    if watch.live.end_reason == RELAUNCHED:
+        return RELAUNCHED
     quiet_s = now_s - max(watch.live.last_seen_s, since_s)
     if quiet_s > means.settings.forget_s:
         return "silent"
