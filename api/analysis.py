@@ -189,8 +189,13 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
     _save(means, watch, look, topology=topology, now_s=now_s, done=None)
     plan = watch.live.row.plan
     if not means.settings.window_steps:
-        world = watch.live.row.world_size
-        plan = choose_plan(plan, beats=beats, world_size=world, highest_step=watch.live.row.highest_step)
+        plan = choose_plan(
+            plan,
+            beats=beats,
+            world_size=watch.live.row.world_size,
+            highest_step=watch.live.row.highest_step,
+            window_step_s=watch.numbers.typical_step_s if watch.numbers else None,
+        )
     if plan != watch.live.row.plan:
         with means.store.write() as connection:
             progress.save_plan(connection, watch.live.row.id, plan)
