@@ -32,7 +32,7 @@ def install(session: Session, part: Part) -> None:
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    hook = DdpHook(session)
+    hook = DdpHook(session, part)
     session.on_modules(part.guard(hook.found))
     part.patch(
         DistributedDataParallel,
@@ -51,11 +51,12 @@ class BucketHook:
     the two is sure to have happened, or both give the same bits (see `reason_against`).
     """
 
-    def __init__(self, recorder: Recorder, group: ProcessGroup) -> None:
+    def __init__(self, recorder: Recorder, group: ProcessGroup, *, ready: Callable[[], None]) -> None:
         from torch.distributed import AllreduceOptions
 
         self._recorder = recorder
         self._group = group
+        self._ready = ready
         self._size = group.size()
         self._options = AllreduceOptions()
         self._grad_sync = recorder.names["grad_sync"]
@@ -66,14 +67,14 @@ class BucketHook:
         here.comm_phase = self._grad_sync
         try:
             if self.user is not None:
-                self._recorder.last_bucket_ns = self._recorder.now_ns()
+                self._ready()
                 return self.user[1](self.user[0], bucket)
             tensor = bucket.buffer()
             if tensor.is_sparse:
                 tensor.div_(self._size)
             else:
                 tensor.mul_(1.0 / self._size)
-            self._recorder.last_bucket_ns = self._recorder.now_ns()
+            self._ready()
             work = self._group.allreduce([tensor], self._options)
             return work.get_future().then(_first)
         finally:
@@ -87,8 +88,9 @@ def _first(future: torch.futures.Future[Sequence[torch.Tensor]]) -> torch.Tensor
 class DdpHook:
     """Which models carry our hook."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, part: Part) -> None:
         self._session = session
+        self._ready = part.guard(session.recorder.bucket_ready)
         self._ours: WeakKeyDictionary[nn.Module, BucketHook] = WeakKeyDictionary()
 
     def found(self, modules: Sequence[nn.Module]) -> None:
@@ -105,7 +107,7 @@ class DdpHook:
             if reason:
                 self._session.unseen(f"grad_sync: DDP's all-reduce is not observed, {reason}")
                 continue
-            hook = BucketHook(self._session.recorder, module.process_group)
+            hook = BucketHook(self._session.recorder, module.process_group, ready=self._ready)
             try:
                 # Not module.register_comm_hook: that would put us into the model's pickled state.
                 _register_comm_hook(module.reducer, None, hook)

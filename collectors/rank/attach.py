@@ -216,6 +216,8 @@ def _in_child() -> None:
     if attachment.session is not None:
         state.user = None
         attachment.session.stop()
+        if attachment.writer is not None:
+            attachment.writer.abandon()
         attachment.session = attachment.writer = None
         attachment.triggers.off()
 
