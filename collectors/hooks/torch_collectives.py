@@ -73,6 +73,7 @@ class CollectiveHook:
         self._log: CallLog = session.calls
         self._part = part
         self._recorder = session.recorder
+        self._over, self._forgotten = part.guard(session.calls.over), part.guard(session.calls.forgotten)
         self._session = session
         self._groups: dict[int, tuple[weakref.ref[ProcessGroup], GroupState]] = {}
         self._open: dict[int, tuple[weakref.ref[Work], Call]] = {}
@@ -86,7 +87,7 @@ class CollectiveHook:
         op_name, position = METHODS[name]
         op = self._recorder.names[op_name]
         peer_of = _PEER.get(name)
-        part, log = self._part, self._log
+        part, log, recorder = self._part, self._log, self._recorder
         has_future = name not in NO_FUTURE
 
         def begin(group: ProcessGroup, args: Args) -> Call:
@@ -98,23 +99,26 @@ class CollectiveHook:
         def issued(call: Call, work: Work | None, args: Args) -> None:
             is_async = getattr(args[-1] if args else None, "asyncOp", True)
             log.issued(call, is_blocking=work is None or not is_async)
-            if work is None:
-                log.over(call, self._recorder.now_ns())
-                log.emit(call)
-            elif call.group.timer is not None:
+            if call.group.timer is not None:
                 call.group.timer(call)
+            elif work is None:
+                log.over(call, recorder.now_ns())
+                log.emit(call)
+            elif is_async:
+                self._follow(call, work, wants_future=has_future)
             else:
-                self._follow(call, work, wants_future=has_future and is_async)
+                recorder.here().blocking = (work, call)
 
         begin_safe, issued_safe = part.guard(begin), part.guard(issued)
 
         def wrapper(group: ProcessGroup, *args: object, **kwargs: object) -> Work | None:
             if not part.is_on:
                 return original(group, *args, **kwargs)
-            call = begin_safe(group, (*args, *kwargs.values()))
+            values = (*args, *kwargs.values()) if kwargs else args
+            call = begin_safe(group, values)
             work = original(group, *args, **kwargs)
             if call is not None:
-                issued_safe(call, work, (*args, *kwargs.values()))
+                issued_safe(call, work, values)
             return work
 
         return wrapper
@@ -124,15 +128,22 @@ class CollectiveHook:
         part, recorder, open_calls = self._part, self._recorder, self._open
 
         def begin(work: Work) -> tuple[Call, int, int] | None:
-            entry = open_calls.get(id(work))
-            if entry is None or entry[0]() is not work:
-                return None
-            call = entry[1]
-            recorder.comm_enter(recorder.here(), name=call.phase, native=call.op)
+            here = recorder.here()
+            blocking = here.blocking
+            if blocking is not None and blocking[0] is work:
+                call = blocking[1]
+                here.blocking = None
+            else:
+                entry = open_calls.get(id(work))
+                if entry is None or entry[0]() is not work:
+                    return None
+                call = entry[1]
+                del open_calls[id(work)]
+            if not here.stack:
+                recorder.comm_enter(here, name=call.phase, native=call.op)
             return call, recorder.now_ns(), recorder.cpu_ns()
 
-        def end(work: Work, begun: tuple[Call, int, int]) -> None:
-            open_calls.pop(id(work), None)
+        def end(begun: tuple[Call, int, int]) -> None:
             self._log.waited(begun[0], start_ns=begun[1], start_cpu_ns=begun[2])
 
         begin_safe, end_safe = part.guard(begin), part.guard(end)
@@ -141,18 +152,17 @@ class CollectiveHook:
             if not part.is_on:
                 return original(work, *args, **kwargs)
             begun = begin_safe(work)
-            result = original(work, *args, **kwargs)
-            if begun is not None:
-                end_safe(work, begun)
-            return result
+            try:
+                return original(work, *args, **kwargs)
+            finally:
+                if begun is not None:
+                    end_safe(begun)
 
         return wrapper
 
     def _follow(self, call: Call, work: Work, *, wants_future: bool) -> None:
-        key, log, recorder = id(work), self._log, self._recorder
-        open_calls = self._open
-        forgotten = self._part.guard(log.forgotten)
-        over = self._part.guard(log.over)
+        key, recorder, open_calls = id(work), self._recorder, self._open
+        over, forgotten = self._over, self._forgotten
 
         def dead(ref: weakref.ref[Work]) -> None:
             entry = open_calls.get(key)

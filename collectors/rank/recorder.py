@@ -6,6 +6,7 @@ import statistics
 import threading
 from collections import deque
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from argus.collectors.rank.clock import Clock
 from argus.collectors.rank.gpu import GpuClock, Stamp
@@ -20,6 +21,9 @@ from argus.collectors.records.events import (
     PHASES,
 )
 from argus.collectors.records.heartbeat import Status
+
+if TYPE_CHECKING:
+    from argus.collectors.rank.calls import Call
 
 WARMUP_STEPS = 3  # the first one is seen in part, the second finds the modules, the third warms caches
 COMPILE_WARMUP_STEPS = 50  # a compilation after that is a disturbance worth seeing, not warm-up
@@ -91,14 +95,16 @@ class ThreadState:
     """What one thread has open.
 
     `wait_ns` is all the time it ever stood still in communication, `comm_phase` the phase a library
-    says its calls belong to (0 = the open one), `tokens` what nested hooks keep from entry to exit.
+    says its calls belong to (0 = the open one), `tokens` what nested hooks keep from entry to exit,
+    `blocking` the work that a blocking call will wait for next.
     """
 
-    __slots__ = ("comm", "comm_phase", "stack", "tokens", "wait_ns")
+    __slots__ = ("blocking", "comm", "comm_phase", "stack", "tokens", "wait_ns")
 
     def __init__(self) -> None:
         self.stack: list[Frame] = []
         self.tokens: list[Frame | None] = []
+        self.blocking: tuple[object, Call] | None = None
         self.comm_phase = 0
         self.wait_ns = 0
         self.comm: Comm | None = None
