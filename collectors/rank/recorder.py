@@ -176,6 +176,7 @@ class Recorder:
         self.train.tokens.clear()
         self.train.comm = None
         self.train.comm_phase = 0
+        self._manual = False  # argus.step may be what failed: the optimizer ends the steps again
 
     # Communication outside of phases
 

@@ -6,7 +6,6 @@ from argus.collectors.rank.guard import Part
 from argus.collectors.rank.recorder import MARK_FLAGS, Recorder
 from argus.collectors.records.events import PHASES
 
-
 MAX_STEP = 2**63 - 1  # what the wire's column holds; anything else is no step number
 
 
