@@ -323,6 +323,13 @@ def test_contradictory_files_are_told_with_both_versions() -> None:
     assert fleet.topology.host_of(4) == "n7"
 
 
+def test_long_and_short_names_are_one_host() -> None:
+    nodes = samples.KUBERNETES.replace('"n0"', '"n0.cluster.local"').replace('"n1"', '"n1.cluster.local"')
+    fleet = build_fleet([load(samples.RECORDS, "l.jsonl"), load(nodes, "nodes.json")])
+    assert not fleet.conflicts and "leaf:leaf1" in fleet.elements_of(1)
+    assert "host:n0.cluster.local" not in fleet.ranks.index
+
+
 def test_a_duplicate_uuid_is_not_one_device() -> None:
     csv = samples.CSV.replace("1, GPU-bbbb", "0, GPU-bbbb")
     fleet = build_fleet([load(samples.RECORDS, "l.jsonl"), load(csv, "n0.csv", "n0")])
