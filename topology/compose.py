@@ -149,7 +149,7 @@ def _from_layouts(topology: Topology, parts: Sequence[Facts]) -> Facts:
     found = Collector("layouts", origin="records")
     indexed = {e.source for p in parts for e in p.edges if e.source.startswith("gpu:")}
     indexed |= {e.target for p in parts for e in p.edges if e.target.startswith("gpu:")}
-    local = local_ranks(topology)
+    local = gpu_indices(topology, parts)
     for rank, host in topology.hosts.items():
         device = topology.devices.get(rank, "")
         by_index = f"gpu:{host}/{local[rank]}"
@@ -172,6 +172,18 @@ def _from_layouts(topology: Topology, parts: Sequence[Facts]) -> Facts:
         if address:
             emit_address(found, address, pattern=pattern)
     return found.facts()
+
+
+def gpu_indices(topology: Topology, parts: Sequence[Facts]) -> dict[int, int]:
+    """Index of each rank's GPU on its host: its local rank, seen through CUDA_VISIBLE_DEVICES."""
+    local = local_ranks(topology)
+    for layout in (layout for part in parts for layout in part.layouts):
+        visible = layout.env.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        if layout.rank in local and all(word.strip().isdigit() for word in visible):
+            at = 0 if len(visible) == 1 else local[layout.rank]  # one each, or the same list for all
+            if at < len(visible):
+                local[layout.rank] = int(visible[at])
+    return local
 
 
 def local_ranks(topology: Topology) -> dict[int, int]:

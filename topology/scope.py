@@ -227,12 +227,12 @@ def _scope(over: Incidence, items: Ints, *, nature: str, what: str, order: tuple
         chosen, note = _own(over, int(items[0]), pool), f"one suspect: its own {nature} scope"
     causes = [_shared(over, items, pool, at, nature=nature, extra=order) for at in chosen]
     causes.sort(key=lambda cause: (-cause.hits, cause.size, natural(cause.element)))
-    covered = {item for cause in causes for item in cause.members}
+    covered = over.items_under(pool.element[chosen])
     return Scope(
         nature=nature,
         suspects=tuple(items.tolist()),
         causes=tuple(causes),
-        unexplained=tuple(item for item in items.tolist() if item not in covered),
+        unexplained=tuple(np.setdiff1d(items, covered, assume_unique=True).tolist()),
         gain=result.gain,
         note=note or _note(items, causes, what=what),
     )
