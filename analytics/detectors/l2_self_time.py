@@ -59,7 +59,7 @@ def detect(
     rows = [name for name in digest.phases if name not in NOT_WORK]
     tests = (len(rows) + 1) * len(digest.ranks)
     past = align_past(view.past, digest)
-    found = []
+    found: list[Finding] = []
     for phase in (None, *rows):
         dev, excess = _row(digest, phase)
         history = rank_history(past, len(digest.ranks), partial(_past, phase=phase))
@@ -71,15 +71,14 @@ def detect(
             budget_per_day=false_alarms_per_day,
             is_lone=view.is_lone,
         )
-        effect = np.nan_to_num(excess) >= min_share * digest.typical_step_s
-        chosen = test.exceeds & effect & (np.nan_to_num(dev) >= ratio_gate)
+        share = np.nan_to_num(excess / digest.typical_step_s)
+        chosen = test.exceeds & (share >= min_share) & (np.nan_to_num(dev) >= ratio_gate)
         if view.is_lone:
-            share = excess / digest.typical_step_s
             chosen &= stands_out(_by_step(view.window, phase), classes, deviation=dev, share=share)
-        for row in np.flatnonzero(chosen):
-            found.append(
-                _finding(view, digest, int(row), phase, float(test.limit[row]), float(test.significance[row]))
-            )
+        found += [
+            _finding(view, digest, int(row), phase, float(test.limit[row]), float(test.significance[row]))
+            for row in np.flatnonzero(chosen)
+        ]
     return tuple(found)
 
 
