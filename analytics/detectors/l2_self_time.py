@@ -57,8 +57,7 @@ def detect(
     sizes = class_sizes(classes, np.isfinite(digest.own_s))
     ratio_gate = np.log(np.where(sizes <= SMALL, min_ratio_small, min_ratio))
     rows = [name for name in digest.phases if name not in NOT_WORK]
-    tests = (len(rows) + 1) * len(digest.ranks)
-    past = align_past(view.past, digest)
+    past, window_s = align_past(view.past, digest), window_seconds(digest, is_lone=view.is_lone)
     found: list[Finding] = []
     for phase in (None, *rows):
         dev, excess = _row(digest, phase)
@@ -66,8 +65,8 @@ def detect(
         test = outliers(
             dev,
             history,
-            tests=tests,
-            window_s=window_seconds(digest, is_lone=view.is_lone),
+            tests=(len(rows) + 1) * len(digest.ranks),
+            window_s=window_s,
             budget_per_day=false_alarms_per_day,
             is_lone=view.is_lone,
         )
