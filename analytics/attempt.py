@@ -229,11 +229,12 @@ def _lasting(state: AttemptState, shown: Sequence[RankSymptom], votes: int) -> l
     for symptom in shown:
         mine = [s for ballot in state.ballots for s in ballot.ranks if s.rank == symptom.rank]
         agreed = [s for s in mine if s.is_vote]
-        unexplained = "wait" in symptom.signals and len(mine) >= min(UNEXPLAINED_VOTES, votes + 1)
-        if symptom.rank in _open_suspects(state) or unexplained:
+        if symptom.rank in _open_suspects(state):
             lasting.append(mine)
         elif symptom.is_vote and len(agreed) >= votes:
             lasting.append(agreed)
+        elif "wait" in symptom.signals and len(mine) >= (UNEXPLAINED_VOTES if votes > 1 else 1):
+            lasting.append(mine)
     return lasting
 
 
