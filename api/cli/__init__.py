@@ -26,6 +26,7 @@ EXTRA_OF: Mapping[str, str] = {
     "zstandard": "triage",
     "scipy": "triage",
     "networkx": "triage",
+    "yaml": "triage",
     "psutil": "host",
     "prometheus_client": "service",
     "fastapi": "service",
