@@ -12,6 +12,9 @@ from argus.collectors.records.layout import Layout
 from argus.topology.collect import Collector, decode
 from argus.topology.facts import Facts
 
+MAX_READ = 64 << 20
+"""Bytes of a recording looked through: ranks report their groups when they make them, at the start."""
+
 _MAGIC = b"Ag"
 
 

@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from argus.topology.collect import decode
 from argus.topology.discovery import layout_from_flight_recorder, layout_from_kineto
 from argus.topology.facts import Facts, LoaderError
 
-_RANK_IN_NAME = re.compile(r"(?:rank[-_]?|worker|_dump_|_)(\d+)(?=\D*$|[._])", re.IGNORECASE)
-_FIRST_RANK = re.compile(r"(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
+MAX_READ = 32 << 20
+"""Bytes looked at: both kinds name the groups before the events, which may be gigabytes."""
+
+_RANK_IN_NAME = re.compile(r"(?:rank[-_]?|worker|_dump_|_)([0-9]{1,7})(?=\D*$|[._])", re.IGNORECASE)
+_FIRST_RANK = re.compile(r"(?:rank[-_]?|worker)([0-9]{1,7})", re.IGNORECASE)
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -23,7 +25,7 @@ def sniff(head: bytes, name: str) -> bool:
 
 def load(raw: bytes, *, origin: str, host: str) -> Facts:
     """The one layout record the file holds."""
-    text = decode(raw, origin=origin)
+    text = raw.decode("utf-8", "replace")  # the cut may fall inside a character
     at = text.find('"distributedInfo"')
     if at >= 0:
         info = _object_at(text, at + len('"distributedInfo"'), origin=origin)
