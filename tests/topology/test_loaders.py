@@ -300,6 +300,7 @@ def test_saved_topologies_load_again() -> None:
     assert back.groups == topology.groups and back.coords == topology.coords
 
 
+@pytest.mark.slow
 def test_files_gzip_empty_missing_and_unknown(tmp_path: Path) -> None:
     (tmp_path / "topology.conf.gz").write_bytes(gzip.compress(samples.TOPOLOGY_CONF.encode()))
     assert load_file(tmp_path / "topology.conf.gz").loader == "slurm_topology"
@@ -340,10 +341,10 @@ def test_hostlist_grammar() -> None:
 @pytest.mark.parametrize(
     ("origin", "text"),
     [
-        ("t.yaml", "hosts:\n  h-[1-130000]: {}\nranks_per_host: 1024\n"),
+        ("t.yaml", "hosts:\n  h-[1-3000]: {}\nranks_per_host: 1024\n"),
         ("m.log", "--tensor-model-parallel-size 2\nworld_size ......... 999999998\n"),
         ("t.log", "Building 2-D device mesh with ['dp', 'tp'], [100000000, 8]\n"),
-        ("slurm.env", "SLURM_JOB_NODELIST=n[1-130000]\nSLURM_TASKS_PER_NODE=1024(x130000)\n"),
+        ("slurm.env", "SLURM_JOB_NODELIST=n[1-3000]\nSLURM_TASKS_PER_NODE=1024(x3000)\n"),
         ("hosts.txt", "n[0-99999999]\n"),
         ("n0.xml", samples.NCCL_XML.replace("200000", "9" * 5000).replace('count="4"', 'count="²"')),
     ],
