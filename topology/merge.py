@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from argus.collectors.records.layout import Layout
 from argus.topology.groups import KINDS, Group, kind_of, settle_data_kinds
@@ -109,11 +109,17 @@ def _by_rank(layouts: Iterable[Layout], conflicts: list[str]) -> dict[int, tuple
                     f"rank {layout.rank} uses device {other.device!r} ({other.source}) and "
                     f"{layout.device!r} ({layout.source})"
                 )
-        latest[layout.rank][layout.source] = layout
+        latest[layout.rank][layout.source] = newer(latest[layout.rank].get(layout.source), layout)
     return {
         rank: tuple(sorted(rows.values(), key=lambda row: trust(row.source)))
         for rank, rows in sorted(latest.items())
     }
+
+
+def newer(known: Layout | None, layout: Layout) -> Layout:
+    """The later of two records of a rank; an orderly end destroys the groups, what was known of them stays."""
+    gone = known is not None and known.groups and not layout.groups
+    return replace(layout, groups=known.groups) if known is not None and gone else layout
 
 
 def _first(records: Mapping[int, tuple[Layout, ...]], name: str) -> dict[int, str]:

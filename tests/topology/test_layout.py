@@ -139,6 +139,12 @@ def test_contradictory_records_are_told() -> None:
     assert topology.host_of(3) == "h0"
 
 
+def test_groups_outlive_an_orderly_end() -> None:
+    rows = records(megatron(8, tp=2))
+    ended = [replace(row, groups=()) for row in rows]
+    assert build([*rows, *ended]).groups == build(rows).groups
+
+
 def test_an_empty_default_group_is_every_rank() -> None:
     rows = [
         Layout(
