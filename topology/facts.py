@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from argus.collectors.records.layout import Layout
-from argus.topology.merge import Declared
+from argus.topology.identity import Declared
 
 ELEMENT_KINDS = (
     "rank",

@@ -11,7 +11,7 @@ from argus.collectors.records.frames import FrameReader, Kind
 from argus.collectors.records.layout import Layout
 from argus.topology.collect import Collector, decode
 from argus.topology.facts import Facts
-from argus.topology.merge import newer
+from argus.topology.identity import newer
 
 MAX_READ = 64 << 20
 """Bytes of a recording looked through: ranks report their groups when they make them, at the start."""

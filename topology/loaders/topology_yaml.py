@@ -9,9 +9,9 @@ from typing import Any
 from argus.topology.collect import Collector, decode
 from argus.topology.facts import MAX_RANKS, Facts
 from argus.topology.hostlist import expand
+from argus.topology.identity import Declared
 from argus.topology.marked import Marked, Path, parse_yaml
 from argus.topology.megatron import megatron
-from argus.topology.merge import Declared
 from argus.topology.parallel import MEGATRON_ORDER, Parallel, device_mesh
 
 _SECTIONS = ("hosts", "switches", "ranks", "ranks_per_host", "layout")
