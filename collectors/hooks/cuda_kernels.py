@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from argus.collectors.rank.cupti.anchor import Anchor
@@ -16,17 +17,21 @@ from argus.collectors.records.kernel_names import group_kind
 
 NEEDS = "torch.cuda"
 
+KERNELS = "ARGUS_KERNELS"
+"""`off` collects no kernels, `objects` reads cupti-python's records instead of raw buffers."""
+
 
 def install(session: Session, part: Part) -> None:
     """Start once the job has initialised CUDA, on the writer thread; nothing on a job without a GPU."""
-    if session.recorder.gpu is None:
+    wanted = os.environ.get(KERNELS, "")
+    if session.recorder.gpu is None or wanted == "off":
         return
 
     def tick() -> None:
         if session.kernels is not None:
             session.kernels.tick()
         elif sys.modules["torch"].cuda.is_initialized():
-            made = open_channel(session)
+            made = open_channel(session, is_raw=wanted != "objects")
             if made is None:
                 part.off()
                 return
@@ -39,7 +44,7 @@ def install(session: Session, part: Part) -> None:
     session.on_tick(part.guard(tick))
 
 
-def open_channel(session: Session) -> Channel | None:
+def open_channel(session: Session, *, is_raw: bool = True) -> Channel | None:
     """The channel of this process, or None with the reason in the rank's notes."""
     from argus.collectors.rank.cupti import process
 
@@ -48,7 +53,7 @@ def open_channel(session: Session) -> Channel | None:
     except Unavailable as error:
         session.unseen(f"kernels: {error}")
         return None
-    path, remark = process.best_path()
+    path, remark = process.best_path() if is_raw else (process.shared_objects(), "")
     if remark:
         session.unseen(remark)
     recorder, calls = session.recorder, session.calls

@@ -11,6 +11,7 @@ from argus.collectors.hooks import cuda_kernels
 from argus.collectors.rank.cupti import process
 from argus.collectors.rank.cupti.api import Unavailable
 from argus.collectors.rank.cupti.fake import STAND_IN, FakeCupti, FakeGpu, stand_in_module
+from argus.collectors.rank.cupti.path import ObjectPath
 from argus.collectors.rank.cupti.pool import Pool
 from argus.collectors.rank.cupti.raw import RawPath
 from argus.collectors.rank.fake_gpu import FakeStream
@@ -73,6 +74,26 @@ def test_it_waits_for_cuda_then_collects_and_leaves_nothing(
     session.claims.claim()
     session.tick()
     assert cupti.calls == calls and not session.ring.dropped()
+
+
+def test_it_can_be_switched_off(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARGUS_KERNELS", "off")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    session = session_with_gpu()
+    install(session)
+    session.tick()
+    assert session.kernels is None and not cupti.calls
+
+
+def test_objects_can_be_asked_for(cupti: FakeCupti, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARGUS_KERNELS", "objects")
+    monkeypatch.setattr(process, "shared_objects", lambda: ObjectPath(cupti))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    session = session_with_gpu()
+    part = install(session)
+    session.tick()
+    assert session.kernels is not None and session.kernels.path.name == "objects"
+    part.off()
 
 
 def test_a_process_without_cupti_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
