@@ -48,29 +48,26 @@ class Profiler(Protocol):
 
 
 class TorchProfiler:
-    """torch.profiler's engine, operators of the CPU only, no shapes, no stacks."""
+    """torch.profiler's engine, operators of the CPU only, no shapes, no stacks.
 
-    def __init__(self) -> None:
-        self._running: object = None
+    Without what `torch.profiler.profile` does around it in Python: that changes what torch.compile sees.
+    """
 
     def start(self) -> None:
         """Begin."""
         from torch.autograd import profiler
 
-        running = profiler.profile(use_cpu=True, use_kineto=True)
-        running._prepare_trace()  # type: ignore[no-untyped-call]
-        running._start_trace()  # type: ignore[no-untyped-call]
-        self._running = running
+        how = profiler.profile(use_cpu=True, use_kineto=True)
+        config = how.config()  # type: ignore[no-untyped-call]
+        vars(profiler)["_prepare_profiler"](config, how.kineto_activities)
+        vars(profiler)["_enable_profiler"](config, how.kineto_activities)
 
     def stop(self) -> Callable[[], Sequence[Event]]:
         """End; the list of events is made by the returned call."""
         from torch.autograd import profiler
 
-        running = cast(profiler.profile, self._running)
-        self._running = None
-        running.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        results = running.kineto_results
-        return lambda: [] if results is None else cast(Sequence[Event], results.events())
+        results = vars(profiler)["_disable_profiler"]()
+        return lambda: cast(Sequence[Event], results.events())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -273,3 +273,26 @@ def test_nothing_is_left_behind() -> None:
     assert vars(torch.autograd.profiler)["_enable_profiler"] is before
     assert not recorder.on_step and not recorder.on_optimized
     assert os.environ.get(cpu_operators.KINETO_LEVEL) == level
+
+
+def compiled_job(_rank: int, _world: int) -> None:
+    """A compiled module, compiled before the first profiled step."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+    compiled = torch.compile(model, backend="eager")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(12):
+        compiled(torch.ones(4, 8)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@pytest.mark.slow
+def test_a_profiled_step_compiles_nothing_anew(
+    receiver: FakeReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARGUS_OPERATOR_STEPS", "2")
+    (records,) = observe(compiled_job, receiver, world=1)
+    kinds = [records.name(int(kind)) for kind in records.events["kind"]]
+    late = records.events["step"][[kind == "compile" for kind in kinds]]
+    assert len(late) and set(late.tolist()) == {0}
+    assert len(records.kernels) > 0
