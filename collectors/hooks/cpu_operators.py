@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from argus.collectors.rank.duty import PERIOD_STEPS
+from argus.collectors.rank.duty import PERIOD_STEPS, is_profiled
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.operators import Operators, TorchProfiler
 from argus.collectors.rank.session import Session
@@ -32,8 +32,7 @@ def install(session: Session, part: Part) -> None:
         recorder=recorder,
         claims=session.claims,
         profiler=TorchProfiler(),
-        run=session.run,
-        period=period,
+        wants=lambda step: is_profiled(session.run, step, period=period),
     )
     ending = Part("cpu_operators_end", ring=session.ring, on_off=session.unseen)
     begin, end = part.guard(operators.on_step), ending.guard(operators.stop)

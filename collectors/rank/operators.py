@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.collectors.rank.claims import Claims
-from argus.collectors.rank.duty import is_profiled
 from argus.collectors.rank.recorder import WARMUP_STEPS, Recorder
 from argus.collectors.rank.timeline import Timeline
 from argus.collectors.records.events import FLAG_PROFILED, KERNEL, Rows
@@ -82,13 +81,12 @@ class Operators:
     """Starts and stops the profiler at step boundaries, on the training thread; reads it elsewhere."""
 
     def __init__(
-        self, *, recorder: Recorder, claims: Claims, profiler: Profiler, run: str, period: int
+        self, *, recorder: Recorder, claims: Claims, profiler: Profiler, wants: Callable[[int], bool]
     ) -> None:
         self._recorder = recorder
         self._claims = claims
         self._profiler = profiler
-        self._run = run
-        self._period = period
+        self._wants = wants
         self._thread = 0
         self._timeline: Timeline | None = None
         self._done: list[Profiled] = []
@@ -101,7 +99,7 @@ class Operators:
     def on_step(self, step: int) -> None:
         """A step begins."""
         self.stop()
-        if step >= WARMUP_STEPS and is_profiled(self._run, step, period=self._period):
+        if step >= WARMUP_STEPS and self._wants(step):
             self._recorder.flag(FLAG_PROFILED)  # also where it cannot be profiled: the same on all ranks
             if not self._claims.is_claimed:
                 self._start()

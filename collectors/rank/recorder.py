@@ -250,6 +250,8 @@ class Recorder:
             self.flush_comm(here)
         if not self._manual and self._start_ns:
             self._end = (self.now_ns(), self.cpu_ns(), self._acc_ns, self._acc_cpu_ns)
+            if self.timeline is not None:
+                self.timeline.put(self._end[0], step=self.step + 1, phase=0)
         for call in self.on_optimized:
             call()
 
@@ -287,6 +289,8 @@ class Recorder:
         self._start_ns, self._start_cpu_ns = end_ns, cpu_ns
         self._base_ns, self._base_cpu_ns = acc_ns, acc_cpu_ns
         self._flags, self._next_flags = self._next_flags, 0
+        if self.timeline is not None:
+            self.timeline.put(end_ns, step=self.step, phase=0)
         for call in self.on_step:
             call(self.step)
 

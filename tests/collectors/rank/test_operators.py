@@ -73,7 +73,10 @@ class Rank:
         self.recorder = Recorder(ring=self.ring, now_ns=lambda: self.now_ns, cpu_ns=lambda: 0)
         self.claims, self.profiler = Claims(), FakeProfiler([FakeEvent("aten::linear", 10**6, 5)])
         self.operators = Operators(
-            recorder=self.recorder, claims=self.claims, profiler=self.profiler, run=run, period=period
+            recorder=self.recorder,
+            claims=self.claims,
+            profiler=self.profiler,
+            wants=lambda step: is_profiled(run, step, period=period),
         )
         self.recorder.on_step.append(self.operators.on_step)
         self.recorder.on_optimized.append(self.operators.stop)

@@ -29,6 +29,20 @@ def test_the_innermost_open_phase_counts() -> None:
     assert phases.tolist() == [0, forward, comm, forward, 0]
 
 
+def test_what_follows_the_optimizer_belongs_to_the_next_step_also_without_phases() -> None:
+    now = [10]
+    recorder = Recorder(ring=Ring(), now_ns=lambda: now[0], cpu_ns=lambda: 0)
+    line = recorder.timeline = Timeline()
+    recorder.close(recorder.open(recorder.names["optimizer"]))
+    now[0] = 20
+    recorder.end_candidate()
+    assert line.at(np.array([15, 25]))[0].tolist() == [0, 1]
+    recorder.begin_iteration()
+    now[0] = 30
+    recorder.user_step(7)
+    assert line.at(np.array([15, 25, 35]))[0].tolist() == [0, 1, 2]
+
+
 def test_a_call_holds_only_while_it_is_issued() -> None:
     spans = CallSpans()
     spans.put(10, end_ns=20, group=3, seq=8)
