@@ -38,13 +38,12 @@ ALIGNMENT = 8  # ACTIVITY_RECORD_ALIGNMENT of cupti_common.h
 FIRST_CHUNK = 16  # records compared at first; long runs are looked at in growing pieces
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """`count` records of one kind that follow each other from byte `offset` on."""
+SHORT_RUNS = 64
+SHORT_RUN = 4
+"""From so many runs of fewer than so many records on average, records are walked one by one instead."""
 
-    kind: int
-    offset: int
-    count: int
+RUN = np.dtype([("kind", "<i4"), ("offset", "<i8"), ("count", "<i8")])
+"""`count` records of one kind that follow each other from byte `offset` on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +64,9 @@ class Decoded:
 
 def decode(buffer: Bytes, layouts: Layouts, *, read_name: ReadName) -> Decoded:
     """The records of `buffer`, which begins at an address that is a multiple of 8."""
-    found, end, unknown = find_runs(buffer, {kind: dtype.itemsize for kind, dtype in layouts.items()})
-    by_kind: dict[int, list[Run]] = {}
-    for run in found:
-        by_kind.setdefault(run.kind, []).append(run)
-    rows = {kind: gather(buffer, layouts[kind], runs) for kind, runs in by_kind.items()}
+    runs, end, unknown = find_runs(buffer, {kind: dtype.itemsize for kind, dtype in layouts.items()})
+    kinds = np.unique(runs["kind"]).tolist()
+    rows = {kind: gather(buffer, layouts[kind], runs[runs["kind"] == kind]) for kind in kinds}
     names = Names(read_name)
     work = [work_of(kind, part, names=names) for kind, part in rows.items() if kind in WORK_KINDS]
     launches = [launches_of(part) for kind, part in rows.items() if kind in API_KINDS]
@@ -82,23 +79,44 @@ def decode(buffer: Bytes, layouts: Layouts, *, read_name: ReadName) -> Decoded:
     )
 
 
-def find_runs(buffer: Bytes, sizes: Mapping[int, int]) -> tuple[list[Run], int, int | None]:
-    """The runs, the first byte that is not in one, and the kind found there if it has no size."""
+def find_runs(buffer: Bytes, sizes: Mapping[int, int]) -> tuple[Rows, int, int | None]:
+    """RUN rows, the first byte that is in none, and the kind found there if it has no size."""
     words = buffer[: len(buffer) // 4 * 4].view("<i4")
-    runs: list[Run] = []
-    offset = 0
+    runs: list[tuple[int, int, int]] = []
+    offset = num_records = 0
     while offset + 4 <= len(buffer):
         kind = int(words[offset // 4])
         size = sizes.get(kind)
         if size is None:
-            return runs, offset, kind
+            return np.array(runs, RUN), offset, kind
         limit = (len(buffer) - offset) // size
         if not limit:
             break
         count = _count_equal(words[offset // 4 :: size // 4][:limit], kind)
-        runs.append(Run(kind=kind, offset=offset, count=count))
-        offset += count * size
-    return runs, offset, None
+        runs.append((kind, offset, count))
+        offset, num_records = offset + count * size, num_records + count
+        if len(runs) >= SHORT_RUNS and num_records < SHORT_RUN * len(runs):
+            rest, end, unknown = walk(buffer, sizes, start=offset)
+            return np.concatenate([np.array(runs, RUN), rest]), end, unknown
+    return np.array(runs, RUN), offset, None
+
+
+def walk(buffer: Bytes, sizes: Mapping[int, int], *, start: int) -> tuple[Rows, int, int | None]:
+    """As `find_runs` from byte `start` on, for kinds that take turns: each run is one record."""
+    num_slots = len(buffer) // ALIGNMENT
+    kinds = buffer[: num_slots * ALIGNMENT].view("<i4")[::2]
+    table = np.zeros(max(sizes) + 2, np.int64)
+    table[list(sizes)] = [size // ALIGNMENT for size in sizes.values()]
+    lengths = table[np.where((kinds < 0) | (kinds > max(sizes)), len(table) - 1, kinds)].tolist()
+    slot, slots = start // ALIGNMENT, list[int]()
+    while slot < num_slots and lengths[slot] and slot + lengths[slot] <= num_slots:
+        slots.append(slot)
+        slot += lengths[slot]
+    runs = np.zeros(len(slots), RUN)
+    runs["kind"], runs["count"] = kinds[slots], 1
+    runs["offset"] = np.array(slots, np.int64) * ALIGNMENT
+    is_unknown = slot < num_slots and not lengths[slot]
+    return runs, slot * ALIGNMENT, int(kinds[slot]) if is_unknown else None
 
 
 def _count_equal(kinds: NDArray[np.int32], kind: int) -> int:
@@ -112,13 +130,15 @@ def _count_equal(kinds: NDArray[np.int32], kind: int) -> int:
     return len(kinds)
 
 
-def gather(buffer: Bytes, dtype: np.dtype[Any], runs: Sequence[Run]) -> Rows:
+def gather(buffer: Bytes, dtype: np.dtype[Any], runs: Rows) -> Rows:
     """The records of several runs of one kind; a view of the buffer where there is only one."""
+    counts, offsets = runs["count"], runs["offset"]
     if len(runs) == 1:
-        return np.frombuffer(buffer, dtype, runs[0].count, runs[0].offset)
+        return np.frombuffer(buffer, dtype, int(counts[0]), int(offsets[0]))
     size = dtype.itemsize
-    steps = size // ALIGNMENT
-    slots = np.concatenate([run.offset // ALIGNMENT + np.arange(run.count) * steps for run in runs])
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    within = np.arange(int(counts.sum())) - before
+    slots = np.repeat(offsets // ALIGNMENT, counts) + within * (size // ALIGNMENT)
     windows = as_strided(buffer, ((len(buffer) - size) // ALIGNMENT + 1, size), (ALIGNMENT, 1))
     taken: Rows = windows[slots].view(dtype)[:, 0]
     return taken

@@ -59,7 +59,7 @@ def assert_same(decoded: Decoded, kinds: Sequence[int]) -> None:
     assert launches["correlation"].tolist() == [i + 1 for i, kind in enumerate(kinds) if kind in API_KINDS]
 
 
-KINDS = st.lists(st.sampled_from((CONCURRENT_KERNEL, MEMCPY, MEMCPY2, MEMSET, RUNTIME)), max_size=60)
+KINDS = st.lists(st.sampled_from((CONCURRENT_KERNEL, MEMCPY, MEMCPY2, MEMSET, RUNTIME)), max_size=150)
 
 
 @pytest.mark.parametrize("version", versions.VERSIONS)
@@ -78,7 +78,7 @@ def test_any_order_of_kinds_is_read(kinds: list[int], version: int) -> None:
     assert_same(decode(buffer_of(written(kinds, layouts, texts)), layouts, read_name=texts.read), kinds)
 
 
-@given(kinds=KINDS, cut=st.integers(0, 4000))
+@given(kinds=KINDS, cut=st.integers(0, 12_000))
 @settings(deadline=None, max_examples=60)
 def test_a_cut_buffer_keeps_what_is_whole_and_counts_the_rest(kinds: list[int], cut: int) -> None:
     layouts, texts = versions.layouts(0), Texts()
@@ -103,7 +103,20 @@ def test_no_bytes_make_it_raise_or_read_past_the_end(data: bytes, seed: int) -> 
     decoded = decode(buffer, layouts, read_name=lambda pointer: f"at {pointer}")
     runs, end, _ = find_runs(buffer, {kind: dtype.itemsize for kind, dtype in layouts.items()})
     assert 0 <= end <= len(buffer) and decoded.lost_bytes == len(buffer) - end
-    assert sum(run.count for run in runs) == decoded.num_records
+    assert runs["count"].sum() == decoded.num_records
+
+
+def test_kinds_that_take_turns_are_read_too() -> None:
+    layouts, texts = versions.layouts(0), Texts()
+    kinds = [RUNTIME, CONCURRENT_KERNEL] * 300 + [CONCURRENT_KERNEL] * 100 + [MEMCPY, RUNTIME] * 50
+    parts = written(kinds, layouts, texts)
+    assert_same(decode(buffer_of(parts), layouts, read_name=texts.read), kinds)
+    odd = np.array([78, 0], "<i4").tobytes()
+    cut = decode(buffer_of([*parts[:400], odd, *parts[400:]]), layouts, read_name=texts.read)
+    assert (cut.num_records, cut.unknown_kind) == (400, 78)
+    short = decode(buffer_of(parts)[:-16], layouts, read_name=texts.read)
+    assert (short.num_records, short.unknown_kind) == (len(parts) - 1, None)
+    assert short.lost_bytes == len(parts[-1]) - 16
 
 
 def test_an_unknown_kind_ends_the_buffer() -> None:
@@ -154,7 +167,7 @@ def test_long_runs_are_found_whole() -> None:
     kinds = [CONCURRENT_KERNEL] * 5000 + [RUNTIME] + [CONCURRENT_KERNEL] * 3
     buffer = buffer_of(written(kinds, STAND_IN, texts))
     runs, end, unknown = find_runs(buffer, {kind: dtype.itemsize for kind, dtype in STAND_IN.items()})
-    assert [(run.kind, run.count) for run in runs] == [
+    assert runs[["kind", "count"]].tolist() == [
         (CONCURRENT_KERNEL, 5000),
         (RUNTIME, 1),
         (CONCURRENT_KERNEL, 3),
