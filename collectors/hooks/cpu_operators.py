@@ -34,7 +34,12 @@ def install(session: Session, part: Part) -> None:
         profiler=TorchProfiler(),
         wants=lambda step: is_profiled(session.run, step, period=period),
     )
-    ending = Part("cpu_operators_end", ring=session.ring, on_off=session.unseen)
+
+    def ending_failed(text: str) -> None:
+        session.unseen(text)
+        part.off()
+
+    ending = Part("cpu_operators_end", ring=session.ring, on_off=ending_failed)
     begin, end = part.guard(operators.on_step), ending.guard(operators.stop)
 
     def on_step(step: int) -> None:

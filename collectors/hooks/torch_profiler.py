@@ -34,6 +34,8 @@ def install(session: Session, part: Part) -> None:
         if claims.is_claimed:
             recorder.flag(FLAG_PROFILED)
 
+    if profiler_runs():
+        claim()  # it was started before we came
     nothing = part.guard(lambda: None)
     before, after = part.guard(claim), part.guard(release)
     for name in ("_prepare_profiler", "_enable_profiler"):
@@ -44,6 +46,13 @@ def install(session: Session, part: Part) -> None:
     recorder.on_step.append(mark_safe)
     part.on_undo(lambda: recorder.on_step.remove(mark_safe))
     part.on_undo(claims.release)
+
+
+def profiler_runs() -> bool:
+    """Whether a profiler is on in the calling thread."""
+    import torch
+
+    return bool(vars(torch.autograd)["_profiler_enabled"]())
 
 
 def _around(

@@ -252,7 +252,7 @@ class Recorder:
             self._end = (self.now_ns(), self.cpu_ns(), self._acc_ns, self._acc_cpu_ns)
             if self.timeline is not None:
                 self.timeline.put(self._end[0], step=self.step + 1, phase=0)
-        for call in self.on_optimized:
+        for call in tuple(self.on_optimized):
             call()
 
     def finish(self) -> None:
@@ -291,7 +291,7 @@ class Recorder:
         self._flags, self._next_flags = self._next_flags, 0
         if self.timeline is not None:
             self.timeline.put(end_ns, step=self.step, phase=0)
-        for call in self.on_step:
+        for call in tuple(self.on_step):
             call(self.step)
 
     def flag(self, bit: int) -> None:

@@ -14,13 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from argus.collectors.hooks import cpu_operators, torch_profiler
 from argus.collectors.hooks.cpu_operators import period_steps
 from argus.collectors.rank.claims import Claims
 from argus.collectors.rank.duty import is_profiled
 from argus.collectors.rank.fake_receiver import FakeReceiver
+from argus.collectors.rank.guard import Part
 from argus.collectors.rank.operators import Event, Operators, outermost, rows_of
 from argus.collectors.rank.recorder import WARMUP_STEPS, Recorder
 from argus.collectors.rank.ring import Ring
+from argus.collectors.rank.session import Session
 from argus.collectors.rank.timeline import Timeline
 from argus.collectors.records.events import FLAG_PROFILED
 from tests.collectors.rank.observe import observe
@@ -260,10 +263,6 @@ def test_the_users_profiler_works_and_marks_its_steps(
 
 
 def test_nothing_is_left_behind() -> None:
-    from argus.collectors.hooks import cpu_operators, torch_profiler
-    from argus.collectors.rank.guard import Part
-    from argus.collectors.rank.session import Session
-
     recorder = Recorder(ring=Ring(), now_ns=lambda: 0, cpu_ns=lambda: 0)
     session = Session(recorder)
     before = vars(torch.autograd.profiler)["_enable_profiler"]
@@ -276,6 +275,64 @@ def test_nothing_is_left_behind() -> None:
     assert vars(torch.autograd.profiler)["_enable_profiler"] is before
     assert not recorder.on_step and not recorder.on_optimized
     assert os.environ.get(cpu_operators.KINETO_LEVEL) == level
+
+
+class Breaks(FakeProfiler):
+    """A profiler whose `where` raises."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+
+    def start(self) -> None:
+        super().start()
+        if self.where == "start":
+            raise RuntimeError("planted")
+
+    def stop(self) -> Callable[[], Sequence[Event]]:
+        read = super().stop()
+        if self.where == "stop":
+            raise RuntimeError("planted")
+        return read if self.where != "read" else self.fail
+
+    def fail(self) -> Sequence[Event]:
+        raise RuntimeError("planted")
+
+
+@pytest.mark.parametrize("where", ["start", "stop", "read"])
+def test_a_failure_anywhere_is_said_once_and_training_goes_on(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Breaks(where)
+    monkeypatch.setattr(cpu_operators, "TorchProfiler", lambda: broken)
+    monkeypatch.setenv("ARGUS_OPERATOR_STEPS", "1")
+    now = [0]
+    recorder = Recorder(ring=Ring(), now_ns=lambda: now[0], cpu_ns=lambda: 0)
+    session = Session(recorder)
+    part = Part("cpu_operators", ring=session.ring, on_off=session.unseen)
+    cpu_operators.install(session, part)
+    for _ in range(WARMUP_STEPS + 4):
+        recorder.begin_iteration()
+        now[0] += 10
+        recorder.close(recorder.open(recorder.names["forward"]))
+        recorder.end_candidate()
+        session.tick()
+    assert recorder.step == WARMUP_STEPS + 3
+    assert len(session.notes) == 1 and "RuntimeError" in session.notes[0]
+    assert not part.is_on and not recorder.on_step and not recorder.on_optimized
+    assert sum(session.ring.dropped().values()) == 1
+    part.off()
+
+
+def test_a_profiler_that_runs_already_when_we_come_is_respected() -> None:
+    recorder = Recorder(ring=Ring(), now_ns=lambda: 0, cpu_ns=lambda: 0)
+    session = Session(recorder)
+    part = Part("torch_profiler", ring=session.ring, on_off=session.unseen)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        torch_profiler.install(session, part)
+        assert session.claims.is_claimed
+    assert not session.claims.is_claimed and session.claims.was_claimed
+    part.off()
 
 
 def compiled_job(_rank: int, _world: int) -> None:
