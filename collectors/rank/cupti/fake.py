@@ -33,7 +33,7 @@ def stand_in_module(cupti: Callable[[], FakeCupti]) -> object:
     for kind, name in STAND_IN_NAMES.items():
         size = STAND_IN[kind].itemsize
 
-        def from_ptr(ptr: int, readonly: bool = True, owner: object = None, *, size: int = size) -> object:
+        def from_ptr(ptr: int, readonly: bool = True, *, size: int = size) -> object:
             return cupti().read_object(ctypes.string_at(ptr, size))
 
         setattr(module, f"activity_{name}_dtype", STAND_IN[kind])

@@ -8,7 +8,7 @@ from functools import cache
 from argus.collectors.rank.cupti.api import Cupti, Unavailable
 from argus.collectors.rank.cupti.names import cxx_demangler, shortener
 from argus.collectors.rank.cupti.path import ObjectPath, Path
-from argus.collectors.rank.cupti.raw import LibCupti, RawPath
+from argus.collectors.rank.cupti.raw import LibCupti, RawPath, loaded_library
 
 shared_api = cache(Cupti)
 """CUPTI through cupti-python. Raises Unavailable."""
@@ -24,7 +24,7 @@ def shared_objects() -> Path:
 def shared_raw() -> Path:
     """The raw path. Raises Unavailable."""
     api = shared_api()
-    return RawPath(LibCupti(), module=api.module)
+    return RawPath(LibCupti(loaded_library()), module=api.module)
 
 
 def best_path() -> tuple[Path, str]:

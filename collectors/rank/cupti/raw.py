@@ -94,13 +94,10 @@ class RawPath:
 
 
 class LibCupti:
-    """The libcupti that cupti-python has loaded. Raises Unavailable if that cannot be told."""
+    """A libcupti by its path: the same one that cupti-python has loaded."""
 
-    def __init__(self) -> None:
-        paths = loaded_libraries()
-        if len(paths) != 1:
-            raise Unavailable(f"{len(paths)} libraries called libcupti are loaded")
-        self._lib = ctypes.CDLL(paths[0])
+    def __init__(self, path: str) -> None:
+        self._lib = ctypes.CDLL(path)
         self._next = self._lib.cuptiActivityGetNextRecord
         self._next.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(ctypes.c_void_p)]
         self._callbacks: tuple[object, object] | None = None
@@ -152,6 +149,14 @@ def _callbacks(pool: Pool) -> tuple[object, object]:
             pool.give_back(buffer, valid)
 
     return _Requested(requested), _Completed(completed)
+
+
+def loaded_library() -> str:
+    """Path of the one libcupti in this process. Raises Unavailable if there is none or more than one."""
+    paths = loaded_libraries()
+    if len(paths) != 1:
+        raise Unavailable(f"{len(paths)} libraries called libcupti are loaded")
+    return paths[0]
 
 
 def loaded_libraries(maps: FilePath = MAPS) -> list[str]:

@@ -50,7 +50,7 @@ def test_a_length_nobody_describes_is_refused() -> None:
 
 def test_two_lengths_of_one_kind_are_refused() -> None:
     texts = Texts()
-    parts = [*kernels(0, texts)[:2], *kernels(1, texts)[:2]]
+    parts = [*kernels(0, texts)[:2], *(part + bytes(8) for part in kernels(0, texts)[:2])]
     lengths = [len(part) for part in parts]
     hops = [sum(lengths[:i]) for i in range(4)]
     with pytest.raises(LayoutError, match="lengths"):
