@@ -47,7 +47,10 @@ def cdf_profile(shape: Mixture, *, points: int = GRID) -> Profile:
     """F on a log-spaced grid over all ranks' clusters, weights of the trapezoid rule in x (the paper's form)."""
     present = shape.weight > 0
     low = np.min((shape.mu - GRID_SIGMAS * shape.low)[present], initial=np.inf)
-    high = np.max((shape.mu + GRID_SIGMAS * np.maximum(shape.high, shape.high * shape.z99 / 4))[present], initial=-np.inf)
+    high = np.max(
+        (shape.mu + GRID_SIGMAS * np.maximum(shape.high, shape.high * shape.z99 / 4))[present],
+        initial=-np.inf,
+    )
     if not low < high:
         return Profile(value=np.zeros((shape.num_ranks, 1)), weight=np.zeros(1))
     log_x = np.linspace(low, high, points)
@@ -106,4 +109,13 @@ def quantile_nodes(shape: Mixture, *, nodes: int) -> Floats:
     return quantile(shape, (np.arange(nodes) + 0.5) / nodes)
 
 
-__all__ = ["Profile", "barycentre", "cdf_profile", "log_quantile", "matrix", "mean_w1", "quantile_profile", "to_peers"]
+__all__ = [
+    "Profile",
+    "barycentre",
+    "cdf_profile",
+    "log_quantile",
+    "matrix",
+    "mean_w1",
+    "quantile_profile",
+    "to_peers",
+]

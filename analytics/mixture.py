@@ -65,9 +65,7 @@ def fit(count: Ints, log_p50: Floats, *, log_p99: Floats, log_max: Floats, log_m
     high = np.where(z99 <= 0, SIGMA_FLOOR, high)
     reach = np.where(is_paper, 1.0, np.maximum(z_top - z99, 1e-9))
     tail = np.where(is_paper, high, np.maximum(log_max - log_p99, 0.0) / reach)
-    shape = Mixture(
-        weight=count / total, mu=log_p50, low=high, high=high, tail=tail, z99=z99, z_top=z_top
-    )
+    shape = Mixture(weight=count / total, mu=log_p50, low=high, high=high, tail=tail, z99=z99, z_top=z_top)
     low = np.where(is_paper, high, _lower_slope(shape, np.exp(log_mean - log_p50)))
     return Mixture(weight=shape.weight, mu=log_p50, low=low, high=high, tail=tail, z99=z99, z_top=z_top)
 
@@ -129,7 +127,9 @@ def unit_partial(shape: Mixture, z: Floats) -> Floats:
     lower = _piece(shape.low, 0.0, low=-floor, high=np.clip(z, -floor, 0.0))
     middle = _piece(shape.high, 0.0, low=0.0, high=np.clip(z, 0.0, np.minimum(shape.z99, floor)))
     offset = (shape.high - shape.tail) * shape.z99
-    upper = _piece(shape.tail, offset, low=shape.z99, high=np.clip(z, shape.z99, np.maximum(floor, shape.z99)))
+    upper = _piece(
+        shape.tail, offset, low=shape.z99, high=np.clip(z, shape.z99, np.maximum(floor, shape.z99))
+    )
     peak = np.exp(offset + shape.tail * floor)
     above = np.maximum(ndtr(z) - ndtr(floor), 0.0) * peak
     return np.asarray(below + lower + middle + np.where(shape.z99 < floor, upper, 0.0) + above)

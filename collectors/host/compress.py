@@ -7,14 +7,13 @@ blown up by a distant mode. Natural logarithm; a window is whole steps, so count
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from argus.collectors.host.density import Floats, Ints
 from argus.collectors.host.split import PAPER, ROBUST, Rule, split
 from argus.collectors.records.events import Rows
-from argus.collectors.records.kernels import CLUSTER, MAX_NAME, KernelSummary
+from argus.collectors.records.kernels import CLUSTER, KernelSummary, cut_name
 
 RULES: Mapping[str, Rule] = {"default": ROBUST, "paper": PAPER}
 
@@ -34,11 +33,15 @@ def compress(
     Rows that cannot be used are counted in `dropped`: `kernel_clock_step` (negative duration),
     `kernel_zero`, `kernel_too_long`.
     """
-    key, pairs = _pair_keys(kernels["name"], kernels["role"])
+    key, numbers = _pair_keys(kernels["name"], kernels["role"])
+    pairs = tuple((_text(names, name), _text(names, role)) for name, role in numbers)
+    place = {pair: i for i, pair in enumerate(dict.fromkeys(pairs))}
+    if len(place) < len(pairs):  # names that never arrived are one name
+        key = np.array([place[pair] for pair in pairs])[key]
     return summarise(
         key,
         kernels["dur_ns"],
-        pairs=tuple((_text(names, name), _text(names, role)) for name, role in pairs),
+        pairs=tuple(place),
         rank=rank,
         mode=mode,
         rule=rule,
@@ -122,7 +125,7 @@ def _pair_keys(name: Rows, role: Rows) -> tuple[Ints, list[tuple[int, int]]]:
     if not len(name):
         return np.empty(0, np.int64), []
     roles = int(role.max()) + 1
-    combined = name.astype(np.int64) * roles + role
+    combined = name.astype(np.int64) * roles + role.astype(np.int64)
     seen, key = _dense(combined)
     return key, [divmod(int(value), roles) for value in seen]
 
@@ -142,4 +145,4 @@ def _dense(values: Ints) -> tuple[Ints, Ints]:
 
 
 def _text(names: Sequence[str], index: int) -> str:
-    return names[index][:MAX_NAME] if index < len(names) else "?"
+    return cut_name(names[index]) if index < len(names) else "?"

@@ -151,7 +151,7 @@ def _bin(position: Floats, num_cells: int) -> Floats:
     low = position.astype(np.int64)
     part = position - low
     right = np.bincount(low, part, num_cells)
-    counts = np.bincount(low, minlength=num_cells) - right
+    counts = np.bincount(low, minlength=num_cells).astype(np.float64) - right
     counts[1:] += right[:-1]
     return counts
 

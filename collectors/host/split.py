@@ -14,35 +14,49 @@ _NORMAL_IQR = 1.349
 
 
 @dataclass(frozen=True, kw_only=True)
+class Look:
+    """One pass over the segments found so far.
+
+    `factor` on the bandwidth; `max_valley`: a valley must fall below this part of the lower of its two peaks;
+    `min_count`, `min_share`: fewest samples of a segment, and as a part of what is cut; `min_span_ratio`: the
+    middle nine tenths of a segment must span this much to be looked at.
+    """
+
+    factor: float = 1.0
+    max_valley: float = 1.0
+    min_count: int = 3
+    min_share: float = 0.0
+    min_span_ratio: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rule:
     """How groups are split.
 
-    `constant`: h = constant · σ · n^(−1/5); 1.06 is optimal for one normal mode. Below 0.8 a third of
-    unimodal groups fall apart.
-    `robust`: σ = min(std, IQR/1.349); the std of two distant modes would hide what lies between them.
-    `sigma_floor`: lowest σ of log duration; clocks tick in 1–32 ns, kernels last microseconds.
-    `min_count`, `min_share`: fewest samples of a segment, and as a part of the group; the larger holds.
-    Three samples are the fewest that repeat; one in five hundred keeps a rare tail of its own.
-    `min_gap_ratio`: neighbouring modes (paper: neighbouring cuts) at least this far apart; closer ones are
-    described by one mode to a few per cent.
-    `max_valley`: a valley must fall below this part of the lower of its two peaks; noise of a density from a
-    hundred samples makes dents of a tenth.
-    `max_clusters`: bounds the size of a summary.
-    `min_group`: below it one cluster; a density of seven samples is seven bumps.
-    `passes`: segments are split again with their own bandwidth, so that two near modes are
-    seen beside a distant third.
+    `constant`: h = constant · σ · n^(−1/5); 1.06 is optimal for one normal mode, below 0.8 a third of
+    unimodal groups fall apart. `robust`: σ = min(std, IQR/1.349); the std of two distant modes would hide what
+    lies between them. `sigma_floor`: lowest σ of log duration; clocks tick in 1–32 ns, kernels last
+    microseconds. `min_gap_ratio`: neighbouring modes (paper: neighbouring cuts) at least this far apart;
+    closer ones are one mode to a few per cent. `max_clusters` bounds the size of a summary. `min_group`: below
+    it one cluster; a density of seven samples is seven bumps.
+
+    `looks`: the first keeps a tail of one in five hundred, three samples being the fewest that repeat, and
+    asks for a valley a quarter below its peaks, for the noise of a hundred samples makes dents of a tenth. Many
+    modes spread every measure of scale, so wide segments are looked at again with their own, narrower
+    bandwidth, where only deep valleys between solid modes count.
     """
 
     constant: float = 1.06
     robust: bool = True
     sigma_floor: float = 1e-3
-    min_count: int = 3
-    min_share: float = 0.002
     min_gap_ratio: float = 1.08
-    max_valley: float = 0.75
     max_clusters: int = 8
     min_group: int = 8
-    passes: int = 3
+    looks: tuple[Look, ...] = (
+        Look(max_valley=0.75, min_share=0.002),
+        Look(factor=0.6, max_valley=0.4, min_count=8, min_share=0.05, min_span_ratio=1.2),
+        Look(factor=0.25, max_valley=0.2, min_count=8, min_share=0.05, min_span_ratio=1.5),
+    )
 
 
 ROBUST = Rule()
@@ -50,13 +64,10 @@ ROBUST = Rule()
 PAPER = Rule(
     robust=False,
     sigma_floor=1e-6,  # the paper names no floor; this one only avoids division by zero
-    min_count=3,
-    min_share=0.0,
     min_gap_ratio=1.15,
-    max_valley=1.0,
     max_clusters=256,
     min_group=2,
-    passes=1,
+    looks=(Look(),),
 )
 """The published rule: std bandwidth, minimum samples beside a valley, minimum gap between cuts."""
 
@@ -68,18 +79,15 @@ def split(durations: Floats, bounds: Ints, *, rule: Rule) -> Ints:
     logs = np.log(durations)
     tick = _tick(durations)
     known = bounds
-    open_groups = np.arange(len(bounds) - 1)
-    for _ in range(rule.passes):
-        first, last = known[open_groups], known[open_groups + 1]
-        usable = (last - first >= rule.min_group) & (logs[last - 1] - logs[first] >= math.log(rule.min_gap_ratio))
-        if not usable.any():
-            break
-        cuts = _cut_once(logs, first[usable], last[usable], tick=tick, rule=rule)
-        if not len(cuts):
-            break
-        known = np.sort(np.concatenate([known, cuts]))
-        fresh = np.isin(known, cuts)
-        open_groups = np.flatnonzero(fresh[:-1] | fresh[1:])
+    for look in rule.looks:
+        first, last = known[:-1], known[1:]
+        margin = (last - first) // 20 if look.min_span_ratio > 1 else np.zeros_like(first)
+        span = logs[last - 1 - margin] - logs[first + margin]
+        wide = span >= math.log(max(rule.min_gap_ratio, look.min_span_ratio))
+        usable = (last - first >= rule.min_group) & wide
+        if usable.any():
+            cuts = _cut_once(logs, first[usable], last[usable], tick=tick, rule=rule, look=look)
+            known = np.sort(np.concatenate([known, cuts]))
     return _cap(logs, known, bounds=bounds, most=rule.max_clusters)
 
 
@@ -99,7 +107,7 @@ def bandwidths(logs: Floats, bounds: Ints, *, tick_log: Floats, rule: Rule) -> F
     return np.asarray(rule.constant * np.maximum(sigma, rule.sigma_floor) * size**-0.2)
 
 
-def _cut_once(logs: Floats, first: Ints, last: Ints, *, tick: float, rule: Rule) -> Ints:
+def _cut_once(logs: Floats, first: Ints, last: Ints, *, tick: float, rule: Rule, look: Look) -> Ints:
     """Accepted cuts (sample indices) of the groups `logs[first:last]`."""
     size = last - first
     bounds = np.concatenate([[0], np.cumsum(size)])
@@ -111,24 +119,27 @@ def _cut_once(logs: Floats, first: Ints, last: Ints, *, tick: float, rule: Rule)
         some = logs[index]
     tick_log = tick * np.exp(-some[bounds[:-1] + size // 2])
     wide = bandwidths(some, bounds, tick_log=tick_log, rule=rule)
-    grid = densities(some, bounds, bandwidth=wide)
+    grid = densities(some, bounds, bandwidth=wide * look.factor)
     found = valleys(grid, some, bounds=bounds)
     cuts: list[int] = []
     edges = np.searchsorted(found.group, np.arange(len(size) + 1))
     for group in np.flatnonzero(np.diff(edges)):
         here = slice(int(edges[group]), int(edges[group + 1]))
-        kept = _filter(found, here, start=int(bounds[group]), end=int(bounds[group + 1]), rule=rule)
+        kept = _filter(
+            found, here, start=int(bounds[group]), end=int(bounds[group + 1]), rule=rule, look=look
+        )
         cuts += [int(first[group]) + cut - int(bounds[group]) for cut in kept]
     return np.array(cuts, np.int64)
 
 
-def _filter(found: Valleys, here: slice, *, start: int, end: int, rule: Rule) -> list[int]:
+def _filter(found: Valleys, here: slice, *, start: int, end: int, rule: Rule, look: Look) -> list[int]:
     """Drop the shallowest offending valley of one group until none offends."""
+    samples: list[int]
     samples, heights = found.sample[here].tolist(), found.height[here].tolist()
     peaks = [float(found.left_peak[here.start]), *found.right_peak[here].tolist()]
     logs = found.log[here].tolist()
     modes = [float(found.first_mode[found.group[here.start]]), *found.mode[here].tolist()]
-    least = max(rule.min_count, math.ceil(rule.min_share * (end - start)))
+    least = max(look.min_count, math.ceil(look.min_share * (end - start)))
     gap = math.log(rule.min_gap_ratio)
     while samples:
         edges = [start, *samples, end]
@@ -137,7 +148,7 @@ def _filter(found: Valleys, here: slice, *, start: int, end: int, rule: Rule) ->
         worst, height = -1, -1.0
         for i in range(len(samples)):
             depth = heights[i] / min(peaks[i], peaks[i + 1])
-            bad = small[i] or small[i + 1] or near[i + 1] - near[i] < gap or depth > rule.max_valley
+            bad = small[i] or small[i + 1] or near[i + 1] - near[i] < gap or depth > look.max_valley
             if bad and depth > height:
                 worst, height = i, depth
         if worst < 0:

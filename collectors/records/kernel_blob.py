@@ -23,10 +23,7 @@ from argus.collectors.records.bits import Ints, bit_length, put, ramp, zigzag
 from argus.collectors.records.events import Rows
 from argus.collectors.records.kernel_chunk import (
     CLUSTERS_BITS,
-    COLUMNS,
-    FRAMES_BITS,
     NUM_COLUMNS,
-    WIDTH_BITS,
     delta_layout,
     frame_layout,
     slot_layout,
@@ -77,7 +74,9 @@ def encode(summaries: Sequence[KernelSummary], *, names: Mapping[int, str] | Non
         separators=(",", ":"),
     ).encode()
     mode = MODES.index(summaries[0].mode)
-    head = HEAD.pack(MAGIC, VERSION, mode, len(ranks), len(index), len(chunks), len(tail), bytes(base_width.tolist()))
+    head = HEAD.pack(
+        MAGIC, VERSION, mode, len(ranks), len(index), len(chunks), len(tail), bytes(base_width.tolist())
+    )
     return head + ranks.tobytes() + index.tobytes() + chunks + tail
 
 
@@ -167,7 +166,9 @@ def _frames(rows: _Rows) -> _Frames:
     heads = first[rows.slot[first] == 0]
     if not len(first):
         nothing = np.empty((0, NUM_COLUMNS), np.int64)
-        return _Frames(kernel=heads, clusters=heads, members=members, base=nothing, width=nothing, delta=nothing)
+        return _Frames(
+            kernel=heads, clusters=heads, members=members, base=nothing, width=nothing, delta=nothing
+        )
     base = np.rint(np.add.reduceat(rows.value, first, axis=0) / members[:, None]).astype(np.int64)
     delta = zigzag(rows.value - np.repeat(base, members, axis=0))
     return _Frames(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,15 +55,15 @@ class Blob:
 
     def texts(self) -> Mapping[int, str]:
         """Definitions the sender added: content hash to name. Raises WireError."""
-        names = _object(self.tail).get("names", {})
+        names = _object(self.tail, "names")
         try:
             return {int(key, 16): str(text)[:1024] for key, text in names.items()}
-        except (AttributeError, TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:
             raise WireError(f"kernel names: {error!r:.80}") from None
 
     def dropped(self) -> Mapping[int, Mapping[str, int]]:
         """Events left out, by rank and reason. Raises WireError."""
-        raw = _object(self.tail).get("dropped", {})
+        raw = _object(self.tail, "dropped")
         try:
             return {int(r): {str(k)[:64]: int(v) for k, v in d.items()} for r, d in raw.items()}
         except (AttributeError, TypeError, ValueError) as error:
@@ -122,7 +123,9 @@ def read(blobs: Sequence[Blob], *, entries: Sequence[Ints] | None = None) -> Clu
     """Clusters of the index entries (all if None) of many blobs. Raises WireError on any inconsistency."""
     picked = entries if entries is not None else [np.arange(len(blob.index)) for blob in blobs]
     if not sum(len(some) for some in picked):
-        return _collect(_Slots.nothing(), np.empty((0, NUM_COLUMNS), np.int64), is_paper=np.empty(0, np.bool_))
+        return _collect(
+            _Slots.nothing(), np.empty((0, NUM_COLUMNS), np.int64), is_paper=np.empty(0, np.bool_)
+        )
     padded = [blob.chunks + bytes(-len(blob.chunks) % 4) for blob in blobs]
     sizes = np.array([len(part) for part in padded])
     begins = np.cumsum(sizes) - sizes
@@ -261,7 +264,8 @@ def _members(reader: _Reader, entry: Ints, at: Ints, *, num_ranks: Ints) -> tupl
     high = reader.get(entry, at + np.minimum(ranks, 32), widths=np.maximum(ranks - 32, 0))
     mask = (low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))).astype("<u8")
     bits = np.unpackbits(mask.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-    return np.nonzero(bits[:, : int(ranks.max(initial=0))])
+    frame, member = np.nonzero(bits[:, : int(ranks.max(initial=0))])
+    return frame.astype(np.int64), member.astype(np.int64)
 
 
 def _read_values(reader: _Reader, slots: _Slots) -> Ints:
@@ -298,11 +302,12 @@ def _collect(slots: _Slots, values: Ints, *, is_paper: NDArray[np.bool_]) -> Clu
     )
 
 
-def _object(tail: bytes) -> dict[str, object]:
+def _object(tail: bytes, key: str) -> dict[str, Any]:
     try:
         raw = json.loads(tail)
     except (ValueError, RecursionError) as error:
         raise WireError(f"kernel blob ends in no JSON: {error}") from None
-    if not isinstance(raw, dict):
-        raise WireError("kernel blob ends in no JSON object")
-    return raw
+    part = raw.get(key, {}) if isinstance(raw, dict) else None
+    if not isinstance(part, dict):
+        raise WireError(f"kernel blob ends in no JSON object with {key!r}")
+    return part

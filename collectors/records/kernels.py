@@ -51,10 +51,18 @@ class KernelSummary:
 
 
 @lru_cache(maxsize=1 << 16)
+def cut_name(name: str) -> str:
+    """`name` within `MAX_NAME` characters; what is cut is replaced by a hash, so that names stay distinct."""
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{name[: MAX_NAME - 20]}…#{name_hash(name):016x}"
+
+
+@lru_cache(maxsize=1 << 16)
 def name_hash(name: str) -> int:
     """Content hash of a kernel's name, the same on every host and in every run.
 
     >>> name_hash("ampere_sgemm_128x64_nn") == name_hash("ampere_sgemm_128x64_nn")
     True
     """
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(name.encode(errors="replace"), digest_size=8).digest(), "little")
