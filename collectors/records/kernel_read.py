@@ -119,33 +119,58 @@ def open_blob(payload: bytes) -> Blob:
     )
 
 
-def read(blobs: Sequence[Blob], *, entries: Sequence[Ints] | None = None) -> Clusters:
-    """Clusters of the index entries (all if None) of many blobs. Raises WireError on any inconsistency."""
-    picked = entries if entries is not None else [np.arange(len(blob.index)) for blob in blobs]
-    if not sum(len(some) for some in picked):
-        return _collect(
-            _Slots.nothing(), np.empty((0, NUM_COLUMNS), np.int64), is_paper=np.empty(0, np.bool_)
-        )
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """Many blobs laid end to end for reading: `index` (entry,) of all, `blob` (entry,) says whose it is.
+
+    `start` and `end` (entry,) bound each chunk's bits in `words`; the rest is (blob,).
+    """
+
+    index: Rows
+    blob: Ints
+    words: NDArray[np.uint64]
+    start: Ints
+    end: Ints
+    num_ranks: Ints
+    base_width: Ints
+    is_paper: NDArray[np.bool_]
+
+
+def bundle(blobs: Sequence[Blob]) -> Bundle:
+    """Lay blobs out for `read`."""
     padded = [blob.chunks + bytes(-len(blob.chunks) % 4) for blob in blobs]
-    sizes = np.array([len(part) for part in padded])
+    sizes = np.array([len(part) for part in padded], np.int64)
     begins = np.cumsum(sizes) - sizes
-    blob_of = np.repeat(np.arange(len(blobs)), [len(some) for some in picked])
-    offsets = [blob.index["offset"][some].astype(np.int64) for blob, some in zip(blobs, picked, strict=True)]
-    reader = _Reader(
+    blob_of = np.repeat(np.arange(len(blobs)), [len(blob.index) for blob in blobs])
+    index = np.concatenate([blob.index for blob in blobs] or [np.empty(0, INDEX)])
+    ends = begins + np.array([len(blob.chunks) for blob in blobs], np.int64)
+    return Bundle(
+        index=index,
+        blob=blob_of,
         words=words_of(b"".join(padded)),
-        start=(np.concatenate(offsets) + begins[blob_of]) * 8,
-        end=(begins + [len(blob.chunks) for blob in blobs])[blob_of] * 8,
+        start=(index["offset"] + begins[blob_of]) * 8,
+        end=ends[blob_of] * 8,
+        num_ranks=np.array([len(blob.ranks) for blob in blobs], np.int64),
+        base_width=np.array([blob.base_width for blob in blobs], np.int64).reshape(-1, NUM_COLUMNS),
+        is_paper=np.array([blob.mode == "paper" for blob in blobs], np.bool_),
     )
-    ranks = np.array([len(blob.ranks) for blob in blobs])[blob_of]
-    bases = np.array([blob.base_width for blob in blobs])[blob_of]
-    slots = _read_slots(reader, num_ranks=ranks, base_width=bases)
-    is_paper = np.array([blob.mode == "paper" for blob in blobs])[blob_of]
-    return _collect(slots, _read_values(reader, slots), is_paper=is_paper)
+
+
+def read(bundled: Bundle, *, entries: Ints | None = None) -> Clusters:
+    """Clusters of some index entries, all if None. Raises WireError on any inconsistency."""
+    picked = np.arange(len(bundled.index)) if entries is None else entries
+    blob = bundled.blob[picked]
+    reader = _Reader(words=bundled.words, start=bundled.start[picked], end=bundled.end[picked])
+    if not len(picked):
+        none = [np.empty(0, np.int64) for _ in range(NUM_COLUMNS)]
+        return _collect(_Slots.nothing(), none, is_paper=np.empty(0, np.bool_))
+    slots = _read_slots(reader, num_ranks=bundled.num_ranks[blob], base_width=bundled.base_width[blob])
+    return _collect(slots, _read_values(reader, slots), is_paper=bundled.is_paper[blob])
 
 
 def summaries_of(blob: Blob, *, texts: Mapping[int, str]) -> tuple[KernelSummary, ...]:
     """The blob as one summary a rank, times as they were before packing, up to its precision."""
-    rows = read([blob])
+    rows = read(bundle([blob]))
     out = []
     for place, head in enumerate(blob.ranks):
         mine = np.flatnonzero(rows.member == place)
@@ -268,37 +293,45 @@ def _members(reader: _Reader, entry: Ints, at: Ints, *, num_ranks: Ints) -> tupl
     return frame.astype(np.int64), member.astype(np.int64)
 
 
-def _read_values(reader: _Reader, slots: _Slots) -> Ints:
-    """Quantised values (row, column), rows in order of slot and member."""
-    row_slot = np.repeat(np.arange(len(slots.members)), slots.members)
+def _read_values(reader: _Reader, slots: _Slots) -> list[Ints]:
+    """Quantised values (row,) of each column, rows in order of slot and member."""
     turn = ramp(slots.members)
-    values = slots.base[row_slot]
+    columns = []
     for column in range(NUM_COLUMNS):
-        width = slots.width[:, column][row_slot]
-        some = np.flatnonzero(width)  # ranks mostly agree on counts: nothing to read there
-        at = slots.delta_at[:, column][row_slot[some]] + turn[some] * width[some]
-        values[some, column] += unzigzag(get(reader.words, at, widths=width[some]))
-    return values
+        values = np.repeat(slots.base[:, column], slots.members)
+        width = slots.width[:, column]
+        if width.any():  # ranks mostly agree on counts: nothing to read there
+            wide = np.repeat(width, slots.members)
+            at = np.repeat(slots.delta_at[:, column], slots.members) + turn * wide
+            values += unzigzag(get(reader.words, at, widths=wide))
+        columns.append(values)
+    return columns
 
 
-def _collect(slots: _Slots, values: Ints, *, is_paper: NDArray[np.bool_]) -> Clusters:
-    row_slot = np.repeat(np.arange(len(slots.members)), slots.members)
-    member = slots.member[slots.first_member[row_slot] + ramp(slots.members)]
-    count, p50, p99, top, mean, ident = np.clip(values, 0, MAX_VALUE).T
-    unknown = np.where(is_paper[slots.entry[row_slot]], np.float32(np.nan), np.float32(0))
-    p50_and_99 = (p50 + p99) * np.float32(LOG_STEP)
-    log_p50 = (p50 * LOG_STEP).astype(np.float32)
+def _collect(slots: _Slots, columns: Sequence[Ints], *, is_paper: NDArray[np.bool_]) -> Clusters:
+    count, p50, p99, top, mean, ident = (np.clip(column, 0, MAX_VALUE) for column in columns)
+    entry = np.repeat(slots.entry, slots.members)
+    member = slots.member[np.repeat(slots.first_member, slots.members) + ramp(slots.members)]
+    step, fine = np.float32(LOG_STEP), np.float32(MEAN_STEP)
+    p99 += p50
+    top += p99
+    log_p50 = p50.astype(np.float32) * step
+    log_max = top.astype(np.float32) * step
+    log_mean = log_p50 + unzigzag(mean).astype(np.float32) * fine
+    if is_paper.any():
+        unknown = is_paper[entry]
+        log_max[unknown], log_mean[unknown] = np.nan, np.nan
     return Clusters(
-        entry=slots.entry[row_slot],
+        entry=entry,
         member=member,
-        slot=slots.number[row_slot],
-        clusters=slots.clusters[row_slot],
+        slot=np.repeat(slots.number, slots.members),
+        clusters=np.repeat(slots.clusters, slots.members),
         count=count,
         ident=ident,
         log_p50=log_p50,
-        log_p99=p50_and_99.astype(np.float32),
-        log_max=((p50 + p99 + top) * LOG_STEP).astype(np.float32) + unknown,
-        log_mean=(p50 * LOG_STEP + unzigzag(mean) * MEAN_STEP).astype(np.float32) + unknown,
+        log_p99=p99.astype(np.float32) * step,
+        log_max=log_max,
+        log_mean=log_mean,
     )
 
 

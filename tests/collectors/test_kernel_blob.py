@@ -10,7 +10,7 @@ import pytest
 from argus.collectors.host.compress import summarise
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.kernel_blob import LOG_STEP, MEAN_STEP, encode
-from argus.collectors.records.kernel_read import open_blob, read, summaries_of
+from argus.collectors.records.kernel_read import bundle, open_blob, read, summaries_of
 from argus.collectors.records.kernels import KernelSummary, name_hash
 
 KERNELS = tuple((f"kernel_{i}", "comm:dp" if i % 5 == 0 else "compute") for i in range(30))
@@ -60,14 +60,14 @@ def test_what_comes_back_is_within_the_stated_precision(num_ranks: int, mode: st
 
 def test_one_kernel_is_read_without_the_others() -> None:
     blob = open_blob(encode(summaries()))
-    everything = read([blob])
+    everything = read(bundle([blob]))
     damaged = bytearray(blob.chunks)
     entry = 7
     begin, end = (int(blob.index["offset"][i]) for i in (entry, entry + 1))
     for at in range(len(damaged)):
         if not begin <= at < end:
             damaged[at] ^= 0xFF
-    alone = read([replace(blob, chunks=bytes(damaged))], entries=[np.array([entry])])
+    alone = read(bundle([replace(blob, chunks=bytes(damaged))]), entries=np.array([entry]))
     mine = everything.entry == entry
     assert (alone.log_p50 == everything.log_p50[mine]).all()
     assert (alone.member == everything.member[mine]).all()
@@ -75,10 +75,10 @@ def test_one_kernel_is_read_without_the_others() -> None:
 
 def test_many_blobs_read_at_once_equal_each_read_alone() -> None:
     blobs = [open_blob(encode(summaries(num, seed=num))) for num in (8, 3, 33)]
-    together = read(blobs)
+    together = read(bundle(blobs))
     begin = 0
     for blob in blobs:
-        alone = read([blob])
+        alone = read(bundle([blob]))
         here = slice(begin, begin + len(alone.count))
         assert (together.count[here] == alone.count).all() and (
             together.log_mean[here] == alone.log_mean
@@ -127,7 +127,7 @@ def test_cut_or_changed_bytes_give_a_wire_error_or_a_summary() -> None:
             changed[at] = rng.integers(0, 256)
         try:
             blob = open_blob(bytes(changed))
-            read([blob])
+            read(bundle([blob]))
             blob.texts()
             blob.dropped()
         except WireError:
