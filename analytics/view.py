@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.topology.layout import Topology
@@ -16,8 +19,14 @@ PAST_WINDOWS = 60
 class Digest:
     """What later windows need of an earlier one. Shapes as in Window; `late_s` (rank,).
 
-    `late_s[r]` = seconds per usable step that others waited because rank r entered last.
-    `self_s` (phase, rank) = self time per usable step. `transfer_s` (group,) = median transfer.
+    Everything is per usable step; NaN = not observed. (rank,): `step_s`, `own_s` = all self time of a rank
+    including what lies outside its phases, `own_peers_s` = median of its peers, `late_s` = seconds the others
+    waited on average because the rank was late by its own work, `late_share` = its excess over the peers' as
+    share of the step, `waited_s`, `gc_s`. (phase, rank): `self_s`, `cpu_s`, `max_s` = largest step,
+    `peers_s`. `dev`, `own_dev` = log of got over peers. (group,): `transfer_s` = median transfer of a call,
+    `transfer_sum_s` = transfer time a step. `flagged` ranks and `flagged_groups` say who was
+    accused then and must not become part of what is normal; `doubted` and `doubted_groups` say who was
+    suspected without an incident, which bars them only while the next windows vote.
     """
 
     index: int
@@ -31,13 +40,46 @@ class Digest:
     late_s: Floats
     groups: tuple[str, ...]
     transfer_s: Floats
+    transfer_sum_s: Floats
+    step_s: Floats
+    cpu_s: Floats
+    max_s: Floats
+    own_s: Floats
+    peers_s: Floats
+    own_peers_s: Floats
+    dev: Floats
+    own_dev: Floats
+    late_share: Floats
+    gc_s: Floats
+    waited_s: Floats
+    num_usable: int
+    coverage: float
+    wall_clock: bool
+    sees_waits: bool
+    flagged: tuple[int, ...] = ()
+    flagged_groups: tuple[str, ...] = ()
+    doubted: tuple[int, ...] = ()
+    doubted_groups: tuple[str, ...] = ()
+
+    @property
+    def typical_step_s(self) -> float:
+        """Median over ranks of the step time; NaN if no rank was seen."""
+        seen = self.step_s[np.isfinite(self.step_s)]
+        return float(np.median(seen)) if seen.size else float("nan")
+
+    @property
+    def is_clean(self) -> bool:
+        """Nobody was suspected in this window."""
+        return not self.flagged and not self.flagged_groups
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
     """One observation. `window` is None between windows, when only heartbeats are new.
 
-    `past` holds the digests of earlier windows of this attempt, oldest first; `now_s` is Unix time.
+    `past` holds the digests of earlier windows of this attempt, oldest first; `now_s` is Unix time. `waits` and
+    `digest` are those of `window`, made once for all detectors; a detector makes its own if they are None.
+    `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
     """
 
     run: str
@@ -47,3 +89,6 @@ class View:
     window: Window | None = None
     past: tuple[Digest, ...] = ()
     beats: tuple[Heartbeat, ...] = ()
+    waits: Waits | None = None
+    digest: Digest | None = None
+    is_lone: bool = False

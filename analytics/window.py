@@ -21,6 +21,8 @@ Bools = NDArray[np.bool_]
 class Collectives:
     """One row per (call, member); rows of one call share `call`. All arrays have shape (row,).
 
+    `phase` is the canonical phase the call was issued in, "" outside of any.
+
     `group` indexes `Window.groups`; `rank` is the global rank; times are seconds of the member's own
     host clock, comparable across hosts only as far as `Window.clock_residual_s` says.
     """
@@ -37,6 +39,7 @@ class Collectives:
     end_s: Floats
     blocked_s: Floats
     cpu_s: Floats
+    phase: NDArray[np.str_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,29 +110,17 @@ class Window:
 
 
 def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
-    """All ranks' summaries of one window as arrays; ranks that are missing become NaN.
+    """All ranks' summaries of one window as arrays; every rank of `topology` has a row, NaN if missing.
 
-    Every expected rank of `topology` has a row. ValueError if there is no summary or if they are not of
-    one window.
+    ValueError if there is no summary or if they are not of one window.
     """
-    parts = sorted(summaries, key=lambda part: part.rank)
-    if not parts:
-        raise ValueError("a window needs at least one rank's summary")
+    parts = _one_window(summaries)
     head = parts[0]
-    if len({(p.run, p.attempt, p.window, p.first_step, p.num_steps) for p in parts}) > 1:
-        raise ValueError("summaries of different windows cannot be assembled into one")
     ranks = np.array(sorted({*topology.ranks, *(p.rank for p in parts)}), np.int64)
     row = {int(rank): i for i, rank in enumerate(ranks)}
     steps = np.arange(head.first_step, head.first_step + head.num_steps)
-    step_s = np.full((len(ranks), len(steps)), np.nan)
-    step_cpu_s = np.full_like(step_s, np.nan)
-    flags = np.zeros(len(steps), np.uint32)
-    for part in parts:
-        at = part.steps["step"] - head.first_step
-        step_s[row[part.rank], at] = (part.steps["end_ns"] - part.steps["start_ns"]) * 1e-9
-        step_cpu_s[row[part.rank], at] = part.steps["cpu_ns"] * 1e-9
-        np.bitwise_or.at(flags, at, part.steps["flags"])
-    cells = _phase_cells(parts, row, head.first_step, step_s)
+    series = _step_series(parts, row, shape=(len(ranks), len(steps)))
+    cells = _phase_cells(parts, row, head.first_step, series.step_s)
     groups, collectives = _collectives(parts, topology)
     hosts = {topology.host_of(int(rank)) for rank in ranks}
     return Window(
@@ -141,13 +132,13 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         topology=topology,
         ranks=ranks,
         steps=steps,
-        flags=flags,
-        step_s=step_s,
-        step_cpu_s=step_cpu_s,
+        flags=series.flags,
+        step_s=series.step_s,
+        step_cpu_s=series.step_cpu_s,
         groups=groups,
         collectives=collectives,
         events=_events(parts),
-        coverage=_coverage(parts, ranks, step_s),
+        coverage=_coverage(parts, ranks, series.step_s),
         clock_method="one host" if len(hosts) <= 1 else "unaligned",
         clock_residual_s=0.0 if len(hosts) <= 1 else float("inf"),
         phases=cells.phases,
@@ -158,6 +149,34 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         max_s=cells.times["max_ns"],
         cpu_s=cells.times["cpu_ns"],
     )
+
+
+def _one_window(summaries: Iterable[RankWindow]) -> list[RankWindow]:
+    parts = sorted(summaries, key=lambda part: part.rank)
+    if not parts:
+        raise ValueError("a window needs at least one rank's summary")
+    if len({(p.run, p.attempt, p.window, p.first_step, p.num_steps) for p in parts}) > 1:
+        raise ValueError("summaries of different windows cannot be assembled into one")
+    return parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Series:
+    flags: NDArray[np.uint32]
+    step_s: Floats
+    step_cpu_s: Floats
+
+
+def _step_series(parts: list[RankWindow], row: Mapping[int, int], *, shape: tuple[int, int]) -> _Series:
+    series = _Series(
+        flags=np.zeros(shape[1], np.uint32), step_s=np.full(shape, np.nan), step_cpu_s=np.full(shape, np.nan)
+    )
+    for part in parts:
+        at = part.steps["step"] - part.first_step
+        series.step_s[row[part.rank], at] = (part.steps["end_ns"] - part.steps["start_ns"]) * 1e-9
+        series.step_cpu_s[row[part.rank], at] = part.steps["cpu_ns"] * 1e-9
+        np.bitwise_or.at(series.flags, at, part.steps["flags"])
+    return series
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +214,7 @@ def _collectives(parts: list[RankWindow], topology: Topology) -> tuple[tuple[str
     rank = np.concatenate([np.full(len(part.collectives), part.rank, np.int64) for part in parts])
     group = np.empty(len(rows), np.int64)
     op = np.empty(len(rows), "<U24")
+    phase = np.empty(len(rows), "<U24")
     offset = 0
     for part in parts:
         here = slice(offset, offset + len(part.collectives))
@@ -205,6 +225,8 @@ def _collectives(parts: list[RankWindow], topology: Topology) -> tuple[tuple[str
             group[here][part.collectives["group"] == i] = ids.setdefault(name, len(ids))
         for i in np.unique(part.collectives["op"]):
             op[here][part.collectives["op"] == i] = part.name(int(i))
+        for i in np.unique(part.collectives["phase"]):
+            phase[here][part.collectives["phase"] == i] = part.name(int(i))
     peer, seq = rows["peer"].astype(np.int64), rows["seq"].astype(np.int64)
     return tuple(ids), Collectives(
         call=_calls(group=group, op=op, seq=seq, rank=rank, peer=peer),
@@ -219,6 +241,7 @@ def _collectives(parts: list[RankWindow], topology: Topology) -> tuple[tuple[str
         end_s=rows["end_ns"] * 1e-9,
         blocked_s=rows["blocked_ns"] * 1e-9,
         cpu_s=rows["cpu_ns"] * 1e-9,
+        phase=phase,
     )
 
 

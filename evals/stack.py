@@ -33,10 +33,10 @@ def clean_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     return env | {"OMP_NUM_THREADS": "1"} | dict(extra or {})
 
 
-def service_command(directory: Path, *, window_steps: int) -> list[str]:
+def service_command(directory: Path, *, window_steps: int, port: int = 0) -> list[str]:
     """`argus serve` with its default settings but for where it stores and the window's length."""
     return [
-        *(sys.executable, "-m", "argus", "serve", "--port", "0"),
+        *(sys.executable, "-m", "argus", "serve", "--port", str(port)),
         *("--db", str(directory / "argus.sqlite"), "--window-steps", str(window_steps)),
     ]
 
@@ -78,11 +78,14 @@ class Stack:
         self.close()
 
     def start_service(self) -> None:
-        """Start `argus serve` and wait for the line that says where it listens."""
-        self.service = self._spawn(service_command(self.directory, window_steps=self.window_steps), "serve")
+        """Start `argus serve`, where it listened before if it did, and wait until it says so."""
+        port = int(self.url.rpartition(":")[2]) if self.url else 0
+        command = service_command(self.directory, window_steps=self.window_steps, port=port)
+        written = len(self.log("serve"))
+        self.service = self._spawn(command, "serve")
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
-            if found := READY.search(self.log("serve")):
+            if found := READY.search(self.log("serve"), written):
                 self.url = found.group(0)
                 return
             if self.service.poll() is not None:

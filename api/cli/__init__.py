@@ -31,6 +31,7 @@ EXTRA_OF: Mapping[str, str] = {
     "uvicorn": "service",
     "sqlalchemy": "service",
     "alembic": "service",
+    "psycopg": "postgres",
     "openai": "service",
     "torch": "demo",
 }

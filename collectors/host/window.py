@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from argus.collectors.records.events import RankRecords, Rows
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.collectors.records.events import STRING_COLUMNS, RankRecords, Rows
 from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.summary import PHASE_CELL, RankWindow
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "cells": ("phase", "native"),
+    "collectives": STRING_COLUMNS["collectives"],
+    "events": STRING_COLUMNS["events"],
+}
+"""String columns of a window's parts."""
+
+UNOBSERVED_NS = -1
+"""CPU time of a cell of which one phase did not observe it."""
+
+UNKNOWN_NAME = (1 << 32) - 1
+"""A string number no table reaches: `RankWindow.name` says "?"."""
 
 
 def cut(records: RankRecords, plan: WindowPlan) -> tuple[RankWindow, ...]:
@@ -21,7 +38,7 @@ def cut_window(records: RankRecords, plan: WindowPlan, index: int) -> RankWindow
     """Window `index` of one rank; the drop counts are all of `records`."""
     first, end = plan.bounds(index)
     layout = records.layout
-    return RankWindow(
+    window = RankWindow(
         run=layout.run,
         attempt=layout.attempt,
         rank=layout.rank,
@@ -37,6 +54,29 @@ def cut_window(records: RankRecords, plan: WindowPlan, index: int) -> RankWindow
         dropped=records.dropped,
         unseen=records.unseen,
     )
+    return compact(window)
+
+
+def compact(window: RankWindow) -> RankWindow:
+    """The same window with a string table of only the names it uses, in their old order."""
+    count = len(window.names)
+    ids = [getattr(window, part)[column] for part, columns in COLUMNS.items() for column in columns]
+    used = np.unique(np.concatenate([*ids, np.zeros(1, np.uint32)]))
+    used = used[used < count]
+    return replace(
+        window,
+        names=tuple(window.names[i] for i in used),
+        cells=_renumbered(window.cells, COLUMNS["cells"], used=used, count=count),
+        collectives=_renumbered(window.collectives, COLUMNS["collectives"], used=used, count=count),
+        events=_renumbered(window.events, COLUMNS["events"], used=used, count=count),
+    )
+
+
+def _renumbered(rows: Rows, columns: Sequence[str], *, used: NDArray[np.uint32], count: int) -> Rows:
+    rows = rows.copy()
+    for column in columns:
+        rows[column] = np.where(rows[column] < count, np.searchsorted(used, rows[column]), UNKNOWN_NAME)
+    return rows
 
 
 def phase_cells(phases: Rows) -> Rows:
@@ -44,9 +84,11 @@ def phase_cells(phases: Rows) -> Rows:
     rows = phases[phases["depth"] == 0]
     if not len(rows):
         return np.empty(0, PHASE_CELL)
-    key = np.stack([rows["name"].astype(np.int64), rows["step"]], axis=1)
-    _, first, inverse = np.unique(key, axis=0, return_index=True, return_inverse=True)
-    inverse = inverse.reshape(-1)
+    # Longest first: the native name of a cell is that of its longest phase.
+    rows = rows[np.argsort(-rows["dur_ns"], kind="stable")]
+    steps = rows["step"] - rows["step"].min()
+    key = rows["name"].astype(np.int64) * (int(steps.max()) + 1) + steps
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     cells = np.zeros(len(first), PHASE_CELL)
     cells["phase"], cells["step"] = rows["name"][first], rows["step"][first]
     cells["native"], cells["clock"] = rows["native"][first], rows["clock"][first]
@@ -54,6 +96,7 @@ def phase_cells(phases: Rows) -> Rows:
     np.maximum.at(cells["max_ns"], inverse, rows["dur_ns"])
     for column, source in (("sum_ns", "dur_ns"), ("wait_ns", "wait_ns"), ("cpu_ns", "cpu_ns")):
         np.add.at(cells[column], inverse, rows[source])
+    cells["cpu_ns"][inverse[rows["cpu_ns"] < 0]] = UNOBSERVED_NS
     return cells
 
 

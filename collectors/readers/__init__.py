@@ -1,1 +1,65 @@
-"""One file per trace format: files in, the collectors' own records out."""
+"""One file per trace format: files in, the collectors' own records out.
+
+A reader is a module of this folder with `sniff(head, name) -> bool`, which looks at the first
+(uncompressed) bytes before the name, and `read(path) -> Iterator[Reading]`. A file that cannot be used
+raises `ReaderError`; one that is damaged yields what is readable with a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Protocol, cast
+
+from argus.collectors.records.events import RankRecords
+
+
+class ReaderError(ValueError):
+    """A file that cannot be used: one sentence that names the file and what is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One rank's records out of one file.
+
+    `warnings` are sentences. `is_world_known` is False if the world size is only a lower bound;
+    `is_seq_known` is False if sequence numbers count the calls of this file in order.
+    `is_time_known` is False if its clock has no common origin with other files.
+    """
+
+    records: RankRecords
+    source: str
+    warnings: tuple[str, ...] = ()
+    is_world_known: bool = True
+    is_seq_known: bool = True
+    is_time_known: bool = True
+
+
+class Reader(Protocol):
+    """What a reader module offers."""
+
+    def sniff(self, head: bytes, name: str) -> bool:
+        """Whether this reader takes a file that begins with `head`."""
+
+    def read(self, path: Path) -> Iterator[Reading]:
+        """The ranks in the file. Raises ReaderError."""
+
+
+HEAD_BYTES = 1 << 16
+"""How much of a file `sniff` is shown: enough to get past the device list of a trace."""
+
+
+@cache
+def readers() -> Mapping[str, Reader]:
+    """Every reader by name, found by walking this folder."""
+    names = sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
+    return {name: cast(Reader, import_module(f"{__name__}.{name}")) for name in names}
+
+
+def reader_for(head: bytes, name: str) -> Reader | None:
+    """The reader that takes a file with this beginning, None if there is none."""
+    return next((reader for reader in readers().values() if reader.sniff(head, name)), None)

@@ -14,7 +14,8 @@ MAX_STEPS = 100_000
 class WindowPlan:
     """`first` steps a window up to step `switch`, then `then` steps a window; 0 = no switch yet.
 
-    `switch` is a multiple of `first`, so no window straddles it.
+    `switch` is a multiple of `first`, so no window straddles it. Window 0 begins at step `origin`, from which
+    `switch` counts too: a profile rarely begins with the attempt.
 
     >>> plan = WindowPlan(switch=100, then=40)
     >>> plan.index(99), plan.index(100), plan.bounds(10)
@@ -24,6 +25,7 @@ class WindowPlan:
     first: int = DEFAULT_STEPS
     switch: int = 0
     then: int = 0
+    origin: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.first <= MAX_STEPS or not 0 <= self.then <= MAX_STEPS:
@@ -33,6 +35,7 @@ class WindowPlan:
 
     def index(self, step: int) -> int:
         """Index of the window that holds `step`."""
+        step -= self.origin
         if not self.switch or step < self.switch:
             return step // self.first
         return self.switch // self.first + (step - self.switch) // self.then
@@ -41,6 +44,7 @@ class WindowPlan:
         """First step and one past the last step of window `index`."""
         before = self.switch // self.first
         if not self.switch or index < before:
-            return index * self.first, (index + 1) * self.first
-        start = self.switch + (index - before) * self.then
-        return start, start + self.then
+            start, size = index * self.first, self.first
+        else:
+            start, size = self.switch + (index - before) * self.then, self.then
+        return self.origin + start, self.origin + start + size

@@ -1,1 +1,29 @@
-"""One file per fault, with its truth."""
+"""One file per fault, with its truth: `scenario(*, seed, ranks, severity) -> Scenario`, pure.
+
+The file's name is the scenario's name, its docstring its documentation. Nothing a detector sees may
+hold the name, the seed or the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Protocol, cast
+
+from argus.evals.truth import Scenario
+
+
+class Maker(Protocol):
+    """A scenario module's `scenario`."""
+
+    def __call__(self, *, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:
+        """The trial of this seed, size and severity (see `simulator.job.Fault`)."""
+
+
+@cache
+def scenarios() -> Mapping[str, Maker]:
+    """Every scenario by name, found by walking this folder."""
+    names = sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
+    return {name: cast(Maker, import_module(f"{__name__}.{name}").scenario) for name in names}

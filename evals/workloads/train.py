@@ -25,6 +25,7 @@ SEQUENCE = 64
 SLOW_SAMPLE_S = 0.03
 GC_OBJECTS = 2_000_000
 GC_EVERY_STEPS = 2
+LOG_EVERY_STEPS = 10
 
 
 class Tokens(Dataset[torch.Tensor]):
@@ -122,6 +123,11 @@ def train(args: argparse.Namespace) -> None:
         dist.all_reduce(report)
         if report[1] > 0:
             break
+        if rank == 0 and step % LOG_EVERY_STEPS == 0:
+            print(
+                f"step {step} loss {report[0].item() / dist.get_world_size():.3f} at {time.time():.3f}",
+                flush=True,
+            )
         heap = churn(heap, wanted=faulty(args.fault_dir / "gc-pause", rank=rank), step=step)
 
 

@@ -1,0 +1,134 @@
+"""Sentences whose numbers are pointers into the evidence, and the rendering of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from argus.agent.diagnosis import Claim, Value
+from argus.agent.wording import quantity
+from argus.analytics.finding import Evidence, Finding
+
+CAUSE = "cause"
+"""Name of the decision's own evidence in pointers; it is the diagnosis' list `evidence`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Form:
+    """How one kind of evidence is said: {v} is its value, {b} its baseline, {note} its note."""
+
+    text: str
+    unit: str = "s"
+    with_baseline: str = ""
+
+
+_FORMS: Mapping[str, _Form] = {
+    "self_s": _Form(
+        text="Own work in {note} takes {v} a step.",
+        with_baseline="Own work in {note} takes {v} a step, the peers' {b}.",
+    ),
+    "own_self_s": _Form(
+        text="All own work of a step takes {v}.",
+        with_baseline="All own work of a step takes {v}, the peers' {b}.",
+    ),
+    "cpu_s": _Form(
+        text="The thread got {v} of CPU time in {note}.",
+        with_baseline="The thread got {v} of CPU time in {note}, the peers' {b}.",
+    ),
+    "gc_pause_s": _Form(
+        text="Garbage collection pauses it for {v} a step.",
+        with_baseline="Garbage collection pauses it for {v} a step, its peers for {b}.",
+    ),
+    "caused_wait_s": _Form(
+        text="The others wait {v} a step because it enters late.",
+        with_baseline="The others wait {v} a step because it enters late; for a usual rank they wait {b}.",
+    ),
+    "last_share": _Form(text="It is the last to enter in {v} of its collectives.", unit="share"),
+    "victims_wait_s": _Form(text="The victims wait {v} a step {note}."),
+    "transfer_s": _Form(
+        text="Transfers of {note} take {v} a step.",
+        with_baseline="Transfers of {note} take {v} a step against {b}.",
+    ),
+    "start_lag_s": _Form(text="It was {v} behind the median rank when {note} began."),
+    "own_ratio": _Form(text="The members' own work is {v} of what it was.", unit="x"),
+    "step_s": _Form(text="A step takes {v}.", with_baseline="A step takes {v}, before it took {b}."),
+    "stalled_s": _Form(text="No step has ended for {v}."),
+    "median_step_s": _Form(text="A step usually takes {v}."),
+    "lost": _Form(text="Rank {v} is gone: {note}.", unit=""),
+    "last_step": _Form(text="Its last step was {v}.", unit=""),
+    "entered": _Form(
+        text="It entered {v} calls ({note}).",
+        with_baseline="It entered {v} calls, the furthest member {b} ({note}).",
+        unit="",
+    ),
+    "completed": _Form(
+        text="It completed {v} calls ({note}).",
+        with_baseline="It completed {v} calls, the furthest member {b} ({note}).",
+        unit="",
+    ),
+    "gc_share": _Form(text="Collection pauses account for {v} of the lost time.", unit="share"),
+    "data_share": _Form(text="{v} of the lost time lies in the data phase.", unit="share"),
+    "cpu_share": _Form(text="The thread was computing in {v} of the lost time.", unit="share"),
+    "phase_share": _Form(text="{v} of the lost time lies in phases that would show it.", unit="share"),
+}
+"""Evidence names of `analytics.fuse` and how each is said."""
+
+
+def claims_of(evidence: Sequence[Evidence]) -> tuple[Claim, ...]:
+    """A claim for each item that has a form, in order; ids c1, c2, …"""
+    return tuple(_claims(evidence))
+
+
+def _claims(evidence: Sequence[Evidence]) -> Iterator[Claim]:
+    number = 0
+    for index, item in enumerate(evidence):
+        form = _FORMS.get(item.name)
+        if form is None:
+            continue
+        number += 1
+        values = {"v": Value(evidence=CAUSE, path=f"/evidence/{index}/value", unit=form.unit)}
+        text = form.text
+        if item.baseline is not None and form.with_baseline:
+            values["b"] = Value(evidence=CAUSE, path=f"/evidence/{index}/baseline", unit=form.unit)
+            text = form.with_baseline
+        # A note is text of ours or a group's name: braces in it must not become fields.
+        note = item.note.replace("{", "(").replace("}", ")")
+        text = text.replace(" {note}.", f" {note}." if note else ".").replace("{note}", note or "the step")
+        yield Claim(id=f"c{number}", text=text, values=values)
+
+
+def render(claim: Mapping[str, Any], documents: Mapping[str, Mapping[str, Any]]) -> str:
+    """A claim of a diagnosis in JSON form as a sentence; `documents` by the names pointers use."""
+    shown = {name: _shown(value, documents) for name, value in claim["values"].items()}
+    text = str(claim["text"])
+    for name, number in shown.items():
+        text = text.replace("{" + name + "}", number)
+    return text
+
+
+def documents_of(diagnosis: Mapping[str, Any], findings: Sequence[Finding] = ()) -> dict[str, dict[str, Any]]:
+    """What the pointers of a diagnosis point into."""
+    documents: dict[str, dict[str, Any]] = {finding.id: finding.to_json() for finding in findings}
+    documents[CAUSE] = {"evidence": diagnosis["evidence"]}
+    return documents
+
+
+def resolve(value: Mapping[str, Any], documents: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """The number behind a pointer (RFC 6901), None if it points nowhere."""
+    at: Any = documents.get(str(value["evidence"]))
+    for part in str(value["path"]).split("/")[1:]:
+        if isinstance(at, Mapping):
+            at = at.get(part)
+        elif (
+            isinstance(at, Sequence) and not isinstance(at, str) and part.isdecimal() and int(part) < len(at)
+        ):
+            at = at[int(part)]
+        else:
+            return None
+    return float(at) if isinstance(at, int | float) and not isinstance(at, bool) else None
+
+
+def _shown(value: Mapping[str, Any], documents: Mapping[str, Mapping[str, Any]]) -> str:
+    number = resolve(value, documents)
+    return "unknown" if number is None else quantity(number, str(value["unit"]))

@@ -1,0 +1,221 @@
+"""The deterministic triage: an incident's cause in words, with what to do; it decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from argus.agent.claims import claims_of
+from argus.agent.diagnosis import (
+    MAX_HEADLINE,
+    Action,
+    Claim,
+    Diagnosis,
+    Edge,
+    Impact,
+    NotIt,
+    RootCause,
+)
+from argus.agent.wording import CAUSES, clip, phase_name, quantity, ranks, versus
+from argus.analytics.classes import CauseClass, cause_classes
+from argus.analytics.finding import Evidence, Finding
+from argus.analytics.incident import Cause, Incident
+from argus.topology.layout import Topology
+
+CONFIDENCE = {"CONFIRMED": 0.95, "LIKELY": 0.75, "INCONCLUSIVE": 0.4, "NO_FAULT": 0.9}
+"""What a verdict is worth as a probability until a calibrated one is known."""
+
+MAX_VICTIMS = 16
+"""Victims drawn in the path; all of them are in the incident."""
+
+
+def diagnose(
+    incident: Incident,
+    *,
+    findings: Sequence[Finding],
+    topology: Topology,
+    missing: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Diagnosis of an incident in its JSON form; `missing` says what evidence there was not."""
+    return describe(incident, findings=findings, topology=topology, missing=missing).to_json()
+
+
+def describe(
+    incident: Incident,
+    *,
+    findings: Sequence[Finding],
+    topology: Topology,
+    missing: Sequence[str] = (),
+) -> Diagnosis:
+    """The typed diagnosis of an incident."""
+    cause = incident.cause
+    evidence = _all_evidence(cause)
+    claims = claims_of(evidence)
+    about = tuple(claim.id for claim in claims if _index(claim) < len(cause.evidence))
+    return Diagnosis(
+        verdict=cause.verdict,
+        confidence=CONFIDENCE[cause.verdict],
+        headline=headline(incident, topology),
+        root_causes=(RootCause(node=cause.scope, fault_class=cause.fault_class, claim_ids=about),),
+        onset_step=incident.onset_step,
+        path=_path(cause, claims, evidence),
+        ruled_out=_ruled_out(cause, claims, evidence),
+        second_best=cause.second_best,
+        impact=_impact(incident, topology),
+        claims=claims,
+        remediation=_remediation(cause, about),
+        missing_evidence=(*missing, *_unseen(incident, findings, missing)),
+        evidence=tuple(asdict(item) for item in evidence),
+    )
+
+
+def no_incident(*, missing: Sequence[str] = (), is_conclusive: bool = True, num_ranks: int) -> dict[str, Any]:
+    """Diagnosis where no incident was found; inconclusive if too little was seen to say so."""
+    verdict = "NO_FAULT" if is_conclusive else "INCONCLUSIVE"
+    text = (
+        f"No fault found: no rank of the {num_ranks} stands out in its own work, its waits or its transfers"
+        if is_conclusive
+        else f"Not enough evidence to say whether anything is wrong ({num_ranks} ranks were read)"
+    )
+    diagnosis = Diagnosis(
+        verdict=verdict,
+        confidence=CONFIDENCE[verdict],
+        headline=clip(text, MAX_HEADLINE),
+        missing_evidence=tuple(missing),
+    )
+    return diagnosis.to_json()
+
+
+def headline(incident: Incident, topology: Topology) -> str:
+    """One line: who, where, what, by how much."""
+    cause = incident.cause
+    said = f"{place(cause, topology)} {CAUSES.get(cause.fault_class, 'is affected: ' + cause.fault_class)}"
+    return clip(f"{said}{_how_much(cause)}", MAX_HEADLINE)
+
+
+def place(cause: Cause, topology: Topology) -> str:
+    """Suspects and their host in words; a group for a link."""
+    kind, _, name = cause.scope.partition(":")
+    if kind == "group":
+        return f"group {name}"
+    if kind == "host":
+        return f"host {name} ({ranks(cause.suspects)})"
+    hosts = sorted({topology.host_of(rank) for rank in cause.suspects} - {""})
+    who = ranks(cause.suspects) if cause.suspects else cause.scope
+    return f"{who} on {hosts[0]}" if len(hosts) == 1 else who
+
+
+def _how_much(cause: Cause) -> str:
+    found = {item.name: item for item in cause.evidence}
+    for name in (
+        ("gc_pause_s", "self_s", "transfer_s") if cause.fault_class == "host.gc" else ("self_s", "transfer_s")
+    ):
+        item = found.get(name)
+        if item is not None and item.baseline is not None and item.value > 0:
+            against = "against" if name == "transfer_s" else "vs peers"
+            where = f"{phase_name(cause.phase)} " if name == "self_s" and cause.phase else ""
+            return f": {where}{versus(item.value, item.baseline, name=against)}"
+    if (waited := found.get("victims_wait_s")) is not None and waited.value > 0:
+        return f": {ranks(cause.victims)} wait {quantity(waited.value, 's')} a step"
+    if (stalled := found.get("stalled_s")) is not None:
+        return f" for {quantity(stalled.value, 's')}"
+    return ""
+
+
+def _all_evidence(cause: Cause) -> tuple[Evidence, ...]:
+    """The evidence for the cause, then that against the others."""
+    return (*cause.evidence, *(item for other in cause.ruled_out for item in other.evidence))
+
+
+def _index(claim: Claim) -> int:
+    return int(claim.values["v"].path.split("/")[2])
+
+
+def _ids(claims: Sequence[Claim], evidence: Sequence[Evidence], *names: str) -> tuple[str, ...]:
+    return tuple(claim.id for claim in claims if evidence[_index(claim)].name in names)
+
+
+def _path(cause: Cause, claims: Sequence[Claim], evidence: Sequence[Evidence]) -> tuple[Edge, ...]:
+    """Scope → suspects → group → victims."""
+    own = _ids(claims, evidence, "self_s", "cpu_s", "own_self_s", "gc_pause_s")
+    late = _ids(claims, evidence, "caused_wait_s", "last_share", "transfer_s")
+    wait = _ids(claims, evidence, "victims_wait_s")
+    edges = []
+    nodes = [f"rank:{rank}" for rank in cause.suspects[:MAX_VICTIMS]] or [cause.scope]
+    if cause.scope not in nodes and not cause.scope.startswith("group:"):
+        edges += [Edge(origin=cause.scope, target=node, claim_ids=own) for node in nodes]
+    if cause.group is None:
+        return tuple(edges)
+    group = f"group:{cause.group}"
+    if cause.scope != group:
+        edges += [Edge(origin=node, target=group, claim_ids=late) for node in nodes]
+    edges += [
+        Edge(origin=group, target=f"rank:{rank}", claim_ids=wait) for rank in cause.victims[:MAX_VICTIMS]
+    ]
+    return tuple(edges)
+
+
+def _ruled_out(cause: Cause, claims: Sequence[Claim], evidence: Sequence[Evidence]) -> tuple[NotIt, ...]:
+    """Each look-alike with the claims that speak against it."""
+    out = []
+    start = len(cause.evidence)
+    for other in cause.ruled_out:
+        here = range(start, start + len(other.evidence))
+        start = here.stop
+        about = tuple(claim.id for claim in claims if _index(claim) in here)
+        node = f"group:{cause.group}" if other.fault_class == "link.slow" and cause.group else cause.scope
+        out.append(NotIt(node=node, fault_class=other.fault_class, why=other.why, claim_ids=about))
+    return tuple(out)
+
+
+def _impact(incident: Incident, topology: Topology) -> Impact:
+    cause, cost = incident.cause, incident.cost
+    step = next((item for item in cause.evidence if item.name == "step_s"), None)
+    ratio = None
+    if step is not None and step.value > 0:
+        healthy = step.baseline or step.value - cost.s_per_step
+        ratio = step.value / healthy if healthy > 0 else None
+    return Impact(
+        affected_ranks=len(set(cause.suspects) | set(cause.victims)),
+        slowdown_ratio=ratio,
+        gpu_hours_lost_per_hour=min(cost.share_of_step, 1.0) * topology.world_size,
+    )
+
+
+def _remediation(cause: Cause, about: tuple[str, ...]) -> tuple[Action, ...]:
+    """What the class' entry says to do, first on the suspect, then if it comes back."""
+    known: CauseClass = cause_classes()[cause.fault_class]
+    look = Action(
+        action=known.next_step,
+        target=cause.scope,
+        command=known.command,
+        owner=known.owner,
+        risk="none",
+        reversible=True,
+        verify_by="The numbers above repeat on this suspect and not on two healthy peers.",
+        claim_ids=about,
+    )
+    act = Action(
+        action=known.if_it_returns,
+        target=cause.scope,
+        command="",
+        owner=known.owner,
+        risk="medium",
+        reversible=True,
+        verify_by="The incident resolves: two windows without the signal.",
+        claim_ids=about,
+    )
+    return (look, act)
+
+
+def _unseen(incident: Incident, findings: Sequence[Finding], missing: Sequence[str]) -> tuple[str, ...]:
+    """Weakness of the evidence itself."""
+    by_durations = max(
+        (f.measure("by_durations") or 0.0 for f in findings if f.id in incident.cause.findings), default=0.0
+    )
+    if by_durations > 0 and not any("clock" in text for text in missing):
+        return (
+            f"common clocks for {quantity(by_durations, 'share')} of the calls: judged by their durations",
+        )
+    return ()

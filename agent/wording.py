@@ -1,0 +1,103 @@
+"""Say numbers, ranks and causes the way an engineer reads them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+CAUSES = {
+    "compute.slow": "computes slower than its peers",
+    "host.cpu_starved": "does not get the CPU",
+    "host.gc": "stops for garbage collection",
+    "data.slow_loader": "waits for its data",
+    "link.slow": "transfers slowly",
+    "stop.hang": "hangs: the job waits for it",
+    "stop.lost": "is gone: the job waits for it",
+    "unknown": "arrives last, why is not decided",
+}
+"""What a suspect does, by cause class, as the end of a sentence that begins with its name."""
+
+_SHOWN_RANKS = 8
+
+
+def phase_name(phase: str) -> str:
+    """A canonical phase as a reader would call it."""
+    return {"other": "time outside named phases", "data": "data loading", "h2d": "copy to GPU"}.get(
+        phase, phase
+    )
+
+
+def quantity(value: float, unit: str = "") -> str:
+    """A number with a unit a person would choose.
+
+    >>> quantity(0.1324, "s"), quantity(71e-6, "s"), quantity(0.142, "share"), quantity(2.21, "x")
+    ('132 ms', '71 µs', '14 %', '2.2×')
+    """
+    if not math.isfinite(value):
+        return "unknown"
+    if unit == "s":
+        return duration(value)
+    if unit in ("share", "%"):
+        return f"{_digits(value * 100)} %"
+    if unit in ("x", "ratio"):
+        return f"{value:.1f}×" if abs(value) < 9.95 else f"{_digits(value)}×"
+    return f"{_digits(value)} {unit}".strip()
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that gives one to three digits before the point."""
+    size = abs(seconds)
+    for limit, scale, unit in (
+        (1e-3, 1e6, "µs"),
+        (1.0, 1e3, "ms"),
+        (120.0, 1.0, "s"),
+        (7200.0, 1 / 60, "min"),
+    ):
+        if size < limit:
+            return f"{_digits(seconds * scale)} {unit}"
+    return f"{_digits(seconds / 3600)} h"
+
+
+def versus(got: float, expected: float, *, unit: str = "s", name: str = "vs peers") -> str:
+    """Two numbers side by side with their ratio.
+
+    >>> versus(0.132, 0.061)
+    '132 ms vs peers 61 ms (2.2×)'
+    """
+    text = f"{quantity(got, unit)} {name} {quantity(expected, unit)}"
+    return f"{text} ({quantity(got / expected, 'x')})" if expected > 0 and got > 0 else text
+
+
+def ranks(numbers: Sequence[int]) -> str:
+    """Ranks as a phrase, long lists cut.
+
+    >>> ranks([3]), ranks([0, 1, 2, 5])
+    ('rank 3', 'ranks 0–2, 5')
+    """
+    if not numbers:
+        return "no rank"
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    parts = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in runs]
+    shown = ", ".join(parts[:_SHOWN_RANKS]) + (", …" if len(parts) > _SHOWN_RANKS else "")
+    return f"rank {shown}" if len(set(numbers)) == 1 else f"ranks {shown}"
+
+
+def clip(text: str, limit: int) -> str:
+    """At most `limit` characters, cut at a word."""
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1].rsplit(" ", 1)[0].rstrip(",;: ") + "…"
+
+
+def _digits(value: float) -> str:
+    size = abs(value)
+    if size >= 100 or value == 0 or abs(value - round(value)) < 0.005 and size >= 1:
+        return f"{value:,.0f}"
+    if size >= 10:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if size >= 1 else f"{value:.2g}"

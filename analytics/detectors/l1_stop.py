@@ -1,0 +1,125 @@
+"""L1: no step ends any more, or a rank is gone; seen from heartbeats, with the ranks that are behind.
+
+No step for max(60 s, 10 × the median step). Inside a mark or at start-up time alone accuses nobody: some rank
+must be behind its group. A vanished rank needs no waiting time.
+"""
+
+from __future__ import annotations
+
+from argus.analytics.finding import Evidence, Finding
+from argus.analytics.stops import (
+    Behind,
+    in_known_pause,
+    is_over,
+    lost_ranks,
+    pending_groups,
+    ranks_behind,
+    stalled_s,
+)
+from argus.analytics.view import View
+from argus.collectors.records.heartbeat import Heartbeat
+
+NEEDS = "hang"
+
+
+def detect(
+    view: View,
+    *,
+    min_stall_s: float = 60.0,  # shorter pauses are saves, compilations and slow storage
+    num_medians: float = 10.0,  # for jobs whose steps take minutes
+) -> tuple[Finding, ...]:
+    """At most one culprit finding of kind stop: the ranks lost, else the ranks behind (maybe none)."""
+    beats = tuple(sorted(view.beats, key=lambda beat: beat.rank))
+    if not beats or is_over(beats):
+        return ()
+    stall = stalled_s(beats)
+    lost = lost_ranks(beats)
+    if lost:
+        return (_finding(view, beats, tuple(b.rank for b in lost), _lost_evidence(lost, stall), None),)
+    median_s = max((beat.status.step_p50_ns for beat in beats), default=0) * 1e-9
+    limit = max(min_stall_s, num_medians * median_s)
+    if stall is None or stall < limit or all(beat.state != "running" for beat in beats):
+        return ()
+    behind = ranks_behind(beats, view.topology)
+    if not behind and in_known_pause(beats):
+        return ()
+    pending = pending_groups(beats, view.topology)
+    group = behind[0].group if behind else (pending[0] if pending else None)
+    evidence = (
+        Evidence(name="stalled_s", value=stall, unit="s", baseline=limit, note="no step ended"),
+        Evidence(name="median_step_s", value=median_s, unit="s"),
+        *(part for item in behind for part in _behind_evidence(item, beats)),
+    )
+    return (_finding(view, beats, tuple(item.rank for item in behind), evidence, group),)
+
+
+def _lost_evidence(lost: tuple[Heartbeat, ...], stall: float | None) -> tuple[Evidence, ...]:
+    gone = tuple(
+        Evidence(
+            name="lost",
+            value=float(beat.rank),
+            unit="rank",
+            note=f"{beat.state if beat.state != 'running' else 'host silent'}, {beat.exit_reason or 'reason unknown'}",
+        )
+        for beat in lost
+    )
+    last = Evidence(name="last_step", value=float(max(beat.status.step for beat in lost)), unit="step")
+    return (
+        (*gone, last) if stall is None else (*gone, last, Evidence(name="stalled_s", value=stall, unit="s"))
+    )
+
+
+def _behind_evidence(item: Behind, beats: tuple[Heartbeat, ...]) -> tuple[Evidence, ...]:
+    beat = next(beat for beat in beats if beat.rank == item.rank)
+    state = beat.process_state or "?"
+    return (
+        Evidence(
+            name="entered",
+            value=float(item.entered),
+            unit="calls",
+            baseline=float(item.furthest_entered),
+            note=f"rank {item.rank} in {item.group}, phase {beat.status.phase or '-'}, process {state}",
+        ),
+        Evidence(
+            name="completed",
+            value=float(item.completed),
+            unit="calls",
+            baseline=float(item.furthest_completed),
+            note=f"rank {item.rank} in {item.group}",
+        ),
+    )
+
+
+def _finding(
+    view: View,
+    beats: tuple[Heartbeat, ...],
+    ranks: tuple[int, ...],
+    evidence: tuple[Evidence, ...],
+    group: str | None,
+) -> Finding:
+    last = max(beat.status.step for beat in beats)
+    phases = {beat.status.phase for beat in beats if beat.rank in ranks and beat.status.phase}
+    return Finding(
+        run=view.run,
+        attempt=view.attempt,
+        window=_window_of(view, last),
+        level="L1",
+        detector="l1_stop",
+        kind="stop",
+        role="culprit" if ranks else "notice",
+        ranks=ranks,
+        nodes=tuple(f"rank:{rank}" for rank in ranks) or ((f"group:{group}",) if group else ()),
+        group=group,
+        phase=min(phases) if phases else None,
+        start_step=last,
+        share_of_step=1.0,
+        evidence=evidence,
+    )
+
+
+def _window_of(view: View, step: int) -> int:
+    """Window that holds `step`, counted on from the last one that closed."""
+    if not view.past:
+        return 0
+    last = view.past[-1]
+    return last.index + max((step - last.first_step) // last.num_steps, 0)

@@ -1,0 +1,150 @@
+"""L2: a rank the others wait for because it enters their collectives late by its own doing.
+
+The suspect of one collective is the last to enter and has the *shortest* collective (incidents.md §2.0); the
+wait graph over all groups hands blame back to where the lateness arose, and the sums over a window are
+compared with those of ranks doing the same work.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argus.analytics.baseline import (
+    FALSE_ALARMS_PER_DAY,
+    MIN_COVERAGE,
+    is_comparable,
+    outliers,
+    rank_history,
+    window_seconds,
+)
+from argus.analytics.digest import observed
+from argus.analytics.finding import Evidence, Finding
+from argus.analytics.view import Digest, View
+from argus.analytics.waits import Waits, waits_of
+from argus.analytics.window import Bools, Floats
+
+NEEDS = "slow_rank"
+
+LONE_LEAD, LONE_SHARE = 2.0, 0.05
+"""Without a second window to ask, a rank is named if it costs twice as much as the next and 5 % of the step."""
+
+VICTIM_SHARE = 0.25
+"""A victim waited for the culprit at least this share of what the longest waiting one did."""
+
+
+def detect(
+    view: View,
+    *,
+    false_alarms_per_day: float = FALSE_ALARMS_PER_DAY,
+    min_share: float = 0.02,  # waiting below 2 % of the step is worth nobody's time
+    min_coverage: float = MIN_COVERAGE,
+) -> tuple[Finding, ...]:
+    """A culprit finding per rank others wait for, each followed by one with its victims."""
+    digest = observed(view)
+    if digest is None or view.window is None or not is_comparable(digest, min_coverage):
+        return ()
+    waits = view.waits or waits_of(view.window)
+    history = rank_history(view.past, digest, lambda past: past.late_share if past.sees_waits else None)
+    test = outliers(
+        digest.late_share,
+        history,
+        tests=len(digest.ranks),
+        window_s=window_seconds(digest, is_lone=view.is_lone),
+        budget_per_day=false_alarms_per_day,
+        is_lone=view.is_lone,
+    )
+    found: list[Finding] = []
+    named = test.exceeds & (np.nan_to_num(digest.late_share) >= min_share)
+    if view.is_lone and not named.any():
+        named = _stands_out(digest.late_s, digest.late_share)
+    for row in np.flatnonzero(named):
+        rank = int(digest.ranks[row])
+        victims, seconds, group = victims_of(waits, rank, view.window.groups)
+        found.append(_culprit(view, digest, int(row), float(test.significance[row]), group, waits))
+        if victims:
+            found.append(_victims(view, digest, rank, victims, seconds, group))
+    return tuple(found)
+
+
+def _stands_out(late_s: Floats, late_share: Floats) -> Bools:
+    """The one rank that costs far more than any other, where chance cannot be told from cause. (rank,)"""
+    size = np.nan_to_num(late_s)
+    order = np.argsort(size)
+    named = np.zeros(len(size), np.bool_)
+    if len(size) > 1 and size[order[-1]] >= LONE_LEAD * size[order[-2]]:
+        named[order[-1]] = late_share[order[-1]] >= LONE_SHARE
+    return named
+
+
+def victims_of(waits: Waits, rank: int, groups: tuple[str, ...]) -> tuple[tuple[int, ...], float, str | None]:
+    """Who waited for `rank`, how long on average per step, and the group they mostly waited in."""
+    mine = waits.culprit == rank
+    if not mine.any():
+        return (), 0.0, None
+    ranks, where = np.unique(waits.victim[mine], return_inverse=True)
+    seconds: Floats = np.bincount(where.reshape(-1), weights=waits.edge_s[mine]).astype(np.float64)
+    chosen = seconds >= VICTIM_SHARE * seconds.max()
+    by_group = np.bincount(waits.edge_group[mine], weights=waits.edge_s[mine])
+    return tuple(int(r) for r in ranks[chosen]), float(seconds[chosen].mean()), groups[int(by_group.argmax())]
+
+
+def _culprit(
+    view: View, digest: Digest, row: int, significance: float, group: str | None, waits: Waits
+) -> Finding:
+    rank = int(digest.ranks[row])
+    others = np.delete(digest.late_s, row)
+    usual = float(np.nanmedian(others)) if np.isfinite(others).any() else 0.0
+    late = float(digest.late_s[row])
+    by_durations = float(np.mean(waits.calls.by_durations)) if len(waits.calls.first) else 0.0
+    return Finding(
+        run=view.run,
+        attempt=view.attempt,
+        window=digest.index,
+        level="L2",
+        detector="l2_wait",
+        kind="wait",
+        role="culprit",
+        ranks=(rank,),
+        nodes=(f"rank:{rank}",),
+        group=group,
+        start_step=digest.first_step,
+        end_step=digest.first_step + digest.num_steps - 1,
+        ratio=late / usual if usual > 0 else None,
+        effect_s_per_step=late,
+        share_of_step=float(digest.late_share[row]),
+        significance=significance,
+        evidence=(
+            Evidence(name="caused_wait_s", value=late, unit="s", baseline=usual),
+            Evidence(name="last_share", value=last_share(waits, rank), note="calls it entered last"),
+            Evidence(name="by_durations", value=by_durations, note="calls judged without common clocks"),
+        ),
+    )
+
+
+def last_share(waits: Waits, rank: int) -> float:
+    """Share of the calls a rank took part in that it entered last, those without real waiting left out."""
+    took_part = np.zeros(len(waits.last_rank), np.bool_)
+    took_part[waits.calls.call[waits.members == rank]] = True
+    return float((waits.last_rank[took_part] == rank).mean()) if took_part.any() else 0.0
+
+
+def _victims(
+    view: View, digest: Digest, culprit: int, victims: tuple[int, ...], seconds: float, group: str | None
+) -> Finding:
+    return Finding(
+        run=view.run,
+        attempt=view.attempt,
+        window=digest.index,
+        level="L2",
+        detector="l2_wait",
+        kind="wait",
+        role="victim",
+        ranks=victims,
+        nodes=(*(f"rank:{rank}" for rank in victims), f"rank:{culprit}"),
+        group=group,
+        start_step=digest.first_step,
+        end_step=digest.first_step + digest.num_steps - 1,
+        effect_s_per_step=seconds,
+        share_of_step=seconds / digest.typical_step_s,
+        evidence=(Evidence(name="waited_s", value=seconds, unit="s", note=f"for rank {culprit}"),),
+    )

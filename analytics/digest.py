@@ -1,0 +1,152 @@
+"""Reduce a window to the few numbers later windows and the detectors need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from argus.analytics.peers import peer_medians, work_classes
+from argus.analytics.view import Digest, View
+from argus.analytics.waits import Waits, waits_of
+from argus.analytics.window import Bools, Floats, Ints, Window
+
+GAP_PHASE = "other"
+"""Where time of a step outside every phase is booked, on wall clocks."""
+
+FLOOR_SHARE = 0.01
+"""Added to both sides of a ratio, as share of the step, so that tiny phases cannot show large ratios."""
+
+
+def digest_of(window: Window, waits: Waits | None = None) -> Digest:
+    """Digest of one window; ranks without a usable step are NaN."""
+    waits = waits or waits_of(window)
+    usable = window.usable
+    phases, self_s, cpu_s, max_s = _phases(window)
+    step_s = _mean(window.step_s[:, usable])
+    typical = float(np.nanmedian(step_s)) if np.isfinite(step_s).any() else np.nan
+    own_s = self_s.sum(axis=0)
+    classes = work_classes(window.topology, window.ranks)
+    peers_s = peer_medians(self_s, classes)
+    own_peers_s = peer_medians(own_s, classes)
+    floor = FLOOR_SHARE * typical
+    late_s = np.where(np.isfinite(step_s), waits.late_s, np.nan)
+    call_group, transfer = waits.calls.group, waits.calls.transfer_s
+    counted = np.isin(waits.calls.step, window.steps[usable])
+    return Digest(
+        index=window.index,
+        first_step=window.first_step,
+        num_steps=window.num_steps,
+        ranks=window.ranks,
+        steps=window.steps,
+        job_step_s=_job_series(window),
+        phases=phases,
+        self_s=self_s,
+        late_s=late_s,
+        groups=window.groups,
+        transfer_s=_per_group(transfer, call_group, counted, len(window.groups), np.median),
+        transfer_sum_s=_per_group(transfer, call_group, counted, len(window.groups), np.sum)
+        / max(int(usable.sum()), 1),
+        step_s=step_s,
+        cpu_s=cpu_s,
+        max_s=max_s,
+        own_s=own_s,
+        peers_s=peers_s,
+        own_peers_s=own_peers_s,
+        dev=np.log((self_s + floor) / (peers_s + floor)),
+        own_dev=np.log((own_s + floor) / (own_peers_s + floor)),
+        late_share=_late_share(late_s, classes, typical),
+        gc_s=_gc(window),
+        waited_s=waits.waited_s,
+        num_usable=int(usable.sum()),
+        coverage=window.coverage.ratio,
+        wall_clock=not bool(window.clock_gpu.any()),
+        sees_waits=bool(len(waits.calls.first)),
+    )
+
+
+def observed(view: View) -> Digest | None:
+    """The digest of the view's window, made now if nobody has; None between windows."""
+    if view.digest is not None or view.window is None:
+        return view.digest
+    return digest_of(view.window, view.waits)
+
+
+def own_series(window: Window, row: int) -> Floats:
+    """Self time of one rank in every step of the window, gap included. (step,)"""
+    busy = window.self_s[:, row].sum(axis=0)
+    if window.clock_gpu.any():
+        return np.asarray(busy)
+    return np.asarray(busy + _gap(window)[row])
+
+
+def _mean(values: Floats) -> Floats:
+    """Mean over the last axis of what was observed, NaN where nothing was."""
+    count = np.isfinite(values).sum(axis=-1)
+    total = np.where(np.isfinite(values), values, 0.0).sum(axis=-1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _phases(window: Window) -> tuple[tuple[str, ...], Floats, Floats, Floats]:
+    """Phases with their self time, CPU time and longest single step, per usable step. (phase, rank)"""
+    usable = window.usable
+    self_s = _mean(window.self_s[:, :, usable])
+    cpu_s = _mean(window.cpu_s[:, :, usable])
+    seen = np.where(np.isfinite(window.self_s[:, :, usable]), window.self_s[:, :, usable], 0.0)
+    max_s = seen.max(axis=-1, initial=0.0)
+    phases = window.phases
+    if window.clock_gpu.any():
+        return phases, self_s, cpu_s, max_s
+    gap = _gap(window)[:, usable]
+    gap_cpu = np.maximum(window.step_cpu_s - window.cpu_s.sum(axis=0), 0.0)[:, usable]
+    if GAP_PHASE not in phases:
+        phases = (*phases, GAP_PHASE)
+        none = np.zeros((1, len(window.ranks)))
+        self_s, cpu_s, max_s = (np.concatenate([part, none]) for part in (self_s, cpu_s, max_s))
+    row = phases.index(GAP_PHASE)
+    self_s[row], cpu_s[row] = self_s[row] + _mean(gap), cpu_s[row] + _mean(gap_cpu)
+    return phases, self_s, cpu_s, max_s
+
+
+def _job_series(window: Window) -> Floats:
+    """Slowest rank of each step; NaN where the step is unusable or unseen. (step,)"""
+    seen = np.isfinite(window.step_s).any(axis=0) & window.usable
+    return np.where(seen, np.where(np.isfinite(window.step_s), window.step_s, -np.inf).max(axis=0), np.nan)
+
+
+def _gap(window: Window) -> Floats:
+    """Time of each step outside every phase and outside blocking calls made there. (rank, step)"""
+    blocked = np.zeros(window.step_s.shape)
+    rows = window.collectives
+    outside = np.flatnonzero((rows.phase == "") & (rows.blocked_s > 0))
+    row = np.searchsorted(window.ranks, rows.rank[outside])
+    column = rows.step[outside] - window.first_step
+    inside = (column >= 0) & (column < window.num_steps)
+    np.add.at(blocked, (row[inside], column[inside]), rows.blocked_s[outside][inside])
+    return np.asarray(np.maximum(window.step_s - window.dur_s.sum(axis=0) - blocked, 0.0))
+
+
+def _gc(window: Window) -> Floats:
+    """Garbage collection pauses per usable step. (rank,)"""
+    pause = np.zeros(len(window.ranks))
+    usable = set(window.steps[window.usable].tolist())
+    for event in window.events:
+        if event.kind == "gc" and event.step in usable and np.isfinite(event.dur_s):
+            pause[np.searchsorted(window.ranks, event.rank)] += event.dur_s
+    return pause / max(len(usable), 1)
+
+
+def _late_share(late_s: Floats, classes: Ints, typical_s: float) -> Floats:
+    """How much more the others waited for a rank than for its peers, as share of the step. (rank,)"""
+    return np.asarray((late_s - peer_medians(late_s, classes)) / typical_s)
+
+
+def _per_group(
+    values: Floats, group: Ints, counted: Bools, num: int, how: Callable[[Floats], np.floating[Any]]
+) -> Floats:
+    """`how` over each group's counted calls; NaN for a group without any. (group,)"""
+    result = np.full(num, np.nan)
+    for number in np.unique(group[counted]):
+        result[number] = float(how(values[counted & (group == number)]))
+    return result

@@ -1,0 +1,119 @@
+"""The life of incidents: opened by a cause, updated while it lasts, resolved when it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from argus.analytics.incident import Cause, Cost, Incident
+
+COST_METHOD = "critical path of the step"
+
+GONE_WINDOWS = 2
+"""Windows without the signal before an incident is resolved."""
+
+CRITICAL_SHARE = 0.10
+WARNING_SHARE = 0.02
+WARNING_WINDOWS = 3
+"""Severity by the share of the step that is lost now; a warning must have lasted so many windows."""
+
+
+def open_incident(
+    cause: Cause, *, run: str, attempt: int, window: int, steps_done: int, world: int
+) -> Incident:
+    """A new incident from its first cause; `steps_done` = last known step."""
+    incident = Incident(
+        run=run,
+        attempt=attempt,
+        status="open",
+        severity="info",
+        cause=cause,
+        onset_step=cause.onset_step,
+        end_step=None,
+        opened_window=window,
+        last_window=window,
+        cost=Cost(
+            s_per_step=0.0, share_of_step=0.0, gpu_hours_so_far=0.0, gpu_hours_per_day=0.0, method=COST_METHOD
+        ),
+    )
+    return _weigh(incident, steps_done=steps_done, world=world)
+
+
+def update_incident(
+    incident: Incident, cause: Cause, *, window: int, steps_done: int, world: int
+) -> Incident:
+    """The incident with the newest numbers; class, scope and suspects stay what it was opened with."""
+    known = incident.cause
+    kept = replace(
+        cause,
+        fault_class=known.fault_class,
+        scope=known.scope,
+        suspects=known.suspects,
+        onset_step=known.onset_step,
+        phase=cause.phase if cause.fault_class == known.fault_class else known.phase,
+        ruled_out=cause.ruled_out if cause.fault_class == known.fault_class else known.ruled_out,
+        second_best=cause.second_best if cause.fault_class == known.fault_class else known.second_best,
+        verdict=_firmer(known, cause),
+        findings=tuple(dict.fromkeys((*known.findings, *cause.findings)))[-MAX_FINDINGS:],
+    )
+    newer = replace(incident, cause=kept, last_window=window)
+    return _weigh(newer, steps_done=steps_done, world=world)
+
+
+MAX_FINDINGS = 60
+"""Findings an incident keeps naming: the latest, as many as there are windows of history."""
+
+_FIRMNESS = ("INCONCLUSIVE", "LIKELY", "CONFIRMED")
+
+
+def _firmer(known: Cause, cause: Cause) -> str:
+    """A verdict once reached for a class is not taken back by a quieter window."""
+    if cause.fault_class != known.fault_class:
+        return known.verdict
+    return max(known.verdict, cause.verdict, key=_FIRMNESS.index)
+
+
+def resolve_incident(incident: Incident, *, end_step: int) -> Incident:
+    """The incident closed at the last step that showed it."""
+    return replace(incident, status="resolved", end_step=max(end_step, incident.onset_step))
+
+
+def is_stop(incident: Incident) -> bool:
+    """Whether it is about a job that stands still."""
+    return incident.cause.fault_class.startswith("stop.")
+
+
+def find_open(incidents: Sequence[Incident], scope: str, *, stop: bool = False) -> Incident | None:
+    """The open incident at a scope, None if there is none."""
+    return next(
+        (i for i in incidents if i.status == "open" and i.cause.scope == scope and is_stop(i) == stop), None
+    )
+
+
+def _weigh(incident: Incident, *, steps_done: int, world: int) -> Incident:
+    """Severity and cost from what the cause costs now."""
+    cause = incident.cause
+    if is_stop(incident):
+        per_day = 24.0 * world
+        return replace(incident, severity="critical", cost=_cost(cause, so_far=0.0, per_day=per_day))
+    share = cause.share_of_step
+    lasted = incident.last_window - incident.opened_window + 1 >= WARNING_WINDOWS - 1
+    if share >= CRITICAL_SHARE:
+        severity = "critical"
+    else:
+        severity = "warning" if share >= WARNING_SHARE and lasted else "info"
+    num_steps = max(steps_done - incident.onset_step + 1, 0)
+    so_far = cause.s_per_step * num_steps * world / 3600
+    return replace(
+        incident, severity=severity, cost=_cost(cause, so_far=so_far, per_day=min(share, 1.0) * 24.0 * world)
+    )
+
+
+def _cost(cause: Cause, *, so_far: float, per_day: float) -> Cost:
+    return Cost(
+        s_per_step=cause.s_per_step,
+        share_of_step=cause.share_of_step,
+        gpu_hours_so_far=so_far,
+        gpu_hours_per_day=per_day,
+        method=COST_METHOD,
+    )

@@ -1,0 +1,62 @@
+"""Which ranks do the same work and may therefore be compared."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from argus.analytics.robust import leave_one_out_median
+from argus.analytics.window import Floats, Ints
+from argus.topology.layout import Topology
+
+SMALL_CLASS = 2
+"""A data-parallel group this small cannot tell fast from slow: its stage is compared as a whole."""
+
+
+def work_classes(topology: Topology, ranks: Ints) -> Ints:
+    """Class number per rank: same pipeline stage, same shard where replicas allow it, same GPU model.
+
+    The data-parallel group is the class; where it has two members or less, all ranks of the stage are.
+    """
+    stage = _stages(topology)
+    replica: dict[int, str] = {}
+    for group in topology.groups:
+        if group.kind in ("dp", "dp_cp") and len(group.ranks) > SMALL_CLASS:
+            for rank in group.ranks:
+                if group.kind == "dp_cp" or rank not in replica:
+                    replica[rank] = group.id
+    keys = [
+        (stage.get(int(rank), 0), replica.get(int(rank), ""), topology.gpu_models.get(int(rank), ""))
+        for rank in ranks
+    ]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return np.array([numbers[key] for key in keys], np.int64)
+
+
+def _stages(topology: Topology) -> dict[int, int]:
+    """Pipeline stage of each rank: its place in its pipeline group, 0 without one."""
+    return {
+        rank: place
+        for group in topology.groups
+        if group.kind == "pp"
+        for place, rank in enumerate(group.ranks)
+    }
+
+
+def peer_medians(values: Floats, classes: Ints) -> Floats:
+    """Median of the other members of each rank's class, last axis = rank; NaN values are not members.
+
+    A rank counts as absent if any of its values is NaN.
+    """
+    result = np.full(values.shape, np.nan)
+    present = np.isfinite(values).reshape(-1, values.shape[-1]).all(axis=0)
+    for number in np.unique(classes):
+        members = np.flatnonzero((classes == number) & present)
+        if len(members) > 1:
+            result[..., members] = leave_one_out_median(values[..., members])
+    return result
+
+
+def class_sizes(classes: Ints, present: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> Ints:
+    """Number of present members of each rank's class."""
+    counts = np.bincount(classes, weights=present.astype(np.float64))
+    return counts[classes].astype(np.int64)

@@ -1,0 +1,167 @@
+"""Robust numbers without scipy: medians that leave one out, tail points, the noise of a healthy past."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from argus.analytics.window import Floats, Ints
+
+PRIOR_SCALE = 0.1
+"""Noise assumed of a run nobody has watched yet: healthy jobs on shared machines stay below it."""
+
+PRIOR_DOF = 0.5
+"""Weight of the prior in samples: it decides alone at first and is forgotten after a few windows. Scales are
+averaged by their logarithm, so that a prior ten times too wide does not linger."""
+
+EFFICIENCY = 0.4
+"""A median of absolute deviations knows as much as 0.4 times as many squared deviations."""
+
+MAX_TAIL = 8.0
+"""No threshold above this many scales: beyond it ignorance, not noise, would be silencing a fault."""
+
+MIN_TAIL = 3.5
+"""No threshold below this many scales, however few tests a day there are."""
+
+SCALE_FLOOR = 0.005
+"""Noise below 0.5 % is not believed: clocks and quantisation alone make as much."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Healthy spread of a deviation around zero: `scale` (rank,), its degrees of freedom, and how much
+    one window's deviation says about the next (`rho`, 0 to 1)."""
+
+    scale: Floats
+    dof: float
+    rho: float
+
+
+def leave_one_out_median(values: Floats) -> Floats:
+    """For each entry of the last axis the median of the others; NaN where there is no other.
+
+    >>> leave_one_out_median(np.array([1.0, 2.0, 9.0]))
+    array([5.5, 5. , 1.5])
+    """
+    n = values.shape[-1]
+    if n < 2:
+        return np.full(values.shape, np.nan)
+    order = np.argsort(values, axis=-1)
+    ranked = np.take_along_axis(values, order, axis=-1)
+    place = np.arange(n)
+    low, high = (n - 2) // 2, (n - 1) // 2
+    others = (ranked[..., low + (place <= low)] + ranked[..., high + (place <= high)]) / 2
+    result = np.empty_like(ranked)
+    np.put_along_axis(result, order, others, axis=-1)
+    return result
+
+
+def tail_point(probability: float, dof: float) -> float:
+    """How many scales a t-distributed deviation exceeds with `probability`, within MIN_TAIL and MAX_TAIL.
+
+    Hill's expansion of the t quantile around the normal one (Abramowitz and Stegun 26.7.5).
+    """
+    z = -NormalDist().inv_cdf(min(max(probability, 1e-300), 0.5))
+    nu = max(dof, 1.0)
+    g1 = (z**3 + z) / 4
+    g2 = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    g3 = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return min(max(z + g1 / nu + g2 / nu**2 + g3 / nu**3, MIN_TAIL), MAX_TAIL)
+
+
+def tail_probability(deviations: float, dof: float) -> float:
+    """Inverse of `tail_point` without its limits: probability that noise exceeds `deviations` scales."""
+    nu = max(dof, 1.0)
+    z = deviations * (1 - 1 / (4 * nu)) / math.sqrt(1 + deviations**2 / (2 * nu))
+    return max(0.5 * math.erfc(z / math.sqrt(2)), 1e-300)
+
+
+def vote_probability(*, budget_per_day: float, tests_per_day: float, rho: float) -> float:
+    """Chance a single window may have to exceed, so that 2 of 3 windows do so `budget_per_day` times a day.
+
+    Independent windows need both to exceed by chance (square root); windows that repeat one another
+    (`rho` → 1) give the second vote for nothing.
+    """
+    once = budget_per_day / (3 * max(tests_per_day, 1.0))
+    return float(min(once ** (1 / (2 - min(max(rho, 0.0), 1.0))), 0.5))
+
+
+def noise_of(history: Floats, *, now: Floats | None = None, prior: float = PRIOR_SCALE) -> Noise:
+    """Healthy noise from deviations around zero of past windows, (window, rank), NaN = not to be used.
+
+    The scale is the median over ranks of each rank's own spread, so one faulty rank that was never
+    noticed cannot widen it; a noisier rank gets up to twice that. `now` (rank,) adds the spread over the
+    ranks of the present window, which is all there is in the first one.
+    """
+    own = _spread(history) if len(history) else np.full(history.shape[1], np.nan)
+    known = own[np.isfinite(own)]
+    typical = float(np.median(known)) if known.size else prior
+    dof = EFFICIENCY * float(np.isfinite(history).sum())
+    log_scale, weight = PRIOR_DOF * math.log(prior) + dof * _log(typical), PRIOR_DOF + dof
+    if now is not None and np.isfinite(now).sum() >= 6:
+        across = _spread(now[np.isfinite(now)][:, None])[0]
+        add = EFFICIENCY * float(np.isfinite(now).sum() - 1)
+        log_scale, weight = log_scale + add * _log(across), weight + add
+    pooled = max(math.exp(log_scale / weight), SCALE_FLOOR)
+    scale = np.clip(np.where(np.isfinite(own), own, pooled), pooled, 2 * pooled)
+    return Noise(scale=scale, dof=weight, rho=_repetition(history))
+
+
+def _log(scale: float) -> float:
+    return math.log(max(scale, SCALE_FLOOR))
+
+
+def _spread(values: Floats) -> Floats:
+    """Spread around zero per column: the larger of what the middle and what the tail say."""
+    size = np.abs(values)
+    counts = np.isfinite(size).sum(axis=0)
+    result = np.full(values.shape[1], np.nan)
+    enough = counts >= 3
+    if enough.any():
+        middle, tail = np.nanquantile(size[:, enough], (0.5, 0.95), axis=0)
+        result[enough] = np.maximum(1.4826 * middle, tail / 1.96)
+    return result
+
+
+def _repetition(history: Floats) -> float:
+    """Median over ranks of the correlation of neighbouring windows, 0 if unknown."""
+    if len(history) < 8:
+        return 0.0
+    before, after = history[:-1], history[1:]
+    both = np.isfinite(before) & np.isfinite(after)
+    product = np.where(both, np.nan_to_num(before) * np.nan_to_num(after), 0.0).sum(axis=0)
+    power = np.where(both, np.nan_to_num(before) ** 2 + np.nan_to_num(after) ** 2, 0.0).sum(axis=0) / 2
+    known = power > 0
+    if not known.any():
+        return 0.0
+    return float(np.clip(np.median(product[known] / power[known]), 0.0, 1.0))
+
+
+def split_gain(values: Floats, *, margin: int) -> tuple[int, float, float] | None:
+    """Best split of a series into two means: (first index of the right side, mean left, mean right).
+
+    Least squares over every split with at least `margin` points on either side; None if too short.
+    """
+    n = len(values)
+    if n < 2 * margin:
+        return None
+    total = np.cumsum(values)
+    k = np.arange(margin, n - margin + 1)
+    left, right = total[k - 1] / k, (total[-1] - total[k - 1]) / (n - k)
+    best = int(np.argmax(k * (n - k) / n * (right - left) ** 2))
+    return int(k[best]), float(left[best]), float(right[best])
+
+
+def matrix(rows: Sequence[Floats], width: int) -> Floats:
+    """Rows stacked to (row, width), also when there is none."""
+    return np.stack(rows) if rows else np.empty((0, width))
+
+
+def at(ranks: Ints, rank: int) -> int:
+    """Row of `rank` in the sorted array `ranks`, -1 if absent."""
+    place = int(np.searchsorted(ranks, rank))
+    return place if place < len(ranks) and ranks[place] == rank else -1

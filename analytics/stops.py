@@ -1,0 +1,147 @@
+"""What heartbeats say of a job that stands still: since when, and which ranks are behind the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from argus.collectors.records.heartbeat import Heartbeat
+from argus.topology.groups import Group
+from argus.topology.layout import Topology
+
+GONE = ("exited", "lost")
+
+ENDED_REASONS = ("code 0",)
+"""Exits that are the program's own end although it said no goodbye."""
+
+STOP_REASONS = ("signal 2", "signal 15")
+"""What launcher and scheduler do to ranks when a peer died or the job is cancelled: effect, not cause."""
+
+SILENT_S = 45.0
+"""A rank whose host has said nothing for this long while others have is lost: nine reports were missed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Behind:
+    """A rank that keeps a group waiting: its counters against the furthest member's."""
+
+    rank: int
+    group: str
+    entered: int
+    completed: int
+    furthest_entered: int
+    furthest_completed: int
+
+
+def newest_s(beats: Sequence[Heartbeat]) -> float:
+    """Time of the freshest heartbeat; ages are counted from there, so our own outages make nobody old."""
+    return max((beat.ts_s for beat in beats), default=0.0)
+
+
+def is_over(beats: Sequence[Heartbeat]) -> bool:
+    """Every rank ended by its own will."""
+    return bool(beats) and all(beat.state == "ended" or _ended_quietly(beat) for beat in beats)
+
+
+def was_cancelled(beats: Sequence[Heartbeat]) -> bool:
+    """Every rank is gone and nobody died of anything but being told to stop."""
+    stopped = [b for b in beats if b.state in GONE and b.exit_reason.startswith(STOP_REASONS)]
+    return bool(stopped) and all(b in stopped or b.state == "ended" or _ended_quietly(b) for b in beats)
+
+
+def lost_ranks(beats: Sequence[Heartbeat]) -> tuple[Heartbeat, ...]:
+    """Ranks that vanished of themselves; those merely told to stop only if there is no other."""
+    if was_cancelled(beats):
+        return ()
+    newest = newest_s(beats)
+    gone = [
+        beat
+        for beat in beats
+        if (beat.state in GONE and not _ended_quietly(beat))
+        or (beat.state == "running" and newest - beat.ts_s > SILENT_S)
+    ]
+    causes = [beat for beat in gone if not beat.exit_reason.startswith(STOP_REASONS)]
+    return tuple(causes or gone)
+
+
+def stalled_s(beats: Sequence[Heartbeat]) -> float | None:
+    """Seconds since any running rank last began a step; None if none of them ever did."""
+    running = [beat for beat in beats if beat.state == "running" and beat.status.step_since_ns > 0]
+    if not running:
+        return None
+    return min(beat.ts_s - beat.status.step_since_ns * 1e-9 for beat in running)
+
+
+def in_known_pause(beats: Sequence[Heartbeat]) -> bool:
+    """Some rank is inside a mark (checkpoint, evaluation) or none has finished a step yet."""
+    running = [beat for beat in beats if beat.state == "running"]
+    return any(beat.status.in_mark for beat in running) or all(
+        beat.status.step_p50_ns == 0 for beat in running
+    )
+
+
+def ranks_behind(beats: Sequence[Heartbeat], topology: Topology) -> tuple[Behind, ...]:
+    """Ranks that keep others waiting and are not themselves kept waiting by a rank behind them.
+
+    Per group: fewer calls entered than the furthest member; where all entered alike, fewer completed (a rank
+    whose device died goes on entering). A rank stuck inside another group's call hands the blame on.
+    """
+    counts = _counts(beats, topology)
+    behind: dict[int, Behind] = {}
+    waits_in: dict[int, set[str]] = {}
+    late_in: dict[str, set[int]] = {}
+    for group, members in counts.items():
+        entered = max(pair[0] for pair in members.values())
+        completed = max(pair[1] for pair in members.values())
+        level = entered == min(pair[0] for pair in members.values())
+        for rank, (own_entered, own_completed) in members.items():
+            late = own_completed < completed if level else own_entered < entered
+            if late:
+                late_in.setdefault(group, set()).add(rank)
+                behind.setdefault(
+                    rank,
+                    Behind(
+                        rank=rank,
+                        group=group,
+                        entered=own_entered,
+                        completed=own_completed,
+                        furthest_entered=entered,
+                        furthest_completed=completed,
+                    ),
+                )
+            if own_entered > own_completed:
+                waits_in.setdefault(rank, set()).add(group)
+    roots = [
+        item
+        for rank, item in sorted(behind.items())
+        if not any(
+            late_in.get(group, set()) - {rank}
+            for group in waits_in.get(rank, ())
+            if rank not in late_in.get(group, set())
+        )
+    ]
+    return tuple(roots or [behind[rank] for rank in sorted(behind)])
+
+
+def pending_groups(beats: Sequence[Heartbeat], topology: Topology) -> tuple[str, ...]:
+    """Groups in which every member has entered a call that none of them completes."""
+    return tuple(
+        group
+        for group, members in _counts(beats, topology).items()
+        if len(set(members.values())) == 1 and all(e > c for e, c in members.values())
+    )
+
+
+def _counts(beats: Sequence[Heartbeat], topology: Topology) -> dict[str, dict[int, tuple[int, int]]]:
+    """(entered, completed) of every member by group id, groups of one reporter left out."""
+    known: Mapping[tuple[int, str], Group] = topology.named
+    counts: dict[str, dict[int, tuple[int, int]]] = {}
+    for beat in beats:
+        for name, pair in beat.status.groups.items():
+            group = known.get((beat.rank, name))
+            counts.setdefault(group.id if group else f"other/{name}", {})[beat.rank] = pair
+    return {group: members for group, members in sorted(counts.items()) if len(members) > 1}
+
+
+def _ended_quietly(beat: Heartbeat) -> bool:
+    return beat.state in GONE and beat.exit_reason in ENDED_REASONS

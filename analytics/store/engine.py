@@ -1,0 +1,117 @@
+"""Opening the database: SQLite by path, PostgreSQL by URL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Executable, Table, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+BUSY_TIMEOUT_S = 30.0
+"""How long SQLite waits for another process's write lock before it gives up."""
+
+_WRITES = "argus_writes"
+
+
+class StoreError(Exception):
+    """The database cannot be opened; the message says which and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """A database; `read` and `write` are transactions, committed when their block ends well."""
+
+    engine: Engine
+    _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that sees one state of the store."""
+        with self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that may change the store; on SQLite one at a time."""
+        if self.engine.dialect.name != "sqlite":
+            with self.engine.begin() as connection:
+                yield connection
+            return
+        writing = self.engine.execution_options(**{_WRITES: True})
+        with self._turn, writing.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Give back every connection."""
+        self.engine.dispose()
+
+
+def open_store(where: str) -> Store:
+    """`where` is a URL, or the path of an SQLite file. Raises StoreError; nothing is connected yet."""
+    url = where if "://" in where else f"sqlite:///{where}"
+    if url.startswith(("postgres://", "postgresql://")):
+        url = "postgresql+psycopg://" + url.split("://", 1)[1]
+    try:
+        backend = make_url(url).get_backend_name()
+    except (ArgumentError, ValueError):
+        backend = ""
+    if backend == "sqlite":
+        return Store(engine=_sqlite_engine(url))
+    if backend == "postgresql":
+        return Store(engine=create_engine(url, pool_pre_ping=True))
+    # What stands before @ may be a password.
+    raise StoreError(
+        f"{where.split('@')[-1]!r} is not a database of ours; give a path or postgresql://USER@HOST/DATABASE"
+    )
+
+
+def _sqlite_engine(url: str) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # The driver's own transactions begin too late for a consistent read; we say BEGIN ourselves.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    # FULL: what was acknowledged survives a power cut too, at one fsync per commit.
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def insert_new(connection: Connection, table: Table) -> Any:
+    """An INSERT that leaves rows alone whose key is there already."""
+    return _insert(connection)(table).on_conflict_do_nothing()
+
+
+def upsert(connection: Connection, table: Table, *, set_: Sequence[str], where: Any = None) -> Executable:
+    """An INSERT that, where the primary key is there already, replaces the columns `set_`."""
+    statement = _insert(connection)(table)
+    statement = statement.on_conflict_do_update(
+        index_elements=list(table.primary_key.columns),
+        set_={name: statement.excluded[name] for name in set_},
+        where=None if where is None else where(statement.excluded),
+    )
+    return statement  # type: ignore[no-any-return]
+
+
+def _insert(connection: Connection) -> Callable[[Table], Any]:
+    return sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert

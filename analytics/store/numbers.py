@@ -1,0 +1,97 @@
+"""The numbers of a window that outlive its rank windows: per rank, what a chart or a scrape needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from argus.analytics.window import Floats, Ints, Window
+from argus.collectors.records.pack import pack, unpack
+
+_DTYPES: Mapping[str, np.dtype[Any]] = {
+    "<i8": np.dtype("<i8"),
+    "<f8": np.dtype("<f8"),
+    "<f4": np.dtype("<f4"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowNumbers:
+    """Seconds per usable step, NaN = not observed (means over the window's usable steps).
+
+    Shapes: `ranks`, `step_s` (rank,), `phase_s`, `wait_s`, `cpu_s` (phase, rank), `job_step_s` (step,) =
+    the slowest rank of each usable step.
+    """
+
+    ranks: Ints
+    phases: tuple[str, ...]
+    clocks: tuple[str, ...]
+    step_s: Floats
+    phase_s: Floats
+    wait_s: Floats
+    cpu_s: Floats
+    job_step_s: Floats
+
+    def to_bytes(self) -> bytes:
+        """Packed, readable alone."""
+        arrays = {
+            "ranks": ("<i8", self.ranks),
+            "step_s": ("<f8", self.step_s),
+            "job_step_s": ("<f8", self.job_step_s),
+            "phase_s": ("<f4", self.phase_s.astype("<f4").reshape(-1)),
+            "wait_s": ("<f4", self.wait_s.astype("<f4").reshape(-1)),
+            "cpu_s": ("<f4", self.cpu_s.astype("<f4").reshape(-1)),
+        }
+        return pack({"phases": list(self.phases), "clocks": list(self.clocks)}, arrays)
+
+    @staticmethod
+    def from_bytes(payload: bytes) -> WindowNumbers:
+        """Inverse of `to_bytes`."""
+        meta, arrays = unpack(payload, _DTYPES)
+        phases = tuple(str(name) for name in meta["phases"])
+        shape = (len(phases), len(arrays["ranks"]))
+        square = {name: np.asarray(arrays[name], np.float64).reshape(shape) for name in _SQUARE}
+        return WindowNumbers(
+            ranks=np.asarray(arrays["ranks"], np.int64),
+            phases=phases,
+            clocks=tuple(str(clock) for clock in meta["clocks"]),
+            step_s=np.asarray(arrays["step_s"], np.float64),
+            job_step_s=np.asarray(arrays["job_step_s"], np.float64),
+            phase_s=square["phase_s"],
+            wait_s=square["wait_s"],
+            cpu_s=square["cpu_s"],
+        )
+
+
+_SQUARE = ("phase_s", "wait_s", "cpu_s")
+
+
+def window_numbers(window: Window) -> WindowNumbers:
+    """Means of a window; all its steps where none is usable."""
+    usable = window.usable if window.usable.any() else np.ones_like(window.usable)
+    return WindowNumbers(
+        ranks=window.ranks,
+        phases=window.phases,
+        clocks=tuple("gpu" if gpu else "wall" for gpu in window.clock_gpu),
+        step_s=_mean(window.step_s[:, usable]),
+        job_step_s=_slowest(window.step_s[:, usable]),
+        phase_s=_mean(window.dur_s[:, :, usable]),
+        wait_s=_mean(window.wait_s[:, :, usable]),
+        cpu_s=_mean(window.cpu_s[:, :, usable]),
+    )
+
+
+def _mean(values: Floats) -> Floats:
+    """Over the last axis, of what was observed; NaN where nothing was."""
+    count = np.isfinite(values).sum(axis=-1)
+    total = np.nansum(values, axis=-1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _slowest(step_s: Floats) -> Floats:
+    """Per step; NaN where no rank was observed."""
+    slowest = np.where(np.isnan(step_s), -np.inf, step_s).max(axis=0, initial=-np.inf)
+    return np.where(np.isfinite(slowest), slowest, np.nan)

@@ -1,0 +1,264 @@
+"""What one window says against one suspect, measured whether or not a detector fired on every aspect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from argus.analytics.baseline import baseline_own_s
+from argus.analytics.detectors.l2_self_time import NOT_WORK
+from argus.analytics.detectors.l2_wait import last_share, victims_of
+from argus.analytics.digest import own_series
+from argus.analytics.finding import Finding
+from argus.analytics.peers import peer_medians, work_classes
+from argus.analytics.robust import at, split_gain
+from argus.analytics.view import Digest, View
+from argus.analytics.waits import Waits
+from argus.analytics.window import Floats, Window
+
+AGREEMENT = 0.3
+"""A signal stands when the other measure shows at least this share of it, though below its own limit."""
+
+OVERSHADOWED = 0.25
+"""Beside a suspect who costs four times as much, a smaller one is its shadow or costs nothing yet."""
+
+OTHER_CAUSE = 0.5
+"""A member that costs half of what the transfers do, or work of all members that grew by half as much (in
+logs), explains slow transfers: not the link."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseExcess:
+    """One phase of the suspect against its peers, seconds per step; `on_gpu` = timed by the GPU's clock."""
+
+    phase: str
+    self_s: float
+    peers_s: float
+    cpu_s: float
+    peers_cpu_s: float
+    on_gpu: bool
+
+    @property
+    def excess_s(self) -> float:
+        """Self time beyond the peers'."""
+        return self.self_s - self.peers_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankSymptom:
+    """One rank in one window. `signals` are the kinds of the culprit findings; `is_vote` = they agree.
+
+    Seconds per usable step. `late_s` is the waiting it caused, `late_usual_s` that of the median rank.
+    `explains` = own work shows the lateness (or nothing of the work was seen to contradict it).
+    """
+
+    rank: int
+    window: int
+    first_step: int
+    onset_step: int
+    signals: frozenset[str]
+    is_vote: bool
+    phases: tuple[PhaseExcess, ...]
+    own_s: float
+    own_peers_s: float
+    gc_s: float
+    peers_gc_s: float
+    late_s: float
+    late_usual_s: float
+    last_share: float
+    sees_waits: bool
+    victims: tuple[int, ...]
+    victims_wait_s: float
+    group: str | None
+    step_s: float
+    findings: tuple[str, ...]
+    is_lone: bool = False
+
+    @property
+    def excess_s(self) -> float:
+        """Own work beyond the peers'."""
+        return self.own_s - self.own_peers_s
+
+    @property
+    def impact_s(self) -> float:
+        """What the job loses per step: the waiting caused where it is seen, else the excess of work."""
+        late = self.late_s - self.late_usual_s
+        return max(late if self.sees_waits else self.excess_s, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkSymptom:
+    """One group in one window whose transfers are slow while its members are clean."""
+
+    group: str
+    ranks: tuple[int, ...]
+    window: int
+    first_step: int
+    transfer_s: float
+    baseline_s: float
+    own_ratio: float
+    step_s: float
+    victims_wait_s: float
+    findings: tuple[str, ...]
+
+    @property
+    def impact_s(self) -> float:
+        """What the job loses per step."""
+        return self.transfer_s - self.baseline_s
+
+
+def rank_symptoms(view: View, findings: Sequence[Finding]) -> tuple[RankSymptom, ...]:
+    """Every suspected rank of the view's window, the costliest first, shadows of a bigger one left out."""
+    window, waits, digest = view.window, view.waits, view.digest
+    assert window is not None and waits is not None and digest is not None
+    suspects: dict[int, list[Finding]] = {}
+    for finding in findings:
+        if finding.role == "culprit" and finding.kind in ("self_time", "wait") and len(finding.ranks) == 1:
+            suspects.setdefault(finding.ranks[0], []).append(finding)
+    measured = [
+        replace(measure(window, waits, digest, rank=rank, findings=mine), is_lone=view.is_lone)
+        for rank, mine in sorted(suspects.items())
+    ]
+    largest = max((symptom.impact_s for symptom in measured), default=0.0)
+    kept = [symptom for symptom in measured if symptom.impact_s >= OVERSHADOWED * largest]
+    return tuple(sorted(kept, key=lambda symptom: (-symptom.impact_s, symptom.rank)))
+
+
+def measure(
+    window: Window, waits: Waits, digest: Digest, *, rank: int, findings: Sequence[Finding] = ()
+) -> RankSymptom:
+    """All aspects of one present rank in one window."""
+    row = at(digest.ranks, rank)
+    victims, waited, group = victims_of(waits, rank, window.groups)
+    signals = frozenset(finding.kind for finding in findings)
+    own, peers = _number(digest.own_s[row]), _number(digest.own_peers_s[row])
+    late, usual = _number(digest.late_s[row]), _number(_median_of_others(digest.late_s, row))
+    phases = _phases(window, digest, row)
+    return RankSymptom(
+        rank=rank,
+        window=digest.index,
+        first_step=digest.first_step,
+        onset_step=_onset(window, row),
+        signals=signals,
+        is_vote=_agree(signals, excess=own - peers, late=late - usual, sees_waits=digest.sees_waits),
+        phases=phases,
+        own_s=own,
+        own_peers_s=peers,
+        gc_s=float(digest.gc_s[row]),
+        peers_gc_s=_number(_median_of_others(digest.gc_s, row)),
+        late_s=late,
+        late_usual_s=usual,
+        last_share=last_share(waits, rank),
+        sees_waits=digest.sees_waits,
+        victims=victims,
+        victims_wait_s=waited,
+        group=group,
+        step_s=_number(digest.typical_step_s),
+        findings=tuple(finding.id for finding in findings),
+    )
+
+
+def _agree(signals: frozenset[str], *, excess: float, late: float, sees_waits: bool) -> bool:
+    """Own work and lateness tell the same story, at least one of them loudly."""
+    if {"self_time", "wait"} <= signals:
+        return True
+    if "self_time" in signals:
+        return not sees_waits or late >= AGREEMENT * excess
+    return "wait" in signals and excess >= AGREEMENT * late
+
+
+def _phases(window: Window, digest: Digest, row: int) -> tuple[PhaseExcess, ...]:
+    """The rank's phases of work, the largest excess first."""
+    classes = work_classes(window.topology, digest.ranks)
+    peers_cpu = peer_medians(digest.cpu_s, classes)[:, row]
+    gpu = {name for name, on in zip(window.phases, window.clock_gpu, strict=True) if on}
+    found = [
+        PhaseExcess(
+            phase=name,
+            self_s=_number(digest.self_s[index, row]),
+            peers_s=_number(digest.peers_s[index, row]),
+            cpu_s=_number(digest.cpu_s[index, row]),
+            peers_cpu_s=_number(peers_cpu[index]),
+            on_gpu=name in gpu,
+        )
+        for index, name in enumerate(digest.phases)
+        if name not in NOT_WORK
+    ]
+    return tuple(sorted(found, key=lambda part: (-part.excess_s, part.phase)))
+
+
+def _onset(window: Window, row: int) -> int:
+    """First step of the window from which the rank's work is high, the window's first if it always is."""
+    usable = np.flatnonzero(window.usable & np.isfinite(window.step_s[row]))
+    others = [i for i in range(len(window.ranks)) if i != row and np.isfinite(window.step_s[i]).any()]
+    if len(usable) < 4 or not others:
+        return window.first_step
+    peers = np.array([own_series(window, i)[usable] for i in others])
+    if not np.isfinite(peers).all():
+        return window.first_step
+    excess = own_series(window, row)[usable] - np.median(peers, axis=0)
+    split = split_gain(excess, margin=1)
+    if split is None or split[1] >= 0.5 * split[2]:
+        return window.first_step
+    return int(window.steps[usable[split[0]]])
+
+
+def link_symptoms(
+    view: View, findings: Sequence[Finding], *, suspects: Mapping[int, float]
+) -> tuple[LinkSymptom, ...]:
+    """Groups with a transfer finding none of whose members is at fault or busier than it used to be.
+
+    `suspects` maps ranks to what they cost per step; one that costs half of what the transfers do explains
+    them, since a member that does not run cannot serve a transfer either.
+    """
+    digest, waits = view.digest, view.waits
+    assert digest is not None and waits is not None
+    found = []
+    for finding in findings:
+        if finding.kind != "transfer" or finding.group is None:
+            continue
+        blamed_s = max((suspects.get(rank, 0.0) for rank in finding.ranks), default=0.0)
+        if blamed_s >= OTHER_CAUSE * (finding.effect_s_per_step or 0.0):
+            continue
+        evidence = next(item for item in finding.evidence if item.name == "transfer_s")
+        own_ratio = _own_ratio(view, digest, finding.ranks)
+        if np.log(own_ratio) >= OTHER_CAUSE * np.log(max(finding.ratio or 1.0, 1.0 + 1e-9)):
+            continue
+        members = np.isin(digest.ranks, finding.ranks)
+        found.append(
+            LinkSymptom(
+                group=finding.group,
+                ranks=finding.ranks,
+                window=digest.index,
+                first_step=digest.first_step,
+                transfer_s=evidence.value,
+                baseline_s=evidence.baseline or 0.0,
+                own_ratio=own_ratio,
+                step_s=digest.typical_step_s,
+                victims_wait_s=float(digest.waited_s[members].max(initial=0.0)),
+                findings=(finding.id,),
+            )
+        )
+    return tuple(found)
+
+
+def _own_ratio(view: View, digest: Digest, ranks: Sequence[int]) -> float:
+    """Members' own work against the clean past, at least 1; 1 if there is no past."""
+    usual = baseline_own_s(view.past)
+    members = digest.own_s[np.isin(digest.ranks, ranks)]
+    members = members[np.isfinite(members)]
+    if usual is None or usual <= 0 or not members.size:
+        return 1.0
+    return max(float(np.median(members)) / usual, 1.0)
+
+
+def _median_of_others(values: Floats, row: int) -> float:
+    others = np.delete(values, row)
+    others = others[np.isfinite(others)]
+    return float(np.median(others)) if others.size else 0.0
+
+
+def _number(value: float) -> float:
+    return float(value) if np.isfinite(value) else 0.0

@@ -1,0 +1,300 @@
+"""What is done with one live attempt: its windows closed and analysed in order, its heartbeats looked at."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from argus.analytics.finding import Finding
+from argus.analytics.incident import Incident
+from argus.analytics.store import incidents as incident_store
+from argus.analytics.store import progress
+from argus.analytics.store.engine import Store
+from argus.analytics.store.numbers import window_numbers
+from argus.analytics.store.progress import LiveAttempt, WindowRow
+from argus.analytics.view import PAST_WINDOWS
+from argus.analytics.window import Coverage, Window, assemble
+from argus.api.closing import closing
+from argus.api.course import Analyses, Look
+from argus.api.liveness import seen_now
+from argus.api.metrics import Metrics
+from argus.api.plans import choose_plan
+from argus.api.settings import Settings
+from argus.api.watch import Watch
+from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.summary import RankWindow
+from argus.topology.layout import Topology, build
+
+MAX_CELLS = 50_000_000
+"""Rank × step × phase cells of one window: 10,240 ranks × 200 steps × 20 phases, 0.4 GB an array."""
+
+LOG = logging.getLogger("argus.analysis")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """What the analysis works with."""
+
+    store: Store
+    settings: Settings
+    analyses: Analyses
+    metrics: Metrics
+
+
+def begin_watch(means: Means, live: LiveAttempt) -> Watch:
+    """Take up an attempt where the store says it was left."""
+    watch = Watch(live=live, course=means.analyses.begin(live.row.run, live.row.attempt))
+    refresh(means, watch, live=live)
+    with means.store.read() as connection:
+        beats = progress.beats_of(connection, live.row.id)
+        kept = incident_store.open_incidents(connection, live.row.id)
+        past = progress.last_windows(connection, live.row.id, limit=PAST_WINDOWS)
+    watch.heard = {item.beat.rank: item for item in beats}
+    watch.kept = {incident.id: incident for incident in kept}
+    # The windows seen again are compared with their past as they were: without the suspects of then.
+    older = [incident for incident in kept if past and incident.opened_window < past[0].window]
+    watch.course = watch.course.restored(older)
+    for row in past:
+        _replay(means, watch, row)
+    watch.course = watch.course.restored(kept)
+    return watch
+
+
+def refresh(means: Means, watch: Watch, *, live: LiveAttempt) -> None:
+    """Take over the attempt's row, and its topology if a layout came in."""
+    watch.live = live
+    if live.layouts_version == watch.layouts_version:
+        return
+    with means.store.read() as connection:
+        layouts = progress.layouts_of(connection, live.row.id)
+    watch.topology = build(layouts) if layouts else None
+    watch.layouts_version = live.layouts_version
+
+
+def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
+    """Let the course see a window again; what it says of it was told when it was new."""
+    assert watch.topology is not None and row.analysed_s is not None
+    try:
+        window = _read_window(means, watch, row, topology=watch.topology)
+        look = watch.course.look(topology=watch.topology, now_s=row.analysed_s, window=window, beats=())
+    except SQLAlchemyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
+        survive(means, watch, error, part="replay")
+        return
+    watch.course = look.course
+    watch.numbers, watch.coverage_ratio = window_numbers(window), window.coverage.ratio
+
+
+def close_due(
+    means: Means, watch: Watch, *, pending: Sequence[WindowRow], now_s: float, not_before_s: float
+) -> list[WindowRow]:
+    """Close the windows that are due; the closed ones that wait for their analysis, in order."""
+    due = closing(
+        [row for row in pending if row.status == "open"],
+        world_size=watch.live.row.world_size,
+        now_s=now_s,
+        grace_s=means.settings.grace_s,
+        not_before_s=not_before_s,
+    )
+    if due:
+        with means.store.write() as connection:
+            progress.close_windows(connection, watch.live.row.id, due, now_s=now_s)
+    return [row for row in pending if row.status == "closed" or row.window in due]
+
+
+def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heartbeat], now_s: float) -> None:
+    """One closed window: look at it, save what that brought, all or nothing."""
+    topology = watch.topology
+    assert topology is not None, "a window closes only when a layout came in"
+    started = time.perf_counter()
+    try:
+        window = _read_window(means, watch, row, topology=topology)
+        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=beats)
+        numbers = window_numbers(window)
+    except SQLAlchemyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
+        survive(means, watch, error, part="window")
+        means.metrics.analysed.labels(result="failed").inc()
+        with means.store.write() as connection:
+            progress.mark_failed(
+                connection,
+                watch.live.row.id,
+                row.window,
+                now_s=now_s,
+                error=f"{type(error).__name__}: {error}",
+            )
+        return
+    done = (row.window, window.coverage, numbers.to_bytes())
+    _save(means, watch, look, topology=topology, now_s=now_s, done=done)
+    watch.trouble = ""
+    watch.numbers, watch.coverage_ratio = numbers, window.coverage.ratio
+    means.metrics.analysed.labels(result="analysed").inc()
+    means.metrics.analysis_s.observe(time.perf_counter() - started)
+
+
+def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topology) -> Window:
+    with means.store.read() as connection:
+        bodies = progress.bodies_of(connection, watch.live.row.id, row.window)
+    parts = [RankWindow.from_bytes(body) for body in bodies]
+    phases = {part.name(int(index)) for part in parts for index in set(part.cells["phase"].tolist())}
+    cells = topology.world_size * row.num_steps * (len(phases) + 2)
+    if cells > MAX_CELLS:
+        raise ValueError(
+            f"{topology.world_size} ranks × {row.num_steps} steps × {len(phases)} phases are {cells} cells, "
+            f"the limit is {MAX_CELLS}"
+        )
+    return assemble(parts, topology)
+
+
+def beats_now(means: Means, watch: Watch, *, now_s: float, floor_s: float) -> tuple[Heartbeat, ...]:
+    """The attempt's heartbeats as they look now."""
+    heard = [watch.heard[rank] for rank in sorted(watch.heard)]
+    return seen_now(heard, hosts=watch.hosts, now_s=now_s, floor_s=floor_s, silent_s=means.settings.silent_s)
+
+
+def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float) -> None:
+    """Between windows: look at the heartbeats, choose the plan once the step time is known."""
+    topology = watch.topology
+    if topology is None:
+        return
+    watch.ranks_lost = sum(beat.state in ("lost", "exited") for beat in beats)
+    try:
+        look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats)
+    except SQLAlchemyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
+        survive(means, watch, error, part="heartbeats")
+        return
+    _save(means, watch, look, topology=topology, now_s=now_s, done=None)
+    plan = watch.live.row.plan
+    if not means.settings.window_steps:
+        world = watch.live.row.world_size
+        plan = choose_plan(plan, beats=beats, world_size=world, highest_step=watch.live.row.highest_step)
+    if plan != watch.live.row.plan:
+        with means.store.write() as connection:
+            progress.save_plan(connection, watch.live.row.id, plan)
+
+
+def _save(
+    means: Means,
+    watch: Watch,
+    look: Look,
+    *,
+    topology: Topology,
+    now_s: float,
+    done: tuple[int, Coverage, bytes] | None,
+) -> None:
+    """Store what a look brought; the course goes on from it only when that is committed."""
+    ids = frozenset(finding.id for finding in look.findings)
+    findings = [finding for finding in look.findings if finding.id not in watch.told]
+    incidents = [
+        _diagnosed(means, watch, incident, topology=topology, fresh=look.findings)
+        for incident in look.incidents
+    ]
+    if findings or incidents or done:
+        attempt_id = watch.live.row.id
+        with means.store.write() as connection:
+            progress.add_findings(connection, attempt_id, findings, now_s=now_s)
+            events = [
+                incident_store.save_incident(connection, attempt_id, incident, now_s=now_s)
+                for incident in incidents
+            ]
+            if done:
+                window, coverage, numbers = done
+                progress.mark_analysed(
+                    connection, attempt_id, window, now_s=now_s, coverage=coverage, numbers=numbers
+                )
+        for event in events:
+            if event is not None:
+                means.metrics.incidents.labels(what=event.what).inc()
+    watch.course, watch.told = look.course, ids
+    _keep(watch, incidents)
+
+
+def _keep(watch: Watch, incidents: Sequence[Incident]) -> None:
+    for incident in incidents:
+        if incident.status == "open":
+            watch.kept[incident.id] = incident
+        else:
+            watch.kept.pop(incident.id, None)
+
+
+def _diagnosed(
+    means: Means, watch: Watch, incident: Incident, *, topology: Topology, fresh: Sequence[Finding]
+) -> Incident:
+    known = {finding.id: finding for finding in fresh}
+    missing = [key for key in incident.cause.findings if key not in known]
+    if missing:
+        with means.store.read() as connection:
+            known.update(progress.findings_by_id(connection, missing))
+    findings = [known[key] for key in incident.cause.findings if key in known]
+    try:
+        return replace(
+            incident, diagnosis=means.analyses.diagnose(incident, findings=findings, topology=topology)
+        )
+    except SQLAlchemyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - an incident without wording is better than none
+        survive(means, watch, error, part="diagnosis")
+        return incident
+
+
+def ended(
+    means: Means,
+    watch: Watch,
+    *,
+    beats: Sequence[Heartbeat],
+    is_newest: bool,
+    has_pending: bool,
+    now_s: float,
+    since_s: float,
+) -> str:
+    """Why the attempt is over: finished, superseded, silent; "" while it is not.
+
+    No silence counts before `since_s`, when the service began to listen.
+    """
+    quiet_s = now_s - max(watch.live.last_seen_s, since_s)
+    if quiet_s > means.settings.forget_s:
+        return "silent"
+    if has_pending:
+        return ""
+    world = watch.live.row.world_size
+    done = world and len(beats) >= world and all(beat.state == "ended" for beat in beats)
+    if done and quiet_s >= means.settings.grace_s:
+        return "finished"
+    return "superseded" if not is_newest and quiet_s >= means.settings.silent_s else ""
+
+
+def end(means: Means, watch: Watch, *, reason: str, now_s: float) -> None:
+    """Close the book of an attempt: what is still open ends with its last step."""
+    closed = [
+        replace(
+            incident,
+            status="resolved",
+            end_step=incident.end_step
+            if incident.end_step is not None
+            else max(watch.live.row.highest_step, 0),
+        )
+        for incident in watch.kept.values()
+    ]
+    status = "silent" if reason == "silent" else "ended"
+    with means.store.write() as connection:
+        for incident in closed:
+            incident_store.save_incident(connection, watch.live.row.id, incident, now_s=now_s)
+        progress.end_attempt(connection, watch.live.row.id, status=status, reason=reason, now_s=now_s)
+    means.metrics.incidents.labels(what="resolved").inc(len(closed))
+
+
+def survive(means: Means, watch: Watch, error: Exception, *, part: str) -> None:
+    """Count an error of the analysis and log it once; the service shows it until the next good look."""
+    means.metrics.errors.labels(part=part).inc()
+    trouble = f"{part} of {watch.live.row.run!r}: {type(error).__name__}: {error}"[:500]
+    if trouble != watch.trouble:
+        LOG.error("analysis failed on %s", trouble, exc_info=error)
+    watch.trouble = trouble

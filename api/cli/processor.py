@@ -1,0 +1,244 @@
+"""`argus processor`: the host processor beside the ranks."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from argus.api.cli.errors import CliError
+from argus.collectors.host import recorder, spool
+from argus.collectors.host.client import HttpPost, parse_server
+from argus.collectors.host.counters import Counters
+from argus.collectors.host.delivery import Delivery
+from argus.collectors.host.launchers import Launchers
+from argus.collectors.host.listener import Listener, listen
+from argus.collectors.host.metrics import serve_metrics
+from argus.collectors.host.notices import Notices
+from argus.collectors.host.processor import STOP_FLUSH_S, Processor
+from argus.collectors.host.ranks import Ranks
+from argus.collectors.host.recorder import Recorder
+from argus.collectors.host.spool import Spool, SpoolInUse
+from argus.collectors.host.uploader import Uploader
+from argus.collectors.records.endpoint import private_directory, socket_path
+from argus.collectors.records.plan import DEFAULT_STEPS, MAX_STEPS
+
+SPOOL_RETRY_S = 0.1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options; `argus run` passes them on."""
+    add = parser.add_argument
+    add(
+        "--socket", type=Path, metavar="PATH", help="listen here (default: ARGUS_SOCKET, else the user's own)"
+    )
+    add("--server", metavar="URL", help="service to report to (default: ARGUS_SERVER; none: nothing is sent)")
+    add("--record", type=Path, metavar="DIR", help="keep what the ranks send as files in DIR")
+    add("--record-bytes", type=_count, default=recorder.DEFAULT_BYTES, metavar="N", help="size limit of DIR")
+    add("--spool", type=Path, metavar="DIR", help="where uploads wait for the service (default: PATH.spool)")
+    add(
+        "--spool-bytes", type=_count, default=spool.DEFAULT_BYTES, metavar="N", help="size limit of the spool"
+    )
+    add(
+        "--metrics-port",
+        type=int,
+        default=0,
+        metavar="N",
+        help="port of /metrics on 127.0.0.1 (default: 0, any free one, named in the first line; -1: none)",
+    )
+    add(
+        "--launcher-pid", type=_count, metavar="PID", help="end after this process and the last rank are gone"
+    )
+    add(
+        "--window-steps",
+        type=_steps,
+        default=DEFAULT_STEPS,
+        metavar="N",
+        help=f"steps per window until the service names a number (default: {DEFAULT_STEPS})",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until stopped or no longer needed."""
+    path = args.socket or socket_path(os.environ)
+    server = _server(args.server or os.environ.get("ARGUS_SERVER", ""), os.environ)
+    launchers = _note_launcher(path, args.launcher_pid)
+    try:
+        listener = listen(path)
+    except (ValueError, OSError) as error:
+        raise CliError(f"cannot listen on {path}: {error}") from None
+    if listener is None:
+        _say(f"another processor listens on {path}")
+        return 0
+    with ExitStack() as stack:
+        with ExitStack() as unless_composed:
+            unless_composed.callback(listener.close)
+            counters, notices = Counters(), Notices(_say)
+            metrics = _metrics(args.metrics_port, counters, notices, stack)
+            processor = _compose(
+                args, listener, server=server, launchers=launchers, counters=counters, notices=notices
+            )
+            unless_composed.pop_all()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: processor.stop())
+        target = f"reports to {server.url}" if server else "reports to no service"
+        record = f", records into {args.record}" if args.record else ""
+        _say(f"listens on {path}, {target}{record}{metrics}")
+        processor.run()
+    return 0
+
+
+def _compose(
+    args: argparse.Namespace,
+    listener: Listener,
+    *,
+    server: HttpPost | None,
+    launchers: Launchers | None,
+    counters: Counters,
+    notices: Notices,
+) -> Processor:
+    host = socket.gethostname()
+    delivery = None
+    if server is not None:
+        directory = args.spool or Path(f"{listener.path}.spool")
+        delivery = _delivery(
+            server, directory, max_bytes=args.spool_bytes, host=host, counters=counters, notices=notices
+        )
+        delivery.start()
+    return Processor(
+        listener,
+        Ranks(host=host, first_steps=args.window_steps, counters=counters),
+        delivery=delivery,
+        recorder=_recorder(args.record, args.record_bytes, counters=counters, notices=notices),
+        launchers=launchers,
+        counters=counters,
+        notices=notices,
+        clock=time.monotonic,
+        wall_clock=time.time,
+    )
+
+
+def _delivery(
+    server: HttpPost,
+    directory: Path,
+    *,
+    max_bytes: int,
+    host: str,
+    counters: Counters,
+    notices: Notices,
+) -> Delivery:
+    if find_spec("zstandard") is None:
+        raise CliError("needs zstandard to send; run: pip install 'argus-triage[host]'")
+
+    def lost(kind: str, num: int) -> None:
+        if kind == "windows":
+            counters.add("argus_collector_dropped_windows_total", "spool_full", amount=num)
+        notices.once("spool_full", f"the spool {directory} is full, the oldest {kind} are dropped")
+
+    waiting = _spool(directory, max_bytes=max_bytes, lost=lost)
+    uploader = Uploader(
+        server,
+        waiting,
+        host=host,
+        counters=counters,
+        notices=notices,
+        clock=time.monotonic,
+        rng=random.Random(),
+    )
+    return Delivery(waiting, uploader, counters=counters, notices=notices)
+
+
+def _spool(directory: Path, *, max_bytes: int, lost: Callable[[str, int], None]) -> Spool:
+    """Open the spool; a processor that is just ending may hold it some seconds longer than the socket."""
+    deadline_s = time.monotonic() + STOP_FLUSH_S + 2.0
+    while True:
+        try:
+            return Spool(directory, max_bytes=max_bytes, lost=lost)
+        except SpoolInUse as error:
+            if time.monotonic() > deadline_s:
+                raise CliError(f"{error}; name another directory with --spool") from None
+            time.sleep(SPOOL_RETRY_S)
+        except (ValueError, OSError) as error:
+            raise CliError(f"cannot use the spool {directory}: {error}") from None
+
+
+def _recorder(
+    directory: Path | None, max_bytes: int, *, counters: Counters, notices: Notices
+) -> Recorder | None:
+    if directory is None:
+        return None
+    try:
+        return Recorder(directory, max_bytes=max_bytes, counters=counters, notices=notices)
+    except OSError as error:
+        raise CliError(f"cannot record into {directory}: {error}") from None
+
+
+def _metrics(port: int, counters: Counters, notices: Notices, stack: ExitStack) -> str:
+    """Start `/metrics`; the processor does its work without them if it must. Returns where they are."""
+    if port < 0:
+        return ""
+    try:
+        server = serve_metrics(counters, port=port, version=_version(), cpu_s=time.process_time)
+    except ModuleNotFoundError:
+        notices.once("metrics", "no /metrics without prometheus_client: pip install 'argus-triage[host]'")
+        return ""
+    except (OSError, OverflowError) as error:
+        notices.once("metrics", f"no /metrics on port {port}: {error}")
+        return ""
+    stack.callback(server.close)
+    return f", metrics on http://127.0.0.1:{server.port}/metrics"
+
+
+def _server(url: str, env: Mapping[str, str]) -> HttpPost | None:
+    if not url:
+        return None
+    try:
+        return parse_server(url, key=env.get("ARGUS_KEY", ""))
+    except ValueError as error:
+        raise CliError(f"--server: {error}") from None
+
+
+def _note_launcher(path: Path, pid: int | None) -> Launchers | None:
+    if pid is None:
+        return None
+    try:
+        private_directory(path.parent)
+        launchers = Launchers(Path(f"{path}.launchers"))
+        launchers.add(pid)
+    except (ValueError, OSError) as error:
+        raise CliError(f"cannot listen on {path}: {error}") from None
+    return launchers
+
+
+def _version() -> str:
+    try:
+        return version("argus-triage")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _say(text: str) -> None:
+    print(f"argus processor: {text}", file=sys.stderr, flush=True)
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative, got {value}")
+    return value
+
+
+def _steps(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= MAX_STEPS:
+        raise argparse.ArgumentTypeError(f"must be in [1, {MAX_STEPS}], got {value}")
+    return value

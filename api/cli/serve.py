@@ -1,0 +1,149 @@
+"""`argus serve`: the service on one address."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from argus.api.cli.errors import CliError
+from argus.api.settings import Settings, SettingsError, load_settings
+
+if TYPE_CHECKING:
+    from argus.analytics.incident import Incident
+    from argus.api.course import Analyses, Course
+    from argus.api.service import Service
+
+BACKLOG = 2048
+"""Connections the kernel holds while the service is busy: every host of a large cluster after an outage."""
+
+SHUTDOWN_S = 10
+"""How long requests in flight may take to end after SIGTERM."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `argus serve`; each overrides argus.toml and the environment."""
+    parser.add_argument("--host", help="address to listen on (default 127.0.0.1); others need ARGUS_KEY")
+    parser.add_argument("--port", type=int, help="port to listen on (default 8321); 0 takes a free one")
+    parser.add_argument("--db", help="SQLite file or postgresql:// URL (default argus.sqlite)")
+    parser.add_argument("--window-steps", type=int, metavar="N", help="steps per window, for every attempt")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default argus.toml)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    serve(settings_of(args), analyses=_analyses())
+    return 0
+
+
+def _analyses() -> Analyses:
+    """The product's own analysis and wording."""
+    from argus.agent.card import render
+    from argus.agent.triage import diagnose
+    from argus.analytics.attempt import AttemptState, advance
+    from argus.api.course import Analyses, Following
+
+    def restore(state: AttemptState, incidents: Sequence[Incident]) -> AttemptState:
+        return replace(state, incidents=tuple(incidents))
+
+    def begin(run: str, attempt: int) -> Course:
+        return Following(state=AttemptState.start(run, attempt), advance=advance, restore=restore)
+
+    return Analyses(begin=begin, diagnose=diagnose, render=render)
+
+
+def serve(settings: Settings, *, analyses: Analyses) -> None:
+    """Serve with the given analysis until SIGTERM or SIGINT. Raises CliError."""
+    if not settings.key and not _is_loopback(settings.host):
+        raise CliError(
+            f"--host {settings.host} can be reached from other machines: set ARGUS_KEY to the key they must bear"
+        )
+    with _listen(settings) as listener:
+        _serve(_open(settings, analyses=analyses), listener, settings=settings)
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """Settings from file, environment and command line. Raises CliError."""
+    names = ("host", "port", "db", "window_steps")
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    try:
+        settings, warnings = load_settings(env=os.environ, path=args.config, overrides=given)
+    except SettingsError as error:
+        raise CliError(str(error)) from None
+    for warning in warnings:
+        print(f"argus serve: {warning}", file=sys.stderr)
+    return settings
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CliError(
+            f"cannot listen on {settings.host} port {settings.port} ({reason}); choose another with --port",
+            code=1,
+        ) from None
+
+
+def _open(settings: Settings, *, analyses: Analyses) -> Service:
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from argus.analytics.store.engine import StoreError, open_store
+    from argus.api.migrate import upgrade
+    from argus.api.service import make_service
+
+    try:
+        store = open_store(settings.db)
+        upgrade(store)
+    except (StoreError, SQLAlchemyError) as error:
+        raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
+    return make_service(settings=settings, store=store, analyses=analyses, clock=time.time)
+
+
+def _serve(service: Service, listener: socket.socket, *, settings: Settings) -> None:
+    import uvicorn
+
+    from argus.api.http.app import make_app
+
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+
+    def ready() -> None:
+        print(f"argus serve: ready on http://{shown}:{port}, database {_shown(settings.db)}", flush=True)
+
+    config = uvicorn.Config(
+        make_app(service, on_ready=ready),
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        server_header=False,
+    )
+    # uvicorn raises the signal again once it has shut down; to end in order is no failure.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def _shown(db: str) -> str:
+    """The database without a password."""
+    if "://" not in db:
+        return db
+    from sqlalchemy.engine import make_url
+
+    return make_url(db).render_as_string(hide_password=True)

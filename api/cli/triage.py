@@ -1,0 +1,96 @@
+"""`argus triage`: traces or a recording in, a verdict out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from argus.agent.card import render
+from argus.api.cli.errors import CliError
+from argus.api.offline import NothingUsable, Report, triage_files
+from argus.collectors.readers import ReaderError
+
+ANALYSED, IN_PART, NOTHING, FAULT = 0, 1, 2, 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument(
+        "paths", nargs="+", type=Path, metavar="PATH", help="trace files, recordings, folders or archives"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    parser.add_argument(
+        "--fail-on-fault", action="store_true", help="exit 3 if a fault is confirmed or likely"
+    )
+    parser.add_argument(
+        "--window-steps", type=_count, metavar="N", help="steps compared at a time (default 10)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the verdict; the exit code says whether all, a part or nothing could be analysed."""
+    try:
+        report = triage_files(
+            args.paths, now_s=time.time(), window_steps=args.window_steps, progress=_progress()
+        )
+    except ReaderError as error:
+        raise CliError(str(error), code=NOTHING) from None
+    except NothingUsable as error:
+        sentences = str(error).splitlines()
+        raise CliError("nothing usable: " + "\n  ".join(sentences), code=NOTHING) from None
+    if args.json:
+        print(json.dumps(report.to_json(), allow_nan=False, default=float))
+    else:
+        print(text(report, color=sys.stdout.isatty()))
+    for warning in report.warnings:
+        print(f"argus triage: {warning}", file=sys.stderr)
+    return exit_code(report, fail_on_fault=args.fail_on_fault)
+
+
+def text(report: Report, *, color: bool = False) -> str:
+    """The verdict card, what was read above it, and a line for each further incident."""
+    residual = max((window.clock_residual_s for window in report.windows), default=0.0)
+    clock = report.windows[-1].clock_method if report.windows else ""
+    error = f" (±{residual * 1e6:.0f} µs)" if 0 < residual < 1 else ""
+    steps = f"{report.job.num_steps} step{'s' if report.job.num_steps > 1 else ''}"
+    read = (
+        f" {len(report.job.ranks)} of {report.job.world_size} ranks · {steps} · "
+        f"{len(report.collectives)} collectives compared · {clock}{error}"
+    )
+    worst = report.incident
+    card = render(worst, report.diagnosis, topology=report.topology, color=color)
+    others = [
+        f" also: {incident.diagnosis['headline']}"
+        for incident in report.incidents
+        if incident is not worst and incident.diagnosis
+    ]
+    return "\n".join([read, "", card, *others])
+
+
+def exit_code(report: Report, *, fail_on_fault: bool) -> int:
+    """0 analysed, 1 in part, 3 for a fault where that was asked for."""
+    is_fault = any(incident.cause.verdict in ("CONFIRMED", "LIKELY") for incident in report.incidents)
+    if fail_on_fault and is_fault:
+        return FAULT
+    return IN_PART if report.warnings else ANALYSED
+
+
+class _progress:
+    """One line on a terminal's stderr that names the file being read."""
+
+    def __init__(self) -> None:
+        self._on = sys.stderr.isatty()
+
+    def __call__(self, name: str) -> None:
+        if self._on:
+            print(f"\r\x1b[Kreading {name[-60:]}", end="\r", file=sys.stderr, flush=True)
+
+
+def _count(word: str) -> int:
+    number = int(word)
+    if not 1 <= number <= 100_000:
+        raise argparse.ArgumentTypeError(f"must be in [1, 100000], got {number}")
+    return number

@@ -1,0 +1,267 @@
+"""GET /v1/…: runs, topology, windows, findings, incidents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+from starlette.responses import Response
+
+from argus.analytics.store import progress, queries
+from argus.analytics.store.queries import Found, Which
+from argus.api.http.answers import Json, not_found
+from argus.api.http.topology import topology_json
+from argus.api.http.wiring import (
+    MAX_PAGE,
+    AttemptQuery,
+    IdPath,
+    Name,
+    Page,
+    PageQuery,
+    RunPath,
+    ServiceOf,
+    WindowPath,
+    WindowQuery,
+)
+from argus.topology.layout import build
+
+MAX_SERIES_RANKS = 64
+"""Ranks of one series: what a chart can show."""
+
+
+class WindowStatus(StrEnum):
+    """Where a window is in its life."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    ANALYSED = "analysed"
+    FAILED = "failed"
+    LATE = "late"
+
+
+class IncidentStatus(StrEnum):
+    """Whether the cause still lasts."""
+
+    OPEN = "open"
+    RESOLVED = "resolved"
+
+
+class Level(StrEnum):
+    """Level of a finding."""
+
+    L1 = "L1"
+    L2 = "L2"
+    L3 = "L3"
+    L5 = "L5"
+
+
+class Items(BaseModel):
+    """One page of a list."""
+
+    items: list[dict[str, object]]
+    total: int = Field(description="length of the whole list")
+    limit: int
+    offset: int
+
+
+class Document(BaseModel):
+    """One object."""
+
+    model_config = {"extra": "allow"}
+
+
+def router() -> APIRouter:
+    """The reading routes; an operation's id is the name of its function."""
+    routes = APIRouter(prefix="/v1")
+    table: tuple[tuple[str, Callable[..., Response], type[BaseModel]], ...] = (
+        ("/runs", list_runs, Items),
+        ("/runs/{run}", get_run, Document),
+        ("/runs/{run}/topology", get_topology, Document),
+        ("/runs/{run}/heartbeats", list_heartbeats, Items),
+        ("/runs/{run}/windows", list_windows, Items),
+        ("/runs/{run}/windows/{window}", get_window, Document),
+        ("/runs/{run}/series", get_series, Document),
+        ("/runs/{run}/findings", list_findings, Items),
+        ("/incidents", list_incidents, Items),
+        ("/incidents/{incident}", get_incident, Document),
+        ("/incidents/{incident}/diagnosis", get_diagnosis, Document),
+        ("/incidents/{incident}/card", get_card, Document),
+    )
+    for path, handler, model in table:
+        routes.add_api_route(
+            path,
+            handler,
+            methods=["GET"],
+            operation_id=handler.__name__,
+            response_class=Json,
+            responses={200: {"model": model}},
+            tags=[path.split("/")[1]],
+        )
+    return routes
+
+
+def list_runs(*, service: ServiceOf, page: PageQuery) -> Response:
+    """Runs, the one heard of last first, each with its latest attempt."""
+    with service.store.read() as connection:
+        return _items(queries.runs(connection, limit=page.limit, offset=page.offset), page)
+
+
+def get_run(*, service: ServiceOf, run: RunPath) -> Response:
+    """A run with all its attempts."""
+    with service.store.read() as connection:
+        attempts = queries.attempts(connection, run)
+    if not attempts:
+        raise not_found(f"no run {run!r}")
+    return Json({"run": run, "attempts": attempts})
+
+
+def get_topology(*, service: ServiceOf, run: RunPath, attempt: AttemptQuery = None) -> Response:
+    """Groups, hosts, devices and coordinates of an attempt, and where its sources contradict each other."""
+    with service.store.read() as connection:
+        which = _which(connection, run, attempt)
+        layouts = progress.layouts_of(connection, which.id)
+    if not layouts:
+        raise not_found(f"no layout record of run {run!r} came in yet")
+    return Json(topology_json(build(layouts)))
+
+
+def list_heartbeats(
+    *, service: ServiceOf, run: RunPath, page: PageQuery, attempt: AttemptQuery = None
+) -> Response:
+    """The latest heartbeat of each rank."""
+    with service.store.read() as connection:
+        which = _which(connection, run, attempt)
+        found = queries.heartbeats(connection, which.id, limit=page.limit, offset=page.offset)
+    return _items(found, page)
+
+
+def list_windows(
+    *,
+    service: ServiceOf,
+    run: RunPath,
+    page: PageQuery,
+    attempt: AttemptQuery = None,
+    status: WindowStatus | None = None,
+) -> Response:
+    """Windows, the latest first."""
+    with service.store.read() as connection:
+        which = _which(connection, run, attempt)
+        found = queries.windows(connection, which.id, status=status, limit=page.limit, offset=page.offset)
+    return _items(found, page)
+
+
+def get_window(
+    *, service: ServiceOf, run: RunPath, window: WindowPath, attempt: AttemptQuery = None
+) -> Response:
+    """One window: coverage, and per rank the seconds per step and phase."""
+    with service.store.read() as connection:
+        which = _which(connection, run, attempt)
+        found = queries.window(connection, which.id, window)
+    if found is None:
+        raise not_found(f"no window {window} in attempt {which.attempt} of run {run!r}")
+    return Json({"run": run, "attempt": which.attempt, **found})
+
+
+def get_series(
+    *,
+    service: ServiceOf,
+    run: RunPath,
+    attempt: AttemptQuery = None,
+    rank: Annotated[list[int] | None, Query(description="ranks; all when absent")] = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="windows")] = 60,
+) -> Response:
+    """Mean step time per window, of the job and per rank, oldest first."""
+    with service.store.read() as connection:
+        which = _which(connection, run, attempt)
+        ranks = tuple(rank or ())[:MAX_SERIES_RANKS]
+        points = queries.series(connection, which.id, ranks=ranks, limit=limit)
+    return Json({"run": run, "attempt": which.attempt, "unit": "s", "points": points})
+
+
+def list_findings(
+    *,
+    service: ServiceOf,
+    run: RunPath,
+    page: PageQuery,
+    attempt: AttemptQuery = None,
+    window: WindowQuery = None,
+    level: Level | None = None,
+) -> Response:
+    """Findings, those of the latest window first."""
+    with service.store.read() as connection:
+        which = _which(connection, run, attempt)
+        found = queries.findings(
+            connection,
+            attempt_id=which.id,
+            window=window,
+            level=level,
+            limit=page.limit,
+            offset=page.offset,
+        )
+    return _items(found, page)
+
+
+def list_incidents(
+    *,
+    service: ServiceOf,
+    page: PageQuery,
+    run: Name | None = None,
+    status: IncidentStatus | None = None,
+    fault_class: Annotated[Name | None, Query(alias="class")] = None,
+) -> Response:
+    """Incidents of all runs, open ones first, then the latest."""
+    with service.store.read() as connection:
+        found = queries.incidents(
+            connection,
+            run=run,
+            status=status,
+            fault_class=fault_class,
+            limit=page.limit,
+            offset=page.offset,
+        )
+    return _items(found, page)
+
+
+def get_incident(*, service: ServiceOf, incident: IdPath) -> Response:
+    """One incident with its diagnosis and what happened to it."""
+    return Json(_incident(service, incident))
+
+
+def get_diagnosis(*, service: ServiceOf, incident: IdPath) -> Response:
+    """The diagnosis of an incident."""
+    diagnosis = _incident(service, incident)["diagnosis"]
+    if diagnosis is None:
+        raise not_found(f"incident {incident!r} has no diagnosis yet")
+    return Json(diagnosis)
+
+
+def get_card(*, service: ServiceOf, incident: IdPath) -> Response:
+    """The incident as a text card, the same that `argus triage` prints."""
+    with service.store.read() as connection:
+        whole = queries.whole_incident(connection, incident)
+    if whole is None or whole.diagnosis is None:
+        raise not_found(f"no incident {incident!r} with a diagnosis")
+    return Json({"text": service.analyses.render(whole, whole.diagnosis)})
+
+
+def _incident(service: ServiceOf, incident: str) -> queries.Json:
+    with service.store.read() as connection:
+        found = queries.incident(connection, incident)
+    if found is None:
+        raise not_found(f"no incident {incident!r}")
+    return found
+
+
+def _which(connection: Connection, run: str, attempt: int | None) -> Which:
+    which = queries.attempt_of(connection, run, attempt=attempt)
+    if which is None:
+        raise not_found(f"no run {run!r}" if attempt is None else f"no attempt {attempt} of run {run!r}")
+    return which
+
+
+def _items(found: Found, page: Page) -> Response:
+    return Json({"items": found.items, "total": found.total, "limit": page.limit, "offset": page.offset})

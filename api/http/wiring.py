@@ -1,0 +1,82 @@
+"""What every route needs: the service, the key, a bounded body, a page of a list."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+from fastapi import Depends, HTTPException, Path, Query, Request
+from pydantic import AfterValidator
+
+from argus.api.service import Service
+
+MAX_PAGE = 1000
+MAX_INDEX = (1 << 53) - 1
+"""Largest window or offset: exact in every JSON reader, and far inside every database's integer."""
+
+
+def the_service(request: Request) -> Service:
+    """The service behind the application."""
+    return cast(Service, request.app.state.service)
+
+
+def require_key(request: Request) -> None:
+    """401 unless the request bears the service's key; no key set, none needed."""
+    key = the_service(request).settings.key
+    if not key:
+        return
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), key.encode())
+    if scheme.lower() != "bearer" or not right:
+        raise HTTPException(
+            401, "this service needs 'Authorization: Bearer KEY'", headers={"WWW-Authenticate": "Bearer"}
+        )
+
+
+async def read_body(request: Request, *, limit: int) -> bytes:
+    """The body; 413 as soon as it is known to exceed `limit` bytes."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced[:19]) > limit:
+        raise HTTPException(413, f"body of {announced[:19]} bytes, the limit is {limit}")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise HTTPException(413, f"body of more than {limit} bytes")
+    return bytes(body)
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be printable text")
+    return text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A part of a list."""
+
+    limit: int
+    offset: int
+
+
+def page(
+    *,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="items to return")] = 100,
+    offset: Annotated[int, Query(ge=0, le=MAX_INDEX, description="items to skip")] = 0,
+) -> Page:
+    """The part asked for."""
+    return Page(limit=limit, offset=offset)
+
+
+Name = Annotated[str, Query(max_length=256), AfterValidator(_printable)]
+RunPath = Annotated[str, Path(max_length=256, description="run name"), AfterValidator(_printable)]
+IdPath = Annotated[str, Path(max_length=64), AfterValidator(_printable)]
+WindowPath = Annotated[int, Path(ge=0, le=MAX_INDEX)]
+AttemptQuery = Annotated[
+    int | None, Query(ge=0, le=(1 << 31) - 1, description="attempt; the latest when absent")
+]
+WindowQuery = Annotated[int | None, Query(ge=0, le=MAX_INDEX)]
+PageQuery = Annotated[Page, Depends(page)]
+ServiceOf = Annotated[Service, Depends(the_service)]

@@ -1,0 +1,137 @@
+"""Reading what hosts send: bytes and JSON in, checked values and reasons out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from argus.analytics.store.intake import Arrival, Rejection
+from argus.collectors.records.errors import WireError
+from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.layout import MAX_WORLD, Layout
+from argus.collectors.records.summary import RankWindow
+from argus.collectors.records.upload import decode_windows
+
+T = TypeVar("T")
+
+MAX_ATTEMPT = 1 << 31
+MAX_NUMBER = 1 << 62
+"""Numbers beyond it are no steps, counts or nanoseconds, and no database's integer."""
+
+MAX_ITEMS = 100_000
+"""Items of one request: a host has tens of ranks, a hundred thousand is an attack."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parsed(Generic[T]):
+    """The good items of a request and what is wrong with the others."""
+
+    items: tuple[T, ...]
+    rejected: tuple[Rejection, ...]
+
+
+def parse_windows(body: bytes, *, max_bytes: int) -> Parsed[Arrival]:
+    """Rank windows of an upload. Raises WireError when the upload as a whole cannot be read."""
+    return _each(enumerate(decode_windows(body, max_bytes=max_bytes)), _arrival)
+
+
+def parse_layouts(body: bytes) -> Parsed[Layout]:
+    """Layout records of a request. Raises WireError when there is no list of them."""
+    return _each(enumerate(_list(body, "layouts")), _layout)
+
+
+def parse_heartbeats(body: bytes) -> Parsed[Heartbeat]:
+    """Heartbeats of a request. Raises WireError when there is no list of them."""
+    return _each(enumerate(_list(body, "heartbeats")), _heartbeat)
+
+
+def _each(items: Any, parse: Callable[[int, Any], T]) -> Parsed[T]:
+    good: list[T] = []
+    rejected: list[Rejection] = []
+    for index, item in items:
+        if index >= MAX_ITEMS:
+            raise WireError(f"more than {MAX_ITEMS} items in one request")
+        try:
+            good.append(parse(index, item))
+        except WireError as error:
+            rejected.append(Rejection(index=index, reason=str(error)))
+    return Parsed(items=tuple(good), rejected=tuple(rejected))
+
+
+def _arrival(index: int, body: bytes) -> Arrival:
+    window = RankWindow.from_bytes(body)
+    _name(window.run, "window.run")
+    _name(window.host, "window.host", may_be_empty=True)
+    _below(window.rank, MAX_WORLD, "window.rank")
+    _below(window.attempt, MAX_ATTEMPT, "window.attempt")
+    if (window.steps["end_ns"] < window.steps["start_ns"]).any():
+        raise WireError(
+            f"window {window.window} of rank {window.rank} holds steps that end before they start"
+        )
+    return Arrival(
+        index=index,
+        run=window.run,
+        attempt=window.attempt,
+        rank=window.rank,
+        window=window.window,
+        first_step=window.first_step,
+        num_steps=window.num_steps,
+        host=window.host,
+        body=body,
+    )
+
+
+def _layout(_index: int, raw: object) -> Layout:
+    layout = Layout.from_json(raw)
+    _name(layout.run, "layout.run")
+    _name(layout.host, "layout.host", may_be_empty=True)
+    _name(layout.source, "layout.source", may_be_empty=True)
+    _below(layout.attempt, MAX_ATTEMPT, "layout.attempt")
+    return layout
+
+
+def _heartbeat(_index: int, raw: object) -> Heartbeat:
+    beat = Heartbeat.from_json(raw)
+    _name(beat.run, "heartbeat.run")
+    _name(beat.host, "heartbeat.host", may_be_empty=True)
+    status = beat.status
+    numbers: Sequence[int] = (
+        status.ts_ns,
+        status.step,
+        status.phase_since_ns,
+        status.step_since_ns,
+        status.step_p50_ns,
+        *(number for pair in status.groups.values() for number in pair),
+    )
+    if any(abs(number) > MAX_NUMBER for number in numbers):
+        raise WireError(f"heartbeat of rank {beat.rank} holds a number beyond {MAX_NUMBER}")
+    return beat
+
+
+def _name(text: str, what: str, *, may_be_empty: bool = False) -> None:
+    if not text and not may_be_empty:
+        raise WireError(f"{what} must not be empty")
+    if not text.isprintable():
+        raise WireError(f"{what} must be printable text, got {text!a:.60}")
+
+
+def _below(number: int, limit: int, what: str) -> None:
+    if number >= limit:
+        raise WireError(f"{what} must be below {limit}, got {number}")
+
+
+def _list(body: bytes, key: str) -> list[object]:
+    try:
+        raw = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"body is not JSON: {error!s:.200}") from None
+    items = raw.get(key) if isinstance(raw, dict) else None
+    if not isinstance(items, list):
+        raise WireError(f"body must be an object with the list {key!r}")
+    return items
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a JSON number")

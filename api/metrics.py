@@ -1,0 +1,177 @@
+"""What the service tells Prometheus, of itself and of the jobs it watches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from argus.analytics.incident import Incident
+from argus.analytics.store.numbers import WindowNumbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunNow:
+    """The last analysed window of a live attempt."""
+
+    run: str
+    numbers: WindowNumbers | None
+    coverage_ratio: float | None
+    ranks_lost: int
+
+
+class Watched(Protocol):
+    """Where the scrape reads the jobs' state from; every answer is a value of its own."""
+
+    def runs_now(self) -> Iterable[RunNow]:
+        """The live attempts, one per run."""
+
+    def open_now(self) -> Iterable[Incident]:
+        """The open incidents of live attempts."""
+
+    def backlog_now(self) -> tuple[int, float]:
+        """Closed windows that wait for their analysis, and how long the oldest has, in seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metrics:
+    """The service's own counters; names as in docs/metrics.md."""
+
+    registry: CollectorRegistry
+    windows: Counter
+    heartbeats: Counter
+    layouts: Counter
+    requests: Counter
+    body_bytes: Counter
+    analysed: Counter
+    analysis_s: Histogram
+    errors: Counter
+    incidents: Counter
+
+
+METRICS: tuple[tuple[str, str, str, str], ...] = (
+    ("argus_ingest_windows_total", "counter", "result", "rank windows by what became of them"),
+    ("argus_ingest_heartbeats_total", "counter", "result", "heartbeats by what became of them"),
+    ("argus_ingest_layouts_total", "counter", "result", "layout records by what became of them"),
+    ("argus_ingest_requests_total", "counter", "route,code", "ingest requests by answer"),
+    ("argus_ingest_body_bytes_total", "counter", "", "bytes of ingest bodies as sent"),
+    ("argus_windows_analysed_total", "counter", "result", "windows by outcome of their analysis"),
+    ("argus_analysis_duration_seconds", "histogram", "", "time one window's analysis took"),
+    ("argus_analysis_errors_total", "counter", "part", "errors the analysis thread survived"),
+    ("argus_incident_events_total", "counter", "what", "incidents opened, changed, resolved, reopened"),
+    ("argus_analysis_backlog_windows", "gauge", "", "closed windows that wait for their analysis"),
+    ("argus_analysis_lag_seconds", "gauge", "", "how long the oldest of them has waited"),
+    ("argus_step_duration_seconds", "gauge", "run,rank", "mean step of the last window"),
+    ("argus_phase_duration_seconds", "gauge", "run,rank,phase,clock", "time per step in a phase"),
+    ("argus_phase_wait_seconds", "gauge", "run,rank,phase", "waiting per step inside a phase"),
+    ("argus_window_coverage_ratio", "gauge", "run", "rank-steps of the last window that arrived"),
+    ("argus_ranks_lost", "gauge", "run", "ranks whose process or host is gone"),
+    ("argus_incident_active", "gauge", "run,class,severity", "open incidents"),
+)
+"""(name, type, labels, meaning) of every family on /metrics."""
+
+
+def make_metrics(watched: Watched) -> Metrics:
+    """Fresh counters, and gauges read from `watched` at each scrape."""
+    registry = CollectorRegistry()
+    registry.register(_Gauges(watched))
+    counters = {name: _make(name, registry) for name, kind, _, _ in METRICS if kind == "counter"}
+    return Metrics(
+        registry=registry,
+        windows=counters["argus_ingest_windows_total"],
+        heartbeats=counters["argus_ingest_heartbeats_total"],
+        layouts=counters["argus_ingest_layouts_total"],
+        requests=counters["argus_ingest_requests_total"],
+        body_bytes=counters["argus_ingest_body_bytes_total"],
+        analysed=counters["argus_windows_analysed_total"],
+        errors=counters["argus_analysis_errors_total"],
+        incidents=counters["argus_incident_events_total"],
+        analysis_s=Histogram(
+            "argus_analysis_duration_seconds", _meaning("argus_analysis_duration_seconds"), registry=registry
+        ),
+    )
+
+
+def render(metrics: Metrics) -> bytes:
+    """The text of /metrics."""
+    return generate_latest(metrics.registry)
+
+
+def _make(name: str, registry: CollectorRegistry) -> Counter:
+    return Counter(name, _meaning(name), _labels(name), registry=registry)
+
+
+def _meaning(name: str) -> str:
+    return next(meaning for other, _, _, meaning in METRICS if other == name)
+
+
+def _labels(name: str) -> list[str]:
+    labels = next(labels for other, _, labels, _ in METRICS if other == name)
+    return labels.split(",") if labels else []
+
+
+class _Gauges(Collector):
+    """Reads the jobs' state at scrape time, so that the series of a finished run end."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        count, lag_s = self._watched.backlog_now()
+        backlog = _gauge("argus_analysis_backlog_windows")
+        backlog.add_metric([], count)
+        lag = _gauge("argus_analysis_lag_seconds")
+        lag.add_metric([], lag_s)
+        yield from (backlog, lag, *_runs(self._watched.runs_now()), _active(self._watched.open_now()))
+
+
+def _gauge(name: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, _meaning(name), labels=_labels(name))
+
+
+def _runs(runs: Iterable[RunNow]) -> Iterator[GaugeMetricFamily]:
+    step, phase, wait = (
+        _gauge(f"argus_{name}_seconds") for name in ("step_duration", "phase_duration", "phase_wait")
+    )
+    coverage, lost = _gauge("argus_window_coverage_ratio"), _gauge("argus_ranks_lost")
+    for item in runs:
+        lost.add_metric([item.run], item.ranks_lost)
+        if item.coverage_ratio is not None:
+            coverage.add_metric([item.run], item.coverage_ratio)
+        if item.numbers is not None:
+            _ranks(item.run, item.numbers, step=step, phase=phase, wait=wait)
+    yield from (step, phase, wait, coverage, lost)
+
+
+def _ranks(
+    run: str,
+    numbers: WindowNumbers,
+    *,
+    step: GaugeMetricFamily,
+    phase: GaugeMetricFamily,
+    wait: GaugeMetricFamily,
+) -> None:
+    for column, rank in enumerate(numbers.ranks):
+        if np.isnan(numbers.step_s[column]):
+            continue
+        step.add_metric([run, str(rank)], float(numbers.step_s[column]))
+        for row, name in enumerate(numbers.phases):
+            where = [run, str(rank), name]
+            phase.add_metric([*where, numbers.clocks[row]], float(numbers.phase_s[row, column]))
+            wait.add_metric(where, float(numbers.wait_s[row, column]))
+
+
+def _active(incidents: Iterable[Incident]) -> GaugeMetricFamily:
+    family = _gauge("argus_incident_active")
+    counts: dict[tuple[str, str, str], int] = {}
+    for incident in incidents:
+        key = (incident.run, incident.cause.fault_class, incident.severity)
+        counts[key] = counts.get(key, 0) + 1
+    for key, count in sorted(counts.items()):
+        family.add_metric(list(key), count)
+    return family

@@ -1,0 +1,29 @@
+"""Bringing a database to the newest schema."""
+
+from __future__ import annotations
+
+from importlib.resources import as_file, files
+
+from alembic.config import Config
+from alembic.runtime.environment import EnvironmentContext
+from alembic.runtime.migration import MigrationContext, RevisionStep
+from alembic.script import ScriptDirectory
+
+from argus.analytics.store.engine import Store
+
+HEAD = "head"
+
+
+def upgrade(store: Store, *, revision: str = HEAD) -> None:
+    """Apply the migrations up to `revision`; nothing happens where they are applied already."""
+    with as_file(files("argus.api").joinpath("migrations")) as folder:
+        config = Config()
+        config.set_main_option("script_location", str(folder))
+        script = ScriptDirectory.from_config(config)
+
+        def steps(have: object, _context: MigrationContext) -> list[RevisionStep]:
+            return script._upgrade_revs(revision, have)  # type: ignore[arg-type]
+
+        with EnvironmentContext(config, script, fn=steps) as environment, store.write() as connection:
+            environment.configure(connection=connection, transactional_ddl=False)
+            environment.run_migrations()

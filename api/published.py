@@ -1,0 +1,44 @@
+"""What the analysis thread shows the other threads: whole values, replaced and never changed."""
+
+from __future__ import annotations
+
+from argus.analytics.incident import Incident
+from argus.api.metrics import RunNow
+
+
+class Published:
+    """The last state the analysis thread left behind; read by scrapes and probes."""
+
+    def __init__(self) -> None:
+        self._runs: tuple[RunNow, ...] = ()
+        self._incidents: tuple[Incident, ...] = ()
+        self._backlog: tuple[int, float] = (0, 0.0)
+        self._troubles: tuple[str, ...] = ()
+
+    def show(self, *, runs: tuple[RunNow, ...], incidents: tuple[Incident, ...]) -> None:
+        """Replace what is known of the jobs."""
+        self._runs, self._incidents = runs, incidents
+
+    def show_backlog(self, count: int, lag_s: float) -> None:
+        """Replace how far the analysis lags."""
+        self._backlog = (count, lag_s)
+
+    def show_troubles(self, troubles: tuple[str, ...]) -> None:
+        """Replace the reasons why the analysis is degraded, none if it is well."""
+        self._troubles = troubles
+
+    def runs_now(self) -> tuple[RunNow, ...]:
+        """The live attempts, the newest of each run."""
+        return self._runs
+
+    def open_now(self) -> tuple[Incident, ...]:
+        """The open incidents of live attempts."""
+        return self._incidents
+
+    def backlog_now(self) -> tuple[int, float]:
+        """Closed windows that wait, and how long the oldest has, in seconds."""
+        return self._backlog
+
+    def troubles_now(self) -> tuple[str, ...]:
+        """Why the analysis is degraded."""
+        return self._troubles

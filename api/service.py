@@ -1,0 +1,163 @@
+"""The service itself, without HTTP: takes what hosts send, stores it, has it analysed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+from prometheus_client import Counter
+from sqlalchemy import Connection, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from argus.analytics.store import intake
+from argus.analytics.store.engine import Store
+from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Rejection
+from argus.api import ingest
+from argus.api.analysis import Means
+from argus.api.course import Analyses
+from argus.api.metrics import Metrics, make_metrics
+from argus.api.plans import first_plan
+from argus.api.published import Published
+from argus.api.settings import Settings
+from argus.api.worker import Worker
+from argus.collectors.records.layout import Layout
+
+Answer = dict[str, object]
+
+
+class NothingTaken(Exception):
+    """Every item of a request was refused; `rejected` says why."""
+
+    def __init__(self, rejected: tuple[Rejection, ...]) -> None:
+        super().__init__(f"none of the {len(rejected)} items could be taken: {rejected[0].reason}")
+        self.rejected = rejected
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """Everything behind the routes. `clock` gives Unix seconds."""
+
+    settings: Settings
+    store: Store
+    metrics: Metrics
+    published: Published
+    worker: Worker
+    analyses: Analyses
+    clock: Callable[[], float]
+
+    def receive_layouts(self, body: bytes) -> Answer:
+        """Store layout records. Raises WireError, NothingTaken."""
+        parsed = ingest.parse_layouts(body)
+        now_s = self.clock()
+        with self.store.write() as connection:
+            attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
+            intake.add_layouts(connection, parsed.items, attempts=attempts, now_s=now_s)
+        for attempt_id, hosts in _hosts(parsed.items, attempts).items():
+            self.worker.hear(attempt_id, hosts=hosts, now_s=now_s)
+        return _answer(self.metrics.layouts, len(parsed.items), rejected=parsed.rejected, attempts=attempts)
+
+    def receive_heartbeats(self, body: bytes) -> Answer:
+        """Store the latest heartbeat of each rank. Raises WireError, NothingTaken."""
+        parsed = ingest.parse_heartbeats(body)
+        now_s = self.clock()
+        with self.store.write() as connection:
+            attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
+            intake.add_heartbeats(connection, parsed.items, attempts=attempts, now_s=now_s)
+        for key, attempt in attempts.items():
+            beats = [beat for beat in parsed.items if (beat.run, beat.attempt) == key]
+            self.worker.hear(attempt.id, beats=beats, now_s=now_s)
+        return _answer(
+            self.metrics.heartbeats, len(parsed.items), rejected=parsed.rejected, attempts=attempts
+        )
+
+    def receive_windows(self, body: bytes) -> Answer:
+        """Store rank windows, each once. Raises WireError, NothingTaken."""
+        parsed = ingest.parse_windows(body, max_bytes=self.settings.max_upload_bytes)
+        now_s = self.clock()
+        with self.store.write() as connection:
+            attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
+            received = intake.add_rank_windows(connection, parsed.items, attempts=attempts, now_s=now_s)
+        for attempt_id, hosts in _hosts(parsed.items, attempts).items():
+            self.worker.hear(attempt_id, hosts=hosts, now_s=now_s)
+        rejected = tuple(sorted((*parsed.rejected, *received.rejected), key=lambda item: item.index))
+        self.metrics.windows.labels(result="accepted").inc(received.accepted)
+        self.metrics.windows.labels(result="duplicate").inc(received.duplicates)
+        self.metrics.windows.labels(result="rejected").inc(len(rejected))
+        if rejected and not received.accepted and not received.duplicates:
+            raise NothingTaken(rejected)
+        return {
+            "accepted": received.accepted,
+            "duplicates": received.duplicates,
+            "rejected": [asdict(item) for item in rejected],
+        }
+
+    def overload(self) -> str:
+        """Why no more can be taken now, "" if it can."""
+        count, lag_s = self.published.backlog_now()
+        if count <= self.settings.max_backlog:
+            return ""
+        return f"{count} windows wait for their analysis, the oldest for {lag_s:.0f} s"
+
+    def obstacles(self) -> list[str]:
+        """Why the service can take nothing now; empty when it can."""
+        found = []
+        if not self.worker.is_alive:
+            found.append("the analysis thread does not run")
+        if reason := self.overload():
+            found.append(reason)
+        try:
+            with self.store.read() as connection:
+                connection.execute(select(1))
+        except SQLAlchemyError as error:
+            found.append(f"the database does not answer: {type(error).__name__}")
+        return found
+
+    def _attempts(
+        self, connection: Connection, keys: Collection[AttemptKey], *, now_s: float
+    ) -> dict[AttemptKey, AttemptRow]:
+        plan = first_plan(self.settings.window_steps)
+        return intake.ensure_attempts(connection, keys, plan=plan, now_s=now_s)
+
+
+def make_service(
+    *, settings: Settings, store: Store, analyses: Analyses, clock: Callable[[], float]
+) -> Service:
+    """A service on a migrated store; its worker is not started yet."""
+    published = Published()
+    metrics = make_metrics(published)
+    means = Means(store=store, settings=settings, analyses=analyses, metrics=metrics)
+    return Service(
+        settings=settings,
+        store=store,
+        metrics=metrics,
+        published=published,
+        worker=Worker(means=means, published=published, clock=clock),
+        analyses=analyses,
+        clock=clock,
+    )
+
+
+def _hosts(
+    items: Iterable[Layout | Arrival], attempts: Mapping[AttemptKey, AttemptRow]
+) -> dict[int, set[str]]:
+    hosts: dict[int, set[str]] = {}
+    for item in items:
+        hosts.setdefault(attempts[item.run, item.attempt].id, set()).add(item.host)
+    return hosts
+
+
+def _answer(
+    counter: Counter,
+    accepted: int,
+    *,
+    rejected: tuple[Rejection, ...],
+    attempts: Mapping[AttemptKey, AttemptRow],
+) -> Answer:
+    counter.labels(result="accepted").inc(accepted)
+    counter.labels(result="rejected").inc(len(rejected))
+    if rejected and not accepted:
+        raise NothingTaken(rejected)
+    plans = [
+        {"run": row.run, "attempt": row.attempt, **asdict(row.plan)} for _, row in sorted(attempts.items())
+    ]
+    return {"accepted": accepted, "rejected": [asdict(item) for item in rejected], "plans": plans}

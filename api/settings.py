@@ -1,0 +1,178 @@
+"""The service's settings: argus.toml, overridden by ARGUS_* variables, overridden by the command line."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+DEFAULT_FILE = Path("argus.toml")
+SECTION = "serve"
+
+JOB_VARIABLES = frozenset(
+    {
+        "ARGUS_RUN",
+        "ARGUS_ATTEMPT",
+        "ARGUS_SOCKET",
+        "ARGUS_OFF",
+        "ARGUS_AUTO",
+        "ARGUS_SERVER",
+        "ARGUS_RECORD",
+        "ARGUS_RANK",
+    }
+)
+"""Variables of the training side; they say nothing to the service and are no mistake."""
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be taken; the message names it and what it may be."""
+
+
+def _setting(default: T, meaning: str, *, env: str, low: float = 0, secret: bool = False) -> T:
+    metadata = {"meaning": meaning, "env": env, "low": low, "secret": secret}
+    return field(default=default, metadata=metadata, repr=not secret)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything `argus serve` can be told. Fields are keys of the section `[serve]` of argus.toml."""
+
+    host: str = _setting("127.0.0.1", "address to listen on; any but loopback needs a key", env="ARGUS_HOST")
+    port: int = _setting(8321, "port to listen on; 0 takes a free one and prints it", env="ARGUS_PORT")
+    db: str = _setting(
+        "argus.sqlite", "path of an SQLite file, or postgresql://USER@HOST/DATABASE", env="ARGUS_DB"
+    )
+    key: str = _setting(
+        "", "secret that every /v1 request must bear; only from the environment", env="ARGUS_KEY", secret=True
+    )
+    window_steps: int = _setting(
+        0,
+        "steps per window for every attempt; 0 = start with 10, then choose so that a window lasts 10-60 s",
+        env="ARGUS_WINDOW_STEPS",
+    )
+    grace_s: float = _setting(
+        15.0,
+        "how long a window waits for missing ranks after its first one came in; three upload periods",
+        env="ARGUS_GRACE_S",
+    )
+    settle_s: float = _setting(
+        30.0,
+        "how long after a start no window is closed as incomplete, so that hosts can send what they kept",
+        env="ARGUS_SETTLE_S",
+    )
+    silent_s: float = _setting(
+        15.0,
+        "a host not heard of for so long has lost its ranks; three heartbeat uploads",
+        env="ARGUS_SILENT_S",
+    )
+    forget_s: float = _setting(
+        21600.0,
+        "an attempt not heard of for so long is no longer watched until it speaks",
+        env="ARGUS_FORGET_S",
+    )
+    max_body_bytes: int = _setting(
+        64 << 20, "largest request body taken, as sent", env="ARGUS_MAX_BODY_BYTES", low=1024
+    )
+    max_upload_bytes: int = _setting(
+        256 << 20, "largest upload taken, after decompression", env="ARGUS_MAX_UPLOAD_BYTES", low=1024
+    )
+    max_uploads: int = _setting(
+        16, "requests that may wait to be stored; beyond it the answer is 503", env="ARGUS_MAX_UPLOADS", low=1
+    )
+    max_backlog: int = _setting(
+        2000,
+        "closed windows that may wait for their analysis; beyond it ingest answers 503",
+        env="ARGUS_MAX_BACKLOG",
+        low=1,
+    )
+
+
+def settings_table() -> list[tuple[str, str, str, str]]:
+    """(name, environment variable, default, meaning) of every setting."""
+    return [
+        (item.name, item.metadata["env"], "" if item.metadata["secret"] else str(item.default), meaning)
+        for item in fields(Settings)
+        for meaning in [item.metadata["meaning"]]
+    ]
+
+
+def load_settings(
+    *,
+    env: Mapping[str, str],
+    path: Path | None = None,
+    overrides: Mapping[str, str | int | float] | None = None,
+) -> tuple[Settings, tuple[str, ...]]:
+    """Settings and warnings. `path` None takes argus.toml of the working directory if there is one.
+
+    Raises SettingsError with one sentence.
+    """
+    values = _from_file(path)
+    known = {item.metadata["env"]: item for item in fields(Settings)}
+    warnings = []
+    for name in sorted(name for name in env if name.startswith("ARGUS_")):
+        if name in known:
+            values[known[name].name] = _parse(known[name], env[name], where=name)
+        elif name not in JOB_VARIABLES:
+            warnings.append(f"{name} is not a variable of argus; it is ignored")
+    values.update(overrides or {})
+    for item in fields(Settings):
+        _check(item, values.get(item.name, item.default))
+    return Settings(**values), tuple(warnings)  # type: ignore[arg-type]
+
+
+def _from_file(path: Path | None) -> dict[str, str | int | float]:
+    if path is None and not DEFAULT_FILE.exists():
+        return {}
+    path = path or DEFAULT_FILE
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from None
+    section = raw.get(SECTION, {})
+    if not isinstance(section, dict) or set(raw) - {SECTION}:
+        got = ", ".join(sorted(set(raw) - {SECTION})) or SECTION
+        raise SettingsError(f"{path}: expected only the section [{SECTION}], got {got}")
+    known = {item.name: item for item in fields(Settings) if not item.metadata["secret"]}
+    for name in section:
+        if name not in known:
+            raise SettingsError(
+                f"{path}: no setting {name!r} in [{SECTION}]; there are {', '.join(sorted(known))}"
+            )
+    return {name: _typed(known[name], value, where=f"{path}: {name}") for name, value in section.items()}
+
+
+def _typed(item: Field[object], value: object, *, where: str) -> str | int | float:
+    want = type(item.default)
+    if want is float and type(value) is int:
+        return float(value)
+    if type(value) is not want or item.default is MISSING:
+        raise SettingsError(f"{where} must be {_WORD[want]}, got {value!r:.60}")
+    assert isinstance(value, str | int | float)
+    return value
+
+
+_WORD: Mapping[type, str] = {str: "a string", int: "a whole number", float: "a number"}
+
+
+def _parse(item: Field[object], text: str, *, where: str) -> str | int | float:
+    want = type(item.default)
+    if want is str:
+        return text
+    try:
+        return int(text) if want is int else float(text)
+    except ValueError:
+        raise SettingsError(f"{where} must be {_WORD[want]}, got {text!r:.60}") from None
+
+
+def _check(item: Field[object], value: object) -> None:
+    low = item.metadata["low"]
+    if isinstance(value, int | float) and not (low <= value < 1 << 53):
+        raise SettingsError(f"{item.name} must be at least {low}, got {value}")
+    if item.name == "port" and not 0 <= int(str(value)) <= 65535:
+        raise SettingsError(f"port must be in [0, 65535], got {value}")
+    if item.name == "window_steps" and not 0 <= int(str(value)) <= 100_000:
+        raise SettingsError(f"window_steps must be in [0, 100000], got {value}")

@@ -1,0 +1,29 @@
+"""One live attempt in the memory of the analysis thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from argus.analytics.incident import Incident
+from argus.analytics.store.numbers import WindowNumbers
+from argus.analytics.store.progress import HeardBeat, LiveAttempt
+from argus.api.course import Course
+from argus.topology.layout import Topology
+
+
+@dataclass(kw_only=True)
+class Watch:
+    """What is known of a live attempt between two looks; `kept` holds its open incidents by id."""
+
+    live: LiveAttempt
+    course: Course
+    topology: Topology | None = None
+    layouts_version: int = -1
+    heard: dict[int, HeardBeat] = field(default_factory=dict)
+    hosts: dict[str, float] = field(default_factory=dict)
+    kept: dict[str, Incident] = field(default_factory=dict)
+    told: frozenset[str] = frozenset()
+    numbers: WindowNumbers | None = None
+    coverage_ratio: float | None = None
+    ranks_lost: int = 0
+    trouble: str = ""

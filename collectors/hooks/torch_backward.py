@@ -1,0 +1,52 @@
+"""Backward phases: `torch.autograd.backward`, which `Tensor.backward` and pipelines call too."""
+
+from __future__ import annotations
+
+from functools import wraps
+
+from argus.collectors.rank import state
+from argus.collectors.rank.guard import Part
+from argus.collectors.rank.recorder import Frame
+from argus.collectors.rank.session import Session
+
+NEEDS = "torch.autograd"
+
+
+def install(session: Session, part: Part) -> None:
+    """Wrap the function where everybody looks it up."""
+    import torch
+
+    original = torch.autograd.backward
+    recorder = session.recorder
+    backward, native = recorder.names["backward"], recorder.ring.intern("autograd.backward")
+    waiting, reducer = recorder.names["grad_sync"], recorder.ring.intern("DDP reducer")
+
+    def before() -> Frame | None:
+        if any(frame.name == backward for frame in recorder.here().stack):
+            return None  # checkpointed recomputation calls it again inside itself
+        recorder.begin_iteration()
+        recorder.last_bucket_ns = 0
+        return recorder.open(backward, native)
+
+    def after(frame: Frame) -> None:
+        recorder.after_backward = True
+        if recorder.last_bucket_ns and recorder.gpu is None:
+            # All gradients are there once the last bucket is: the rest is waiting for the others.
+            recorder.detail(waiting, reducer, start_ns=recorder.last_bucket_ns, end_ns=recorder.now_ns())
+            recorder.last_bucket_ns = 0
+        recorder.close(frame)
+
+    before_safe, after_safe = part.guard(before), part.guard(after)
+
+    @wraps(original)
+    def wrapper(*args: object, **kwargs: object) -> object:
+        if not part.is_on or state.is_compiling():
+            return original(*args, **kwargs)  # type: ignore[arg-type]
+        frame = before_safe()
+        try:
+            return original(*args, **kwargs)  # type: ignore[arg-type]
+        finally:
+            if frame is not None:
+                after_safe(frame)
+
+    part.patch(torch.autograd, "backward", wrapper)

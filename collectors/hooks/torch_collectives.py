@@ -1,0 +1,196 @@
+"""Every collective and point-to-point call Python makes on a process group, whatever its public name.
+
+`torch.distributed` functions come and go by name (`all_gather_into_tensor`, `all_gather_single`); all of
+them, FSDP2, pipelining and DDP's Python hooks end in a method of the C++ class `ProcessGroup`, so that is
+what is wrapped. Their `Work` tells the end: of a call waited for when `wait` returns, else by its future.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from argus.collectors.rank.calls import Call, CallLog, GroupState
+from argus.collectors.rank.guard import Part
+from argus.collectors.rank.session import Session
+
+NEEDS = "torch.distributed"
+
+METHODS: dict[str, tuple[str, int]] = {
+    "allreduce": ("all_reduce", 0),
+    "allreduce_coalesced": ("all_reduce", 0),
+    "allgather": ("all_gather", 0),
+    "_allgather_base": ("all_gather", 0),
+    "all_gather_single": ("all_gather", 0),
+    "allgather_coalesced": ("all_gather", 0),
+    "allgather_into_tensor_coalesced": ("all_gather", 0),
+    "all_gather_single_coalesced": ("all_gather", 0),
+    "reduce_scatter": ("reduce_scatter", 1),
+    "_reduce_scatter_base": ("reduce_scatter", 1),
+    "reduce_scatter_single": ("reduce_scatter", 1),
+    "reduce_scatter_tensor_coalesced": ("reduce_scatter", 1),
+    "reduce_scatter_single_coalesced": ("reduce_scatter", 1),
+    "alltoall": ("all_to_all", 1),
+    "alltoall_base": ("all_to_all", 1),
+    "all_to_all_single": ("all_to_all", 1),
+    "broadcast": ("broadcast", 0),
+    "reduce": ("reduce", 0),
+    "gather": ("gather", 1),
+    "scatter": ("scatter", 0),
+    "barrier": ("barrier", -1),
+    "monitored_barrier": ("barrier", -1),
+    "send": ("send", 0),
+    "recv": ("recv", 0),
+    "recv_anysource": ("recv", 0),
+}
+"""Method of ProcessGroup: (operation, position of the argument that holds the bytes moved)."""
+
+NO_FUTURE = frozenset({"send", "recv", "recv_anysource", "monitored_barrier"})
+
+
+def install(session: Session, part: Part) -> None:
+    """Wrap the methods of ProcessGroup and `Work.wait`."""
+    from torch._C._distributed_c10d import ProcessGroup, Work
+
+    hook = CollectiveHook(session, part)
+    for name in METHODS:
+        if hasattr(ProcessGroup, name):
+            part.patch(ProcessGroup, name, hook.method(name, getattr(ProcessGroup, name)))
+    part.patch(Work, "wait", hook.wait(Work.wait))
+    session.on_group_change(hook.forget_groups)
+
+
+class CollectiveHook:
+    """Ties a work handle to its call."""
+
+    def __init__(self, session: Session, part: Part) -> None:
+        self._log: CallLog = session.calls
+        self._part = part
+        self._recorder = session.recorder
+        self._session = session
+        self._groups: dict[int, GroupState] = {}
+        self._open: dict[int, tuple[weakref.ref[Any], Call]] = {}
+
+    def forget_groups(self) -> None:
+        """Process groups changed: an id may now belong to another one."""
+        self._groups = {}
+
+    def method(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The wrapper of one method of ProcessGroup."""
+        op_name, position = METHODS[name]
+        op = self._recorder.names[op_name]
+        peer_of = _PEER.get(name)
+        part, log = self._part, self._log
+        has_future = name not in NO_FUTURE
+
+        def begin(group: Any, args: tuple[Any, ...]) -> Call:
+            state = self._groups.get(id(group)) or self._state(group)
+            num_bytes = _bytes(args[position]) if 0 <= position < len(args) else 0
+            return log.begin(op, state, peer=peer_of(args) if peer_of else -1, num_bytes=num_bytes)
+
+        def issued(call: Call, work: Any, args: tuple[Any, ...]) -> None:
+            is_async = getattr(args[-1] if args else None, "asyncOp", True)
+            log.issued(call, is_blocking=work is None or not is_async)
+            if work is None:
+                log.over(call, self._recorder.now_ns())
+                log.emit(call)
+            elif call.group.timer is not None:
+                call.group.timer(call)
+            else:
+                self._follow(call, work, has_future and is_async)
+
+        begin_safe, issued_safe = part.guard(begin), part.guard(issued)
+
+        def wrapper(group: Any, *args: Any, **kwargs: Any) -> Any:
+            if not part.is_on:
+                return original(group, *args, **kwargs)
+            call = begin_safe(group, (*args, *kwargs.values()))
+            work = original(group, *args, **kwargs)
+            if call is not None:
+                issued_safe(call, work, (*args, *kwargs.values()))
+            return work
+
+        return wrapper
+
+    def wait(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The wrapper of `Work.wait`."""
+        part, recorder, open_calls = self._part, self._recorder, self._open
+
+        def begin(work: Any) -> tuple[Call, int, int] | None:
+            entry = open_calls.get(id(work))
+            if entry is None or entry[0]() is not work:
+                return None
+            call = entry[1]
+            recorder.comm_enter(recorder.here(), name=call.phase, native=call.op)
+            return call, recorder.now_ns(), recorder.cpu_ns()
+
+        def end(work: Any, begun: tuple[Call, int, int]) -> None:
+            open_calls.pop(id(work), None)
+            self._log.waited(begun[0], start_ns=begun[1], start_cpu_ns=begun[2])
+
+        begin_safe, end_safe = part.guard(begin), part.guard(end)
+
+        def wrapper(work: Any, *args: Any, **kwargs: Any) -> Any:
+            if not part.is_on:
+                return original(work, *args, **kwargs)
+            begun = begin_safe(work)
+            result = original(work, *args, **kwargs)
+            if begun is not None:
+                end_safe(work, begun)
+            return result
+
+        return wrapper
+
+    def _follow(self, call: Call, work: Any, wants_future: bool) -> None:
+        key, log, recorder = id(work), self._log, self._recorder
+        open_calls = self._open
+
+        def dead(ref: weakref.ref[Any]) -> None:
+            entry = open_calls.get(key)
+            if entry is not None and entry[0] is ref:
+                del open_calls[key]
+                if not wants_future and not call.end_ns:
+                    log.over(call, recorder.now_ns())
+                log.forgotten(call)
+
+        open_calls[key] = (weakref.ref(work, dead), call)
+        if wants_future:
+            work.get_future().add_done_callback(lambda _future: log.over(call, recorder.now_ns()))
+
+    def _state(self, group: Any) -> GroupState:
+        from torch.distributed import get_process_group_ranks
+
+        try:
+            ranks = get_process_group_ranks(group)
+        except (KeyError, ValueError, RuntimeError):
+            ranks = list(range(group.size()))  # not registered (yet): its own numbering
+        state = self._log.group(group.group_name or str(group.group_desc), ranks)
+        self._groups[id(group)] = state
+        return state
+
+
+def _root(args: tuple[Any, ...]) -> int:
+    root = getattr(args[-1], "rootRank", -1)
+    return root if isinstance(root, int) else -1
+
+
+def _second(args: tuple[Any, ...]) -> int:
+    return args[1] if len(args) > 1 and isinstance(args[1], int) else -1
+
+
+_PEER: dict[str, Callable[[tuple[Any, ...]], int]] = {
+    "broadcast": _root,
+    "reduce": _root,
+    "gather": _root,
+    "scatter": _root,
+    "send": _second,
+    "recv": _second,
+}
+
+
+def _bytes(value: Any) -> int:
+    size = getattr(value, "nbytes", None)
+    if size is not None:
+        return int(size)
+    return sum(map(_bytes, value)) if isinstance(value, Iterable) else 0

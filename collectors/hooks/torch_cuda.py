@@ -1,0 +1,75 @@
+"""What CUDA adds: GPU times resolved by polling, the allocator's retries, copies to the device."""
+
+from __future__ import annotations
+
+import sys
+from functools import wraps
+from typing import TYPE_CHECKING
+
+from argus.collectors.rank import state
+from argus.collectors.rank.guard import Part
+from argus.collectors.rank.session import Session
+
+if TYPE_CHECKING:
+    import torch
+
+NEEDS = "torch.cuda"
+
+
+def install(session: Session, part: Part) -> None:
+    """Poll on the writer thread; wrap `Tensor.to` and `Tensor.cuda`."""
+    import torch
+
+    gpu = session.recorder.gpu
+    if gpu is None:
+        return
+    session.on_tick(part.guard(gpu.poll))
+    session.on_tick(part.guard(AllocatorRetries(session).look))
+    for name in ("to", "cuda"):
+        part.patch(torch.Tensor, name, copy_timer(session, part, name=name))
+
+
+class AllocatorRetries:
+    """An event when the caching allocator had to flush and ask the driver again."""
+
+    def __init__(self, session: Session) -> None:
+        self._recorder = session.recorder
+        self._known = 0
+
+    def look(self) -> None:
+        """Compare with the last look; never initialises CUDA."""
+        torch = sys.modules["torch"]
+        if not torch.cuda.is_initialized():
+            return
+        retries = int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
+        if retries > self._known:
+            now_ns = self._recorder.now_ns()
+            self._recorder.event("alloc_retry", start_ns=now_ns, dur_ns=0, value=float(retries - self._known))
+        self._known = retries
+
+
+def copy_timer(session: Session, part: Part, *, name: str) -> object:
+    """The wrapper of a method that copies a host tensor to the device: the h2d phase."""
+    import torch
+
+    recorder = session.recorder
+    original = getattr(torch.Tensor, name)
+    h2d, native = recorder.names["h2d"], recorder.ring.intern(f"Tensor.{name}")
+    open_safe, close_safe = part.guard(recorder.open), part.guard(recorder.close)
+    always = name == "cuda"
+
+    @wraps(original)
+    def wrapper(tensor: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
+        if not part.is_on or state.is_compiling() or tensor.is_cuda:
+            return original(tensor, *args, **kwargs)  # type: ignore[no-any-return]
+        target = args[0] if args else kwargs.get("device")
+        if not always and not str(target).startswith("cuda"):
+            return original(tensor, *args, **kwargs)  # type: ignore[no-any-return]
+        frame = open_safe(h2d, native)
+        try:
+            return original(tensor, *args, **kwargs)  # type: ignore[no-any-return]
+        finally:
+            if frame is not None:
+                close_safe(frame)
+
+    return wrapper

@@ -1,0 +1,174 @@
+"""DDP's gradient buckets: its C++ reducer calls the process group unseen, a communication hook does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from argus.collectors.rank.calls import Call
+from argus.collectors.rank.guard import Part
+from argus.collectors.rank.recorder import Recorder
+from argus.collectors.rank.session import Session
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+    from torch._C._distributed_c10d import GradBucket
+    from torch.distributed import ProcessGroup
+    from torch.nn.parallel import DistributedDataParallel
+
+    UserHook = Callable[[object, GradBucket], torch.futures.Future[torch.Tensor]]
+
+NEEDS = "torch.nn.parallel.distributed"
+
+Begun = tuple[Call, int, int]
+"""A call that waits for its own end, with wall and CPU time at its start."""
+
+
+def install(session: Session, part: Part) -> None:
+    """Register our hook on models found without one; record the buffers' broadcast too."""
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    hook = DdpHook(session)
+    session.on_modules(part.guard(hook.found))
+    part.patch(
+        DistributedDataParallel,
+        "register_comm_hook",
+        hook.user_registers(DistributedDataParallel.register_comm_hook),
+    )
+    if hasattr(dist, "_broadcast_coalesced"):
+        part.patch(dist, "_broadcast_coalesced", _buffers(session, part, dist._broadcast_coalesced))
+
+
+class BucketHook:
+    """Averages a bucket exactly as the reducer does without a hook; or does what the user's hook says.
+
+    The reducer multiplies a gradient by 1/world when it copies it into the bucket, and divides it where
+    the gradient already lies there. The hook gets the bucket unscaled, so it is used only where one of
+    the two is sure to have happened, or both give the same bits (see `reason_against`).
+    """
+
+    def __init__(self, recorder: Recorder, group: ProcessGroup) -> None:
+        from torch.distributed import AllreduceOptions
+
+        self._recorder = recorder
+        self._group = group
+        self._size = group.size()
+        self._options = AllreduceOptions()
+        self._grad_sync = recorder.names["grad_sync"]
+        self.user: tuple[object, UserHook] | None = None
+
+    def __call__(self, _state: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        here = self._recorder.here()
+        here.comm_phase = self._grad_sync
+        try:
+            if self.user is not None:
+                self._recorder.last_bucket_ns = self._recorder.now_ns()
+                return self.user[1](self.user[0], bucket)
+            tensor = bucket.buffer()
+            if tensor.is_sparse:
+                tensor.div_(self._size)
+            else:
+                tensor.mul_(1.0 / self._size)
+            self._recorder.last_bucket_ns = self._recorder.now_ns()
+            work = self._group.allreduce([tensor], self._options)
+            return work.get_future().then(_first)
+        finally:
+            here.comm_phase = 0
+
+
+def _first(future: torch.futures.Future[Sequence[torch.Tensor]]) -> torch.Tensor:
+    return future.value()[0]
+
+
+class DdpHook:
+    """Which models carry our hook."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._ours: WeakKeyDictionary[nn.Module, BucketHook] = WeakKeyDictionary()
+
+    def found(self, modules: Sequence[nn.Module]) -> None:
+        """Register on every DDP model that has none and whose result stays the same to the bit."""
+        from torch._C._distributed_c10d import _register_comm_hook
+        from torch.nn.parallel import DistributedDataParallel
+
+        for module in modules:
+            if not isinstance(module, DistributedDataParallel) or module in self._ours:
+                continue
+            if module._comm_hooks:
+                continue  # the user's: what it calls from Python is recorded there
+            reason = reason_against(module)
+            if reason:
+                self._session.unseen(f"grad_sync: DDP's all-reduce is not observed, {reason}")
+                continue
+            hook = BucketHook(self._session.recorder, module.process_group)
+            try:
+                # Not module.register_comm_hook: that would put us into the model's pickled state.
+                _register_comm_hook(module.reducer, None, hook)
+            except RuntimeError:
+                self._session.unseen("grad_sync: DDP's all-reduce is not observed, a built-in hook does it")
+                continue
+            self._ours[module] = hook
+
+    def user_registers(self, original: Callable[..., None]) -> Callable[..., None]:
+        """The wrapper of `register_comm_hook`: one hook a model, so ours hands over to the user's."""
+
+        @wraps(original)
+        def register_comm_hook(model: DistributedDataParallel, state: object, hook: UserHook) -> None:
+            ours = self._ours.get(model)
+            if ours is None:
+                original(model, state, hook)
+                return
+            model._check_comm_hook(hook)  # type: ignore[no-untyped-call]
+            model._comm_hooks.append((hook, state))
+            ours.user = (state, hook)
+
+        return register_comm_hook
+
+
+def reason_against(model: DistributedDataParallel) -> str:
+    """Why a hook could change this model's gradients; "" if it cannot."""
+    size = model.process_group.size()
+    if getattr(model, "mixed_precision", None) is not None:
+        return "its mixed precision has a hook of its own"
+    if getattr(model, "_delay_all_reduce_params", None) or getattr(model, "_use_python_reducer", False):
+        return "it does not use the reducer in the common way"
+    if model._join_config.enable:
+        return "uneven inputs are joined"
+    if model.gradient_as_bucket_view and size & (size - 1):
+        return f"gradients are views of buckets and {size} ranks are no power of two"
+    return ""
+
+
+def _buffers(session: Session, part: Part, original: Callable[..., None]) -> Callable[..., None]:
+    """DDP's broadcast of buffers and initial parameters, a C++ function that waits for its end."""
+    calls, recorder = session.calls, session.recorder
+    broadcast = recorder.names["broadcast"]
+
+    def begin(group: ProcessGroup, tensors: Sequence[torch.Tensor], root: int) -> Begun:
+        from torch.distributed import get_process_group_ranks
+
+        state = calls.group(group.group_name, get_process_group_ranks(group))
+        size = sum(tensor.nbytes for tensor in tensors)
+        call = calls.begin(broadcast, state, peer=root, num_bytes=size)
+        return call, recorder.now_ns(), recorder.cpu_ns()
+
+    def end(begun: Begun) -> None:
+        call, start_ns, start_cpu_ns = begun
+        call.cpu_ns = 0
+        calls.waited(call, start_ns=start_ns, start_cpu_ns=start_cpu_ns)
+
+    begin_safe, end_safe = part.guard(begin), part.guard(end)
+
+    @wraps(original)
+    def wrapper(group: ProcessGroup, tensors: Sequence[torch.Tensor], size: int, root: int = 0) -> None:
+        begun = begin_safe(group, tensors, root) if part.is_on else None
+        original(group, tensors, size, root)
+        if begun is not None:
+            end_safe(begun)
+
+    return wrapper

@@ -1,0 +1,108 @@
+"""NCCL's own timing: how long a collective ran on its stream, from what the process group records.
+
+Events on the current stream would time the wrong one, and waiting would serialise. The group reports
+every finished work on a thread of its own, with the sequence number it had when it was issued.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Protocol
+
+from argus.collectors.rank.calls import Call, CallLog
+from argus.collectors.rank.guard import Part
+from argus.collectors.rank.session import Session
+
+NEEDS = "torch.distributed"
+
+MAX_OPEN = 8192  # works that were issued and not reported yet
+
+
+class WorkInfo(Protocol):
+    """What `ProcessGroup._register_on_completion_hook` delivers."""
+
+    seq: int
+    active_duration: timedelta
+
+
+class NcclGroup(Protocol):
+    """The part of a process group that is needed; `collectors.rank.fake_nccl` has it too."""
+
+    group_name: str
+
+    def _has_hooks(self) -> bool: ...
+
+    def _enable_collectives_timing(self) -> None: ...
+
+    def _register_on_completion_hook(self, hook: Callable[[WorkInfo], None]) -> None: ...
+
+    def _get_sequence_number_for_group(self) -> int: ...
+
+
+def install(session: Session, part: Part) -> None:
+    """Time each NCCL group as it appears."""
+    if session.recorder.gpu is None:
+        return
+    session.unseen("NCCL: entry is the launch on the host, the end is entry plus time on the stream")
+    session.unseen("NCCL: send and recv")
+    seen: set[str] = set()
+
+    def changed() -> None:
+        for group in nccl_groups():
+            if group.group_name not in seen:
+                seen.add(group.group_name)
+                watch(group, session, part)
+
+    session.on_group_change(part.guard(changed))
+
+
+def nccl_groups() -> Iterable[NcclGroup]:
+    """This rank's groups whose collectives run on NCCL."""
+    c10d = sys.modules["torch.distributed.distributed_c10d"]
+    for group, (backend, _store) in list(c10d._world.pg_map.items()):
+        if "nccl" in str(backend).lower():
+            yield group
+
+
+def watch(group: NcclGroup, session: Session, part: Part) -> None:
+    """Let the group report its finished works; a group that cannot, or has a hook already, is unseen."""
+    needed = ("_has_hooks", "_enable_collectives_timing", "_register_on_completion_hook")
+    if not all(hasattr(group, name) for name in needed) or group._has_hooks():
+        session.unseen(f"NCCL: group {group.group_name} does not report its works")
+        return
+    timer = NcclTimer(group, session.calls)
+    group._enable_collectives_timing()
+    group._register_on_completion_hook(part.guard(timer.finished))
+    session.calls.on_group(group.group_name, timer.issued)
+
+
+class NcclTimer:
+    """Joins issued calls with finished works of one group by its sequence number."""
+
+    def __init__(self, group: NcclGroup, log: CallLog) -> None:
+        self._group = group
+        self._log = log
+        self._open: dict[int, Call] = {}
+        names = log.recorder.names
+        self._p2p = (names["send"], names["recv"])
+
+    def issued(self, call: Call) -> None:
+        """The call was issued just now, so the group's number is its own; send and recv have none."""
+        if call.op in self._p2p:
+            self._log.over(call, call.entry_ns)
+            return
+        if len(self._open) >= MAX_OPEN:
+            self._log.recorder.ring.drop("nccl_unreported", 1)
+            self._open.pop(next(iter(self._open)), None)
+        self._open[self._group._get_sequence_number_for_group()] = call
+
+    def finished(self, info: WorkInfo) -> None:
+        """A work is over."""
+        call = self._open.pop(info.seq, None)
+        if call is None:
+            return  # issued in C++: no entry was seen
+        ran_ns = round(info.active_duration / timedelta(microseconds=1) * 1000)
+        self._log.over(call, call.entry_ns + ran_ns)
+        self._log.emit(call)

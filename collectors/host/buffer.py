@@ -1,0 +1,122 @@
+"""Hold a rank's rows until the window they belong to is complete."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from argus.collectors.records.events import Rows
+from argus.collectors.records.plan import WindowPlan
+
+LAG_S = 1.0
+"""Wait after the rank entered the next window: asynchronous collectives and GPU phases trickle in."""
+
+LAST_STEP_LAG_S = 5.0
+"""Wait after the window's last step when the next one is still running: long steps are not waited for."""
+
+MAX_OPEN_BYTES = 32 << 20
+"""Rows one rank may hold; a window of 10 s at 5,000 rows a second is 4 MB."""
+
+MAX_OPEN_WINDOWS = 1024
+"""Open windows of one rank; more than a second of one-step windows at 1 ms a step."""
+
+WINDOWED = frozenset({"steps", "phases", "collectives", "events"})
+"""Kinds a window carries."""
+
+
+@dataclass(kw_only=True)
+class _Open:
+    parts: dict[str, list[Rows]] = field(default_factory=dict)
+    num_bytes: int = 0
+    done_s: float | None = None
+    past_s: float | None = None
+
+
+class WindowBuffer:
+    """Rows by window. Memory is bounded: what does not fit is dropped, newest first, and counted."""
+
+    def __init__(self, plan: WindowPlan) -> None:
+        self.plan = plan
+        self.dropped: Counter[str] = Counter()
+        self.last_step = -1
+        self._open: dict[int, _Open] = {}
+        self._bytes = 0
+        self._taken_end = 0
+
+    def add(self, kind: str, rows: Rows) -> None:
+        """Sort rows of a checked frame into their windows; cost is that of the new rows alone."""
+        fresh = rows["step"] >= self._taken_end
+        if not fresh.all():
+            self.dropped["late"] += int(len(rows) - fresh.sum())
+            rows = rows[fresh]
+        if not len(rows):
+            return
+        if kind == "steps":
+            self.last_step = max(self.last_step, int(rows["step"].max()))
+        if self._bytes + rows.nbytes > MAX_OPEN_BYTES:
+            self.dropped["window_full"] += len(rows)
+            return
+        for index, part in self._split(rows):
+            window = self._open.setdefault(index, _Open())
+            window.parts.setdefault(kind, []).append(part)
+            window.num_bytes += part.nbytes
+            self._bytes += part.nbytes
+
+    def take(self, now_s: float) -> Iterator[tuple[int, Mapping[str, Rows]]]:
+        """Windows that are complete by now, in order."""
+        excess = len(self._open) - MAX_OPEN_WINDOWS
+        due = [self._is_due(index, now_s) for index in sorted(self._open)]
+        for number, index in enumerate(sorted(self._open)):
+            if not due[number] and number >= excess:
+                return
+            yield index, self._close(index)
+
+    def take_all(self) -> Iterator[tuple[int, Mapping[str, Rows]]]:
+        """Every window, complete or not, in order: the rank is gone."""
+        for index in sorted(self._open):
+            yield index, self._close(index)
+
+    def replan(self, plan: WindowPlan) -> None:
+        """Follow another plan from now on; rows already held move to their new windows."""
+        if plan == self.plan:
+            return
+        held = [(kind, rows) for window in self._open.values() for kind, rows in _joined(window).items()]
+        self.plan, self._open, self._bytes = plan, {}, 0
+        for kind, rows in held:
+            self.add(kind, rows)
+
+    def _is_due(self, index: int, now_s: float) -> bool:
+        window, end = self._open[index], self.plan.bounds(index)[1]
+        if self.last_step >= end and window.past_s is None:
+            window.past_s = now_s
+        if self.last_step >= end - 1 and window.done_s is None:
+            window.done_s = now_s
+        if window.past_s is not None and now_s - window.past_s >= LAG_S:
+            return True
+        return window.done_s is not None and now_s - window.done_s >= LAST_STEP_LAG_S
+
+    def _close(self, index: int) -> Mapping[str, Rows]:
+        window = self._open.pop(index)
+        self._bytes -= window.num_bytes
+        self._taken_end = max(self._taken_end, self.plan.bounds(index)[1])
+        return _joined(window)
+
+    def _split(self, rows: Rows) -> Iterator[tuple[int, Rows]]:
+        steps = rows["step"]
+        low, high = self.plan.index(int(steps.min())), self.plan.index(int(steps.max()))
+        if low == high:
+            yield low, rows
+            return
+        distinct, inverse = np.unique(steps, return_inverse=True)
+        indices = np.array([self.plan.index(int(step)) for step in distinct])[inverse]
+        order = np.argsort(indices, kind="stable")
+        cuts = np.flatnonzero(np.diff(indices[order])) + 1
+        for part in np.split(order, cuts):
+            yield int(indices[part[0]]), rows[part]
+
+
+def _joined(window: _Open) -> dict[str, Rows]:
+    return {kind: np.concatenate(parts) for kind, parts in window.parts.items()}

@@ -1,0 +1,105 @@
+"""What leaves the host: windows through the spool, heartbeats past it, on threads of their own."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Iterable, Sequence
+
+from argus.collectors.host.counters import Counters
+from argus.collectors.host.notices import Notices
+from argus.collectors.host.spool import Spool
+from argus.collectors.host.uploader import Heard, Uploader
+from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.layout import Layout
+from argus.collectors.records.summary import RankWindow
+from argus.collectors.records.upload import encode_windows
+
+MAX_QUEUED = 256
+"""Batches waiting for the disk; more means that it stands still."""
+
+JOIN_MARGIN_S = 0.5
+
+
+class Delivery:
+    """A bounded queue to a thread that compresses and spools, and the upload thread behind the spool.
+
+    Disk and network may stall for seconds; the loop that reads the ranks never waits for either.
+    """
+
+    def __init__(self, spool: Spool, uploader: Uploader, *, counters: Counters, notices: Notices) -> None:
+        self._spool, self._uploader = spool, uploader
+        self._counters, self._notices = counters, notices
+        self._queue: queue.Queue[tuple[str, Sequence[Layout] | Sequence[RankWindow]] | None]
+        self._queue = queue.Queue(MAX_QUEUED)
+        self._threads = (
+            threading.Thread(target=self._spool_all, name="argus-spool", daemon=True),
+            threading.Thread(target=uploader.run, name="argus-upload", daemon=True),
+        )
+
+    def start(self) -> None:
+        """Begin to work."""
+        for thread in self._threads:
+            thread.start()
+
+    def submit_layouts(self, layouts: Sequence[Layout]) -> None:
+        """Send layouts that are new or changed, before the windows that follow."""
+        self._submit("layouts", layouts)
+
+    def submit_windows(self, windows: Sequence[RankWindow]) -> None:
+        """Send windows in one batch."""
+        if not self._submit("windows", windows):
+            self._counters.add("argus_collector_dropped_windows_total", "queue_full", amount=len(windows))
+
+    def submit_beats(self, beats: Sequence[Heartbeat], *, layouts: Iterable[Layout]) -> None:
+        """Send the latest heartbeats as soon as possible."""
+        self._uploader.submit_beats(beats, layouts=layouts)
+
+    def heard(self) -> Iterable[Heard]:
+        """What the service said since last asked."""
+        while not self._uploader.heard.empty():
+            yield self._uploader.heard.get()
+
+    @property
+    def is_idle(self) -> bool:
+        """Everything is acknowledged."""
+        return not self._queue.unfinished_tasks and self._uploader.is_idle
+
+    def stop(self, within_s: float) -> None:
+        """Spool what is queued, send what can be sent within the time, keep the rest on disk."""
+        half_s = within_s / 2.0
+        try:
+            self._queue.put(None, timeout=half_s)
+            self._threads[0].join(half_s)
+        except queue.Full:
+            self._notices.once("queue_full", "the spool's disk stands still, what was queued is lost")
+        self._uploader.stop(half_s)
+        self._threads[1].join(half_s + JOIN_MARGIN_S)
+        self._spool.close()
+
+    def _submit(self, kind: str, items: Sequence[Layout] | Sequence[RankWindow]) -> bool:
+        try:
+            self._queue.put_nowait((kind, items))
+        except queue.Full:
+            self._notices.once("queue_full", f"the spool's disk stands still, dropping {kind}")
+            return False
+        return True
+
+    def _spool_all(self) -> None:
+        while (job := self._queue.get()) is not None:
+            kind, items = job
+            if not self._spool.put(kind, _encode(items), num=len(items)):
+                self._notices.once("spool", "the disk does not take the spool; a little waits in memory")
+            self._counters.set("argus_collector_spool_bytes", self._spool.num_bytes)
+            self._queue.task_done()
+            self._uploader.wake()
+        self._queue.task_done()
+
+
+def _encode(items: Sequence[Layout] | Sequence[RankWindow]) -> bytes:
+    windows = [item.to_bytes() for item in items if isinstance(item, RankWindow)]
+    if windows:
+        return encode_windows(windows)
+    layouts = [item.to_json() for item in items if isinstance(item, Layout)]
+    return json.dumps({"layouts": layouts}, separators=(",", ":")).encode()

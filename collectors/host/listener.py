@@ -1,0 +1,78 @@
+"""The unix socket of a host: one processor listens, its user alone may connect."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from argus.collectors.records.endpoint import private_directory
+
+BACKLOG = 128
+MAX_PATH = 107
+"""sockaddr_un.sun_path without its final zero (unix(7))."""
+
+_UCRED = struct.Struct("3i")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """Who connected; pid 0 if it lives in a PID namespace this process cannot see."""
+
+    pid: int
+    uid: int
+
+    @property
+    def is_trusted(self) -> bool:
+        """The same user, or root."""
+        return self.uid in (os.getuid(), 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listener:
+    """A bound socket and the lock that makes this process the only one to have it."""
+
+    path: Path
+    sock: socket.socket
+    lock_fd: int
+
+    def close(self) -> None:
+        """Stop listening, then let another one."""
+        self.sock.close()
+        self.path.unlink(missing_ok=True)
+        os.close(self.lock_fd)
+
+
+def listen(path: Path) -> Listener | None:
+    """Listen on `path`; None if another processor does. ValueError, OSError: the path cannot be used."""
+    if len(os.fsencode(path)) > MAX_PATH:
+        raise ValueError(f"the socket path {path} is longer than {MAX_PATH} bytes")
+    private_directory(path.parent)
+    lock_fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock_fd)
+        return None
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.unlink(missing_ok=True)  # of a processor that was killed: we hold its lock
+        sock.bind(os.fspath(path))
+        path.chmod(0o600)
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        os.close(lock_fd)
+        raise
+    return Listener(path=path, sock=sock, lock_fd=lock_fd)
+
+
+def peer_of(sock: socket.socket) -> Peer:
+    """Credentials the kernel took when the peer connected (SO_PEERCRED, unix(7))."""
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    pid, uid, _ = _UCRED.unpack(raw)
+    return Peer(pid=pid, uid=uid)

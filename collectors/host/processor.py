@@ -1,0 +1,357 @@
+"""The loop of the host processor: sockets in, windows and heartbeats out."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from argus.collectors.host.check import Checked, Checker, first_layout
+from argus.collectors.host.counters import Counters
+from argus.collectors.host.delivery import Delivery
+from argus.collectors.host.launchers import Launchers
+from argus.collectors.host.listener import Listener, Peer, peer_of
+from argus.collectors.host.notices import Notices
+from argus.collectors.host.rank import Key, key_of
+from argus.collectors.host.ranks import Member, Ranks
+from argus.collectors.host.recorder import Recorder
+from argus.collectors.records.errors import WireError
+from argus.collectors.records.frames import ROW_KINDS, Frame, FrameReader, Kind
+from argus.collectors.records.layout import Layout
+from argus.collectors.records.summary import RankWindow
+
+TICK_S = 0.25
+LOOK_S = 1.0
+BEATS_S = 5.0
+BATCH_S = 0.5
+"""Windows of one host close within moments of each other: one request for all."""
+
+MAX_BATCH_BYTES = 16 << 20
+"""Array bytes of a batch; stays far below the upload limit with the names on top."""
+
+CHUNK = 256 << 10
+MAX_DRAIN = 64
+"""Chunks still read from a process that has ended; its socket holds less."""
+
+MAX_CONNECTIONS = 1024
+ACCEPT_PAUSE_S = 0.05
+"""Pause when the system refuses to accept, out of descriptors: the socket stays readable."""
+
+ANONYMOUS_S = 60.0
+"""How long a connection may stay without saying which rank it is."""
+
+IDLE_S = 3.0
+"""Without launcher and ranks for this long, the processor ends."""
+
+IDLE_FLUSH_S = 10.0
+STOP_FLUSH_S = 5.0
+
+
+@dataclass(kw_only=True)
+class Connection:
+    """One accepted socket; a rank once its layout is in."""
+
+    sock: socket.socket
+    peer: Peer
+    opened_s: float
+    reader: FrameReader = field(default_factory=FrameReader)
+    checker: Checker | None = None
+    member: Member | None = None
+
+
+@dataclass(kw_only=True)
+class _Due:
+    """When the loop does what next, and what it has collected."""
+
+    tick_s: float = 0.0
+    look_s: float = 0.0
+    beats_s: float = 0.0
+    idle_s: float | None = None
+    windows: list[RankWindow] = field(default_factory=list)
+    windows_s: float = 0.0
+    layouts: list[Layout] = field(default_factory=list)
+
+
+class Processor:
+    """Receives every local rank on one thread; `delivery` and `recorder` are where things go, if anywhere."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        ranks: Ranks,
+        *,
+        delivery: Delivery | None,
+        recorder: Recorder | None,
+        launchers: Launchers | None,
+        counters: Counters,
+        notices: Notices,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+        flush_s: float = STOP_FLUSH_S,
+    ) -> None:
+        self._listener, self._ranks = listener, ranks
+        self._delivery, self._recorder, self._launchers = delivery, recorder, launchers
+        self._counters, self._notices = counters, notices
+        self._clock, self._wall_clock = clock, wall_clock
+        self._flush_s = flush_s
+        self._selector = selectors.DefaultSelector()
+        self._connections: dict[int, Connection] = {}
+        self._due = _Due()
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """End soon; safe in a signal handler and from other threads."""
+        self._is_stopping = True
+
+    def run(self) -> None:
+        """Serve until stopped or no longer needed, then deliver what can be delivered."""
+        self._selector.register(self._listener.sock, selectors.EVENT_READ, self._accept)
+        try:
+            while not self._is_stopping and not self._is_idle():
+                for key, _ in self._selector.select(TICK_S):
+                    key.data()
+                self._tick()
+        finally:
+            self._finish()
+
+    def _accept(self) -> bool:
+        """Take one connection; False if none waits."""
+        try:
+            sock, _ = self._listener.sock.accept()
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self._reject("accept", f"a connection could not be accepted: {error}")
+            time.sleep(ACCEPT_PAUSE_S)
+            return False
+        peer = peer_of(sock)
+        if not peer.is_trusted or len(self._connections) >= MAX_CONNECTIONS:
+            self._reject("peer" if not peer.is_trusted else "connections", f"refused process {peer.pid}")
+            sock.close()
+            return True
+        sock.setblocking(False)
+        connection = Connection(sock=sock, peer=peer, opened_s=self._clock())
+        self._connections[sock.fileno()] = connection
+        self._selector.register(sock, selectors.EVENT_READ, partial(self._read, connection))
+        return True
+
+    def _read(self, connection: Connection) -> bool:
+        """Take one chunk; False if there is none, at the end of the stream or after it."""
+        if connection.sock.fileno() < 0:
+            return False
+        try:
+            chunk = connection.sock.recv(CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            chunk = b""  # reset by the peer: the same as its end
+        if not chunk:
+            if connection.reader.pending:
+                self._reject("cut_frame", "a connection ended inside a frame")
+            self._close(connection)
+            return False
+        try:
+            for frame in connection.reader.feed(chunk):
+                self._take(connection, frame)
+                if frame.kind == Kind.BYE:
+                    self._close(connection)
+                    return False
+        except WireError as error:
+            self._reject("frame", f"closed the connection of process {connection.peer.pid}: {error}")
+            self._close(connection)
+            return False
+        return True
+
+    def _take(self, connection: Connection, frame: Frame) -> None:
+        if connection.checker is None or connection.member is None:
+            self._introduce(connection, first_layout(frame))
+            return
+        checked = connection.checker.check(frame)
+        state = connection.member.state
+        if checked.layout is not None:
+            checked = self._with_host(checked, checked.layout)
+        state.apply(checked, now_s=self._clock())
+        self._count(connection.checker, connection.member, checked)
+        if self._recorder is not None and checked.frame is not None:
+            self._recorder.write(key_of(state.layout), checked.frame)
+
+    def _introduce(self, connection: Connection, layout: Layout) -> None:
+        before = self._ranks.find(layout)
+        member = self._ranks.connect(layout, pid=connection.peer.pid, now_s=self._clock())
+        if before is not None and before is not member:
+            self._unwatch(before)
+            before.process.close()
+            self._end_recording(key_of(layout))
+        connection.member = member
+        connection.checker = Checker(member.state.layout, names=member.state.names)
+        self._due.layouts.append(member.state.layout)
+        if self._recorder is not None:
+            self._recorder.begin(key_of(layout), layout=member.state.layout, names=member.state.names.all())
+        if member.process.fd is not None and member.process.fd not in self._selector.get_map():
+            self._selector.register(member.process.fd, selectors.EVENT_READ, partial(self._exited, member))
+
+    def _with_host(self, checked: Checked, layout: Layout) -> Checked:
+        layout = self._ranks.named(layout)
+        self._due.layouts.append(layout)
+        return Checked(kind=checked.kind, layout=layout, frame=Frame(kind=Kind.LAYOUT, body=layout.to_json()))
+
+    def _count(self, checker: Checker, member: Member, checked: Checked) -> None:
+        if checked.kind in ROW_KINDS and checked.frame is not None and checked.frame.rows is not None:
+            name, num = ROW_KINDS[checked.kind], len(checked.frame.rows)
+            self._counters.add("argus_collector_rows_total", name, amount=num)
+        for reason in checker.rejected:
+            self._notices.once(reason, f"rank {member.state.layout.rank} sent rows refused as {reason}")
+        if checker.rejected:
+            member.state.lose(checker.rejected)
+            checker.rejected.clear()
+
+    def _exited(self, member: Member) -> None:
+        """The process ended: read what it still sent (a fork may hold its socket open), then tell."""
+        self._unwatch(member)
+        for connection in [c for c in self._connections.values() if c.member is member]:
+            self._drain(connection)
+            self._close(connection)
+        self._due.look_s = 0.0
+
+    def _drain(self, connection: Connection) -> None:
+        """Read what lies in the socket, up to more than a socket holds."""
+        for _ in range(MAX_DRAIN):
+            if not self._read(connection):
+                return
+
+    def _unwatch(self, member: Member) -> None:
+        if member.process.fd is not None and member.process.fd in self._selector.get_map():
+            self._selector.unregister(member.process.fd)
+
+    def _close(self, connection: Connection) -> None:
+        if self._connections.pop(connection.sock.fileno(), None) is None:
+            return
+        self._selector.unregister(connection.sock)
+        connection.sock.close()
+        if connection.member is not None:
+            self._ranks.disconnect(connection.member, now_s=self._clock())
+            self._due.look_s = 0.0
+
+    def _reject(self, reason: str, text: str) -> None:
+        self._counters.add("argus_collector_rejected_total", reason)
+        self._notices.once(f"reject_{reason}", text)
+
+    def _tick(self) -> None:
+        now_s = self._clock()
+        if now_s < min(self._due.tick_s, self._due.look_s):
+            return
+        self._due.tick_s = now_s + TICK_S
+        self._submit_layouts()
+        self._listen_to_service()
+        if now_s >= self._due.look_s:
+            self._due.look_s = now_s + LOOK_S
+            self._look(now_s)
+        self._deliver(self._ranks.cut(now_s=now_s), now_s=now_s)
+        if now_s >= self._due.beats_s:
+            self._due.beats_s = now_s + BEATS_S
+            self._beat(now_s)
+
+    def _submit_layouts(self) -> None:
+        if self._due.layouts and self._delivery is not None:
+            self._delivery.submit_layouts(self._due.layouts)
+        self._due.layouts = []
+
+    def _look(self, now_s: float) -> None:
+        if self._ranks.look(now_s):
+            self._due.beats_s = now_s
+        for member in [member for member in self._ranks if member.is_gone and member.is_connected]:
+            self._exited(member)
+        self._counters.set("argus_collector_ranks", sum(m.is_connected for m in self._ranks))
+        if self._recorder is not None:
+            self._recorder.flush()
+        late = [
+            c for c in self._connections.values() if c.member is None and now_s > c.opened_s + ANONYMOUS_S
+        ]
+        for connection in late:
+            self._reject("anonymous", f"process {connection.peer.pid} never said which rank it is")
+            self._close(connection)
+        if self._delivery is None:
+            self._forget(self._ranks.done())
+
+    def _beat(self, now_s: float) -> None:
+        if self._delivery is not None and len(self._ranks):
+            beats = self._ranks.beats(now_s=now_s, wall_s=self._wall_clock())
+            self._delivery.submit_beats(beats, layouts=self._ranks.layouts())
+
+    def _listen_to_service(self) -> None:
+        for heard in self._delivery.heard() if self._delivery is not None else ():
+            self._ranks.follow(heard.plans)
+            self._forget(list(heard.final))
+
+    def _forget(self, keys: list[Key]) -> None:
+        for member in [m for m in self._ranks if key_of(m.state.layout) in keys]:
+            self._unwatch(member)
+        for key in self._ranks.forget(keys):
+            self._end_recording(key)
+
+    def _end_recording(self, key: Key) -> None:
+        if self._recorder is not None:
+            self._recorder.end(key)
+
+    def _deliver(self, windows: list[RankWindow], *, now_s: float, at_once: bool = False) -> None:
+        if self._delivery is None:
+            return
+        if windows and not self._due.windows:
+            self._due.windows_s = now_s
+        self._due.windows += windows
+        is_due = at_once or now_s - self._due.windows_s >= BATCH_S
+        while self._due.windows and (is_due or _num_bytes(self._due.windows) >= MAX_BATCH_BYTES):
+            batch = _take_batch(self._due.windows)
+            self._delivery.submit_windows(batch)
+
+    def _is_idle(self) -> bool:
+        """Whether nobody needs this processor any more and everything is delivered, or had its time."""
+        if self._launchers is None:
+            return False
+        now_s = self._clock()
+        if any(c.member is not None for c in self._connections.values()) or self._launchers.any_alive():
+            self._due.idle_s = None
+            return False
+        if self._due.idle_s is None:
+            self._due.idle_s = now_s
+        idle_s = now_s - self._due.idle_s
+        is_delivered = self._delivery is None or (self._delivery.is_idle and not len(self._ranks))
+        return idle_s >= IDLE_S + IDLE_FLUSH_S or (idle_s >= IDLE_S and is_delivered)
+
+    def _finish(self) -> None:
+        """Take what still lies in the sockets, cut everything, spool it, send what the time allows."""
+        for _ in range(MAX_CONNECTIONS):
+            if not self._accept():
+                break
+        for connection in list(self._connections.values()):
+            self._drain(connection)
+        now_s = self._clock()
+        self._submit_layouts()
+        self._ranks.look(now_s)
+        self._beat(now_s)
+        for connection in list(self._connections.values()):
+            self._close(connection)
+        self._listener.close()
+        self._deliver(self._ranks.cut(now_s=now_s, everything=True), now_s=now_s, at_once=True)
+        if self._recorder is not None:
+            self._recorder.close()
+        if self._delivery is not None:
+            self._delivery.stop(self._flush_s)
+        self._selector.close()
+
+
+def _num_bytes(windows: list[RankWindow]) -> int:
+    return sum(w.steps.nbytes + w.cells.nbytes + w.collectives.nbytes + w.events.nbytes for w in windows)
+
+
+def _take_batch(windows: list[RankWindow]) -> list[RankWindow]:
+    """Remove and return the first windows, up to the batch limit and at least one."""
+    num_bytes = num = 0
+    while num < len(windows) and (not num or num_bytes + _num_bytes([windows[num]]) <= MAX_BATCH_BYTES):
+        num_bytes += _num_bytes([windows[num]])
+        num += 1
+    batch, windows[:] = windows[:num], windows[num:]
+    return batch

@@ -1,0 +1,181 @@
+"""Uploads that wait on disk until the service has them, oldest first."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from argus.collectors.records.endpoint import private_directory
+
+DEFAULT_BYTES = 1 << 30
+MEMORY_BYTES = 64 << 20
+"""What may wait in memory when the disk does not take it (full, read-only)."""
+
+KINDS = ("layouts", "windows")
+_PART = ".part"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One waiting upload; `num` counts what is in it. `payload` is set if it could not be put on disk."""
+
+    seq: int
+    kind: str
+    num: int
+    num_bytes: int
+    payload: bytes | None = None
+
+    @property
+    def file_name(self) -> str:
+        """Sorted by name is sorted by age."""
+        return f"{self.seq:016d}-{self.num}.{self.kind}"
+
+
+class SpoolInUse(ValueError):
+    """Another processor has this directory."""
+
+
+class Spool:
+    """One file per upload: written aside, synced, renamed; gone only after `done`.
+
+    `lost(kind, num)` is told what was dropped because the limit was reached.
+    """
+
+    def __init__(self, directory: Path, *, max_bytes: int, lost: Callable[[str, int], None]) -> None:
+        self._directory = private_directory(directory)
+        self._max_bytes = max_bytes
+        self._lost = lost
+        self._lock = threading.Lock()
+        self._lock_fd = _lock_directory(self._directory)
+        self._entries: OrderedDict[int, Entry] = OrderedDict()
+        self._bytes = 0
+        self._memory_bytes = 0
+        for entry in _scan(self._directory):
+            self._remember(entry)
+        self._next = max(self._entries, default=0) + 1
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes waiting."""
+        with self._lock:
+            return self._bytes
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._entries)
+
+    def put(self, kind: str, payload: bytes, *, num: int) -> bool:
+        """Take an upload, dropping the oldest ones over the limit; False if the disk did not take it."""
+        with self._lock:
+            seq, self._next = self._next, self._next + 1
+            self._make_room(len(payload))
+        entry = Entry(seq=seq, kind=kind, num=num, num_bytes=len(payload))
+        try:
+            self._write(entry, payload)
+        except OSError:
+            return self._keep_in_memory(entry, payload)
+        with self._lock:
+            self._remember(entry)
+        return True
+
+    def oldest(self) -> Entry | None:
+        """The upload to send next."""
+        with self._lock:
+            return next(iter(self._entries.values()), None)
+
+    def read(self, entry: Entry) -> bytes | None:
+        """Its bytes, None if they are gone."""
+        if entry.payload is not None:
+            return entry.payload
+        try:
+            return (self._directory / entry.file_name).read_bytes()
+        except OSError:
+            return None
+
+    def done(self, entry: Entry) -> None:
+        """The service has it, or will never take it."""
+        with self._lock:
+            self._forget(entry)
+
+    def close(self) -> None:
+        """Let another processor have the directory; what waits stays."""
+        os.close(self._lock_fd)
+
+    def _write(self, entry: Entry, payload: bytes) -> None:
+        part = self._directory / f"{entry.file_name}{_PART}"
+        try:
+            with part.open("wb") as file:
+                file.write(payload)
+                file.flush()
+                os.fsync(file.fileno())
+            part.rename(self._directory / entry.file_name)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+        _sync_directory(self._directory)
+
+    def _keep_in_memory(self, entry: Entry, payload: bytes) -> bool:
+        with self._lock:
+            if self._memory_bytes + len(payload) > MEMORY_BYTES:
+                self._lost(entry.kind, entry.num)
+                return False
+            self._remember(
+                Entry(seq=entry.seq, kind=entry.kind, num=entry.num, num_bytes=len(payload), payload=payload)
+            )
+        return False
+
+    def _make_room(self, num_bytes: int) -> None:
+        while self._entries and self._bytes + num_bytes > self._max_bytes:
+            oldest = next(iter(self._entries.values()))
+            self._forget(oldest)
+            self._lost(oldest.kind, oldest.num)
+
+    def _remember(self, entry: Entry) -> None:
+        self._entries[entry.seq] = entry
+        self._bytes += entry.num_bytes
+        self._memory_bytes += len(entry.payload or b"")
+
+    def _forget(self, entry: Entry) -> None:
+        if self._entries.pop(entry.seq, None) is None:
+            return
+        self._bytes -= entry.num_bytes
+        self._memory_bytes -= len(entry.payload or b"")
+        if entry.payload is None:
+            (self._directory / entry.file_name).unlink(missing_ok=True)
+
+
+def _lock_directory(directory: Path) -> int:
+    fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise SpoolInUse(f"the spool {directory} belongs to another running processor") from None
+    return fd
+
+
+def _scan(directory: Path) -> list[Entry]:
+    """Entries a former processor left; halves it was writing are removed."""
+    entries = []
+    for path in sorted(directory.iterdir()):
+        if path.name.endswith(_PART):
+            path.unlink(missing_ok=True)
+            continue
+        seq, _, num = path.stem.partition("-")
+        if path.suffix[1:] in KINDS and seq.isdecimal() and num.isdecimal():
+            size = path.stat(follow_symlinks=False).st_size
+            entries.append(Entry(seq=int(seq), kind=path.suffix[1:], num=int(num), num_bytes=size))
+    return entries
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,260 @@
+"""Join what many files say into one job: each rank once, its calls numbered alike on all ranks."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.collectors.readers import Reading
+from argus.collectors.records.events import DTYPES, STRING_COLUMNS, RankRecords, Rows
+from argus.collectors.records.layout import GroupInfo
+
+Ints = NDArray[np.int64]
+
+_ROWS = tuple(DTYPES)
+
+Key = tuple[object, tuple[int, ...], int]
+"""Group, sender and receiver of a point-to-point call, step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One attempt of one run; `records` are in rank order.
+
+    `missing` are ranks of the world no file was given for.
+    """
+
+    records: tuple[RankRecords, ...]
+    world_size: int
+    first_step: int
+    num_steps: int
+    warnings: tuple[str, ...]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks that were read."""
+        return tuple(one.layout.rank for one in self.records)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Ranks of the world that were not."""
+        return tuple(sorted(set(range(self.world_size)) - set(self.ranks)))
+
+
+def join(readings: Sequence[Reading], *, run: str = "") -> Job:
+    """The job most ranks belong to; `run` names it if the files do not.
+
+    ValueError without a reading that holds a step.
+    """
+    warnings: list[str] = []
+    chosen = _one_attempt([r for r in readings if len(r.records.steps)], warnings)
+    if not chosen:
+        raise ValueError("no file holds a step of a rank")
+    by_rank = _by_rank(chosen, warnings)
+    world = _world(by_rank, warnings)
+    records = [_placed(reading, world=world, run=run) for _, reading in sorted(by_rank.items())]
+    if not all(reading.is_seq_known for reading in by_rank.values()):
+        records = _renumbered(records, warnings)
+    first = min(int(one.steps["step"].min()) for one in records)
+    last = max(int(one.steps["step"].max()) for one in records)
+    job = Job(
+        records=tuple(records),
+        world_size=world,
+        first_step=first,
+        num_steps=last - first + 1,
+        warnings=(),
+    )
+    return replace(job, warnings=(*warnings, *_coverage(job)))
+
+
+def _one_attempt(readings: Sequence[Reading], warnings: list[str]) -> list[Reading]:
+    """Readings of the attempt that most ranks belong to; the latest of equals."""
+    by_attempt: dict[tuple[str, int], list[Reading]] = defaultdict(list)
+    for reading in readings:
+        by_attempt[reading.records.layout.run, reading.records.layout.attempt].append(reading)
+    if not by_attempt:
+        return []
+    best = max(
+        by_attempt, key=lambda key: (len({r.records.layout.rank for r in by_attempt[key]}), key[1], key)
+    )
+    for key in sorted(by_attempt):
+        if key != best:
+            names = ", ".join(reading.source for reading in by_attempt[key][:3])
+            warnings.append(
+                f"run {key[0]!r} attempt {key[1]} is left out, one job is analysed at a time ({names})"
+            )
+    return by_attempt[best]
+
+
+def _by_rank(readings: Sequence[Reading], warnings: list[str]) -> dict[int, Reading]:
+    """One reading a rank; further files add the steps the first does not hold."""
+    by_rank: dict[int, Reading] = {}
+    for reading in readings:
+        rank = reading.records.layout.rank
+        known = by_rank.get(rank)
+        if known is None:
+            by_rank[rank] = reading
+            continue
+        fresh = np.setdiff1d(reading.records.steps["step"], known.records.steps["step"])
+        if len(fresh) < len(reading.records.steps):
+            warnings.append(
+                f"{reading.source} repeats steps of rank {rank} that {known.source} holds; the latter is used"
+            )
+        if len(fresh):
+            joined = append(known.records, _only(reading.records, fresh))
+            by_rank[rank] = replace(
+                known, records=joined, is_seq_known=known.is_seq_known and reading.is_seq_known
+            )
+    return by_rank
+
+
+def append(one: RankRecords, other: RankRecords) -> RankRecords:
+    """Rows of both, the second's strings moved into the first's table."""
+    numbers = {name: i for i, name in enumerate(one.names)}
+    move = np.array([numbers.setdefault(name, len(numbers)) for name in other.names], np.uint32)
+    rows: dict[str, Rows] = {}
+    for kind in _ROWS:
+        theirs = getattr(other, kind).copy()
+        for column in STRING_COLUMNS[kind]:
+            theirs[column] = move[np.minimum(theirs[column], len(move) - 1)]
+        rows[kind] = np.concatenate([getattr(one, kind), theirs])
+    return replace(
+        _with(one, rows),
+        names=tuple(numbers),
+        dropped=Counter(one.dropped) + Counter(other.dropped),
+        unseen=tuple(dict.fromkeys([*one.unseen, *other.unseen])),
+    )
+
+
+def _only(records: RankRecords, steps: Ints) -> RankRecords:
+    rows = {kind: getattr(records, kind) for kind in _ROWS}
+    return _with(records, {kind: part[np.isin(part["step"], steps)] for kind, part in rows.items()})
+
+
+def _with(records: RankRecords, rows: Mapping[str, Rows]) -> RankRecords:
+    return replace(
+        records,
+        steps=rows["steps"],
+        phases=rows["phases"],
+        collectives=rows["collectives"],
+        kernels=rows["kernels"],
+        events=rows["events"],
+    )
+
+
+def _world(by_rank: Mapping[int, Reading], warnings: list[str]) -> int:
+    stated = Counter(r.records.layout.world_size for r in by_rank.values() if r.is_world_known)
+    at_least = max(by_rank) + 1
+    if not stated:
+        if len(by_rank) > 1 or at_least > 1:
+            warnings.append(f"no file says how many ranks the job has; {at_least} is the least it can be")
+        return at_least
+    if len(stated) > 1:
+        sizes = ", ".join(str(size) for size in sorted(stated))
+        warnings.append(f"the files state different world sizes ({sizes}); they may be of different jobs")
+    return max(at_least, stated.most_common(1)[0][0])
+
+
+def _placed(reading: Reading, *, world: int, run: str) -> RankRecords:
+    """The reading with the job's world and name; a clock of its own where the file's is not absolute."""
+    layout = reading.records.layout
+    everyone = tuple(range(layout.world_size))
+    groups = tuple(
+        GroupInfo(name=g.name, desc=g.desc, ranks=tuple(range(world)))
+        if g.ranks == everyone and not reading.is_world_known
+        else g
+        for g in layout.groups
+    )
+    named = replace(
+        layout,
+        world_size=world,
+        groups=groups,
+        run=run if run and layout.source == "kineto" else layout.run,
+        host=layout.host if reading.is_time_known else "",
+    )
+    return replace(reading.records, layout=named)
+
+
+def _renumbered(records: Sequence[RankRecords], warnings: list[str]) -> list[RankRecords]:
+    """Sequence numbers that count from the first common step on, and only calls all ranks agree on.
+
+    A profile may begin inside a step and a cut one may end in it: counting per (group, step) keeps a call
+    missing in one step from shifting all later ones.
+    """
+    keys = [_call_keys(one) for one in records]
+    sizes: dict[Key, int] = {}
+    for key in keys:
+        for name, rows in key.items():
+            sizes[name] = max(sizes.get(name, 0), len(rows))
+    base: dict[Key, int] = {}
+    total: dict[tuple[object, ...], int] = defaultdict(int)
+    for name in sorted(sizes, key=lambda key: (repr(key[:-1]), key[-1])):
+        base[name] = total[name[:-1]]
+        total[name[:-1]] += sizes[name]
+    unlike = _disagreeing(records, keys)
+    out = []
+    for one, key in zip(records, keys, strict=True):
+        calls: Rows = one.collectives.copy()
+        keep = np.ones(len(calls), np.bool_)
+        for name, index in key.items():
+            calls["seq"][index] = base[name] + np.arange(len(index))
+            keep[index] = name not in unlike
+        out.append(replace(one, collectives=calls[keep]))
+    if unlike:
+        warnings.append(
+            f"the ranks' traces hold different calls in {len(unlike)} of {len(sizes)} (group, step) pairs; "
+            "those calls cannot be matched and are not compared"
+        )
+    return out
+
+
+def _call_keys(one: RankRecords) -> dict[Key, Ints]:
+    """Row numbers by (group's ranks, direction and peer of send/recv, step), in order of entry."""
+    rows = one.collectives
+    ranks = {group.name: group.ranks for group in one.layout.groups}
+    keys: dict[Key, list[int]] = defaultdict(list)
+    for i in np.argsort(rows["entry_ns"], kind="stable").tolist():
+        op, group = one.name(int(rows["op"][i])), one.name(int(rows["group"][i]))
+        pair: tuple[int, ...] = ()
+        if op in ("send", "recv"):
+            ends = (one.layout.rank, int(rows["peer"][i]))
+            pair = ends if op == "send" else ends[::-1]
+        members = ranks.get(group, ())
+        keys[group if not members else hash(members), pair, int(rows["step"][i])].append(i)
+    return {key: np.array(index, np.int64) for key, index in keys.items()}
+
+
+def _disagreeing(records: Sequence[RankRecords], keys: Sequence[Mapping[Key, Ints]]) -> set[Key]:
+    """(group, step) pairs in which ranks show other operations in another order, as far as both go."""
+    seen: dict[Key, list[tuple[str, int]]] = {}
+    unlike: set[Key] = set()
+    for one, key in zip(records, keys, strict=True):
+        rows = one.collectives
+        for name, index in key.items():
+            if name[1]:
+                continue
+            calls = [(one.name(int(rows["op"][i])), int(rows["bytes"][i])) for i in index]
+            if not all(map(_same_call, seen.setdefault(name, calls), calls)):
+                unlike.add(name)
+            if len(calls) > len(seen[name]):
+                seen[name] = calls
+    return unlike
+
+
+def _same_call(one: tuple[str, int], other: tuple[str, int]) -> bool:
+    """An all-reduce has the same size on all ranks; sizes of 0 are unknown."""
+    is_sized = one[0] == "all_reduce" and one[1] > 0 and other[1] > 0
+    return one[0] == other[0] and (not is_sized or one[1] == other[1])
+
+
+def _coverage(job: Job) -> list[str]:
+    missing = job.missing
+    if not missing:
+        return []
+    shown = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
+    noun = "rank is" if len(missing) == 1 else "ranks are"
+    return [f"{len(missing)} of {job.world_size} {noun} missing: {shown}"]

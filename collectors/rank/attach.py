@@ -1,0 +1,229 @@
+"""Attach to this process: two triggers at first, everything else once it proves to be a training rank."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pkgutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from socket import gethostname, socket
+from typing import cast
+
+from argus.collectors import hooks
+from argus.collectors.rank import state
+from argus.collectors.rank.clock import anchored_clock
+from argus.collectors.rank.gpu import cuda_clock
+from argus.collectors.rank.guard import Part
+from argus.collectors.rank.identity import LAUNCH_HOST, RANK_PID, Place, may_attach, place_of, run_of
+from argus.collectors.rank.layout import LayoutWatch, place_in_group
+from argus.collectors.rank.recorder import Recorder
+from argus.collectors.rank.ring import Ring
+from argus.collectors.rank.session import Hook, Session
+from argus.collectors.rank.sink import Connect, Sink, connect_to
+from argus.collectors.rank.user import UserMarks
+from argus.collectors.rank.writer import Stream, Writer
+from argus.collectors.records.endpoint import socket_path
+
+INIT_HOLDERS = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
+"""Modules that hold a reference to `init_process_group`."""
+
+
+class Attachment:
+    """This process's one attachment. `pid` is the process it belongs to: a forked child is not it."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.triggers = Part("attach", ring=Ring(), on_off=lambda _text: None)
+        self.is_forked = False
+        self.session: Session | None = None
+        self.writer: Writer | None = None
+        self.lock = threading.RLock()
+
+
+_attachment: Attachment | None = None
+
+
+def prepare(*, arm: bool = False) -> None:
+    """Called after torch was imported: put the triggers in if this process may be a rank.
+
+    With `arm` it records at once if its rank is known, as `argus.init()` asks for.
+    """
+    global _attachment
+    if not may_attach(os.environ, command=_command(), pid=os.getpid()):
+        return
+    if _attachment is None:
+        _attachment = Attachment()
+        os.register_at_fork(after_in_child=_in_child)
+        _attachment.triggers.guard(_install_triggers)(_attachment.triggers)
+        state.arm = arm_on_step
+    if arm and (place_in_group() or place_of(os.environ)):
+        start()
+
+
+def current_session() -> Session | None:
+    """What records in this process, None if nothing does."""
+    return None if _attachment is None else _attachment.session
+
+
+def _install_triggers(part: Part) -> None:
+    """The first optimizer step and `init_process_group` tell a training rank from everything else."""
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+    state.is_compiling = torch.compiler.is_compiling
+
+    def first_step(*_args: object) -> None:
+        if not state.is_compiling():
+            arm_on_step()
+
+    part.on_undo(register_optimizer_step_pre_hook(first_step).remove)
+    if not torch.distributed.is_available():
+        return
+    original = torch.distributed.init_process_group
+
+    @wraps(original)
+    def init_process_group(*args: object, **kwargs: object) -> None:
+        original(*args, **kwargs)  # type: ignore[arg-type]
+        start()
+
+    for name in INIT_HOLDERS:
+        module = sys.modules.get(name)
+        if module is not None and getattr(module, "init_process_group", None) is original:
+            part.patch(module, "init_process_group", init_process_group)
+
+
+def arm_on_step() -> None:
+    """A step was made: that is a rank, but a forked or spawned child only if it joined a process group."""
+    if _attachment is None or _attachment.session is not None:
+        return
+    process = sys.modules.get("multiprocessing.process")
+    is_child = _attachment.is_forked or (process is not None and process.parent_process() is not None)
+    if not is_child or place_in_group() is not None:
+        start()
+        if _attachment.session is not None:
+            _attachment.session.recorder.begin_steps()
+
+
+def start() -> None:
+    """Start recording in this process; nothing if it records already or may not."""
+    attachment = _attachment
+    if attachment is None:
+        return
+    with attachment.lock:
+        if attachment.session is None and attachment.triggers.is_on:
+            attachment.triggers.guard(_arm)(attachment)
+
+
+def _arm(attachment: Attachment) -> None:
+    env = os.environ
+    if not may_attach(env, command=_command(), pid=os.getpid()):
+        attachment.triggers.off()
+        return
+    place = place_in_group() or place_of(env) or Place(rank=0, world_size=1, local_rank=0)
+    now_ns = anchored_clock()
+    recorder = Recorder(ring=Ring(), now_ns=now_ns, cpu_ns=time.thread_time_ns, gpu=cuda_clock(now_ns))
+    session = Session(recorder)
+    run = run_of(env) or f"{os.path.basename(_command()[0] or 'python')}-{os.getppid()}"
+    watch = LayoutWatch(run=run, place=place, env=dict(env), on_change=session.groups_changed)
+    path = socket_path(env)
+    stream = Stream(
+        session,
+        layout=watch,
+        sink=lambda stream: Sink(
+            connect=_connector(path, dict(env)), prelude=stream.prelude, now_s=time.monotonic
+        ),
+    )
+    attachment.session, attachment.writer = session, Writer(stream, session)
+    env[RANK_PID] = str(os.getpid())
+    for name, hook in find_hooks():
+        session.add(name, hook)
+    marks = Part("user", ring=recorder.ring, on_off=session.part_failed)
+    state.user = UserMarks(recorder, marks)
+    attachment.writer.start()
+    _at_exit(_leave)
+
+
+def _connector(path: Path, env: Mapping[str, str]) -> Connect:
+    """Connects; on a host that `argus run` did not reach, the first rank starts the processor."""
+    is_elsewhere = env.get(LAUNCH_HOST, "") not in ("", gethostname())
+    tries = [is_elsewhere]
+
+    def connect() -> socket:
+        try:
+            return connect_to(path)
+        except OSError:
+            if not tries.pop():
+                tries.append(False)
+                raise
+        tries.append(False)
+        from argus.collectors import launch
+
+        try:
+            launch.ensure_processor(launch.plan_from(env), launcher_pid=os.getpid(), env=env)
+        except ValueError as error:
+            raise OSError(str(error)) from None
+        return connect_to(path)
+
+    return connect
+
+
+def find_hooks() -> list[tuple[str, Hook]]:
+    """Every module of `collectors/hooks`, by name."""
+    names = sorted(info.name for info in pkgutil.iter_modules(hooks.__path__))
+    return [(name, cast(Hook, import_module(f"{hooks.__name__}.{name}"))) for name in names]
+
+
+def detach(*, in_order: bool = True) -> None:
+    """Take everything out, flush what was recorded, say goodbye if all went well; at most a second."""
+    attachment = _attachment
+    if attachment is None or attachment.session is None or attachment.pid != os.getpid():
+        return
+    state.user = None
+    session, writer = attachment.session, attachment.writer
+    attachment.session = attachment.writer = None
+    attachment.triggers.guard(session.recorder.finish)()
+    session.stop()
+    if os.environ.get(RANK_PID) == str(os.getpid()):
+        del os.environ[RANK_PID]
+    if writer is not None:
+        writer.close(in_order=in_order)
+
+
+def _leave() -> None:
+    """The process ends, on its own accord or by an exception nobody caught: that is no goodbye."""
+    detach(in_order=not hasattr(sys, "last_type") and sys.exc_info()[0] is None)
+
+
+def _at_exit(call: Callable[[], None]) -> None:
+    """`atexit`, and multiprocessing's own way, whose children end without it."""
+    atexit.register(call)
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, call, exitpriority=100)
+
+
+def _in_child() -> None:
+    """In a forked child: it is no rank unless it joins a process group of its own."""
+    attachment = _attachment
+    if attachment is None:
+        return
+    attachment.lock = threading.RLock()
+    attachment.is_forked = True
+    attachment.pid = os.getpid()
+    if attachment.session is not None:
+        state.user = None
+        attachment.session.stop()
+        attachment.session = attachment.writer = None
+        attachment.triggers.off()
+
+
+def _command() -> list[str]:
+    return list(getattr(sys, "orig_argv", sys.argv)) or [""]

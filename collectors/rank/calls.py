@@ -1,0 +1,184 @@
+"""Communication calls in flight: entry, waiting, completion, sequence numbers of every group."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from argus.collectors.rank.recorder import Recorder
+
+MAX_GROUPS = 4096  # as many as a layout may hold
+
+Timer = Callable[["Call"], None]
+"""Takes an issued call over; it calls `CallLog.over` and `emit` when the work is done."""
+
+
+class GroupState:
+    """One process group as this rank uses it. `ranks` are global, by group rank."""
+
+    __slots__ = ("completed", "entered", "index", "p2p_seq", "ranks", "seq", "timer")
+
+    def __init__(self, *, index: int, ranks: Sequence[int]) -> None:
+        self.index = index
+        self.ranks = tuple(ranks)
+        self.seq = 0
+        self.p2p_seq: dict[tuple[int, int], int] = {}
+        self.entered = 0
+        self.completed = 0
+        self.timer: Timer | None = None  # learns the end in its own way, if there is one
+
+
+class Call:
+    """One call of this rank. `end_ns` is 0 until the work is known to be over."""
+
+    __slots__ = (
+        "_open",
+        "blocked_ns",
+        "bytes",
+        "cpu_ns",
+        "end_ns",
+        "entry_ns",
+        "group",
+        "is_forgotten",
+        "op",
+        "peer",
+        "phase",
+        "seq",
+        "step",
+    )
+
+    op: int
+    group: GroupState
+    seq: int
+    peer: int
+    bytes: int
+    step: int
+    phase: int
+    entry_ns: int
+    end_ns: int
+    blocked_ns: int
+    cpu_ns: int
+    is_forgotten: bool
+    _open: list[None]
+
+    def take(self) -> bool:
+        """True for the first caller only: the one that emits the row."""
+        try:
+            self._open.pop()
+        except IndexError:
+            return False
+        return True
+
+
+class CallLog:
+    """Calls of this process; a row is emitted when a call is over and nobody will wait for it any more."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.groups: dict[str, GroupState] = {}
+        self._timers: dict[str, Timer] = {}
+        self._lock = threading.Lock()
+        names = recorder.names
+        self._send, self._recv = names["send"], names["recv"]
+        self._outside = {self._send: names["pp_send"], self._recv: names["pp_recv"]}
+        self._grad_sync, self._other = names["grad_sync"], names["other"]
+
+    def group(self, name: str, ranks: Sequence[int]) -> GroupState:
+        """State of the group the runtime calls `name`."""
+        state = self.groups.get(name)
+        if state is None:
+            with self._lock:
+                made = GroupState(index=self.recorder.ring.intern(name), ranks=ranks)
+                made.timer = self._timers.get(name)
+                state = self.groups.setdefault(name, made)
+        return state
+
+    def on_group(self, name: str, timer: Timer) -> None:
+        """The group has its own way to tell when a call is over."""
+        with self._lock:
+            self._timers[name] = timer
+            if name in self.groups:
+                self.groups[name].timer = timer
+
+    def status(self) -> dict[str, tuple[int, int]]:
+        """Calls entered and completed, by group."""
+        items = list(self.groups.items())[:MAX_GROUPS]
+        return {name: (group.entered, group.completed) for name, group in items}
+
+    def begin(self, op: int, group: GroupState, *, peer: int, num_bytes: int) -> Call:
+        """A call starts on this thread. `peer` is a group rank, -1 if none."""
+        recorder = self.recorder
+        here = recorder.here()
+        call = Call()
+        call.op, call.group, call.bytes = op, group, num_bytes
+        call.peer = group.ranks[peer] if 0 <= peer < len(group.ranks) else -1
+        if op == self._send or op == self._recv:
+            key = (op, call.peer)
+            call.seq = group.p2p_seq.get(key, 0)
+            group.p2p_seq[key] = call.seq + 1
+        else:
+            call.seq = group.seq
+            group.seq += 1
+        group.entered += 1
+        call.step = recorder.current_step
+        call.phase = here.comm_phase or recorder.comm_enter(here, name=self._name_outside(op), native=op)
+        call.end_ns = call.blocked_ns = 0
+        call.is_forgotten = False
+        call._open = [None]
+        call.cpu_ns = -recorder.cpu_ns()
+        call.entry_ns = recorder.now_ns()
+        return call
+
+    def _name_outside(self, op: int) -> int:
+        p2p = self._outside.get(op)
+        if p2p is not None:
+            return p2p
+        return self._grad_sync if self.recorder.after_backward else self._other
+
+    def issued(self, call: Call, *, is_blocking: bool = False) -> None:
+        """The call returned to its thread; the work may go on unless the call was a blocking one."""
+        cpu_ns, now_ns = self.recorder.cpu_ns(), self.recorder.now_ns()
+        call.cpu_ns += cpu_ns
+        here = self.recorder.here()
+        if is_blocking:
+            stood_ns = max(now_ns - call.entry_ns - call.cpu_ns, 0)
+            call.blocked_ns += stood_ns
+            here.wait_ns += stood_ns
+        if here.comm is not None:
+            self.recorder.comm_leave(here, end_ns=now_ns, cpu_ns=cpu_ns)
+
+    def waited(self, call: Call, *, start_ns: int, start_cpu_ns: int) -> None:
+        """This thread stood in the call's `wait` since `start_ns` and the work is over."""
+        recorder = self.recorder
+        now_ns, cpu_ns = recorder.now_ns(), recorder.cpu_ns()
+        blocked_ns = now_ns - start_ns
+        call.blocked_ns += blocked_ns
+        call.cpu_ns += cpu_ns - start_cpu_ns
+        here = recorder.here()
+        here.wait_ns += blocked_ns
+        if here.comm is not None:
+            recorder.comm_leave(here, end_ns=now_ns, cpu_ns=cpu_ns)
+        self.over(call, now_ns)
+        self.emit(call)
+
+    def over(self, call: Call, end_ns: int) -> None:
+        """The work ended at `end_ns`, or before: the earliest report counts."""
+        if not call.end_ns:
+            call.group.completed += 1
+            call.end_ns = max(end_ns, call.entry_ns)
+        if call.is_forgotten:
+            self.emit(call)
+
+    def forgotten(self, call: Call) -> None:
+        """Nobody holds the call's handle any more, so nobody will wait for it."""
+        call.is_forgotten = True
+        if call.end_ns:
+            self.emit(call)
+
+    def emit(self, call: Call) -> None:
+        """Write the call's row, once."""
+        if not call.take():
+            return
+        head = (call.step, call.op, call.group.index, call.seq, call.peer, call.bytes)
+        times = (call.entry_ns, call.end_ns, call.blocked_ns, max(call.cpu_ns, 0), call.phase)
+        self.recorder.ring.put("collectives", (*head, *times))

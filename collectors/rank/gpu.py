@@ -1,0 +1,136 @@
+"""Times of the GPU's compute stream: pooled events, resolved later by polling, never a synchronise."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, Self, cast
+
+from argus.collectors.rank.clock import Clock
+
+POOL = 4096  # events alive at once; a stream that far behind gets no further phases timed
+ANCHOR_PERIOD_NS = 5_000_000_000  # elapsed_time is a float32 of milliseconds: 0.5 us steps up to ~8 s
+
+
+class Event(Protocol):
+    """What `torch.cuda.Event(enable_timing=True)` offers and the fake in `fake_gpu` too."""
+
+    def record(self) -> None:
+        """Put the event on the current stream."""
+
+    def query(self) -> bool:
+        """Whether the stream has passed it."""
+
+    def elapsed_time(self, end_event: Self) -> float:
+        """Milliseconds from this event to `end_event`, both passed."""
+
+
+@dataclass(kw_only=True)
+class Stamp:
+    """One event on the stream and the host time at which it was put there."""
+
+    event: Event
+    host_ns: int
+    uses: int = 0
+    gpu_ns: int | None = None
+
+
+Deliver = Callable[[list[int]], None]
+"""Gets the host-clock times of the stamps asked for, in their order."""
+
+
+class GpuClock:
+    """Stamps on the current stream, delivered as host times once the GPU has passed them.
+
+    The stream's time is anchored by its lower envelope: an event cannot pass before it was put there, so
+    host − gpu is at most the offset, and equals it up to the launch latency whenever the stream was idle.
+    """
+
+    def __init__(
+        self, *, new_event: Callable[[], Event], is_capturing: Callable[[], bool], now_ns: Clock
+    ) -> None:
+        self._new_event = new_event
+        self.is_capturing = is_capturing
+        self._now_ns = now_ns
+        self._free: deque[Event] = deque()
+        self._alive = 0
+        self._waiting: deque[tuple[list[Stamp], Deliver]] = deque()
+        self._anchor: Stamp | None = None
+        self._offsets_ns: deque[int] = deque(maxlen=2)  # of this anchor and the one before: clocks drift
+        self.lost = 0
+
+    def stamp(self) -> Stamp | None:
+        """An event on the current stream; None during graph capture or when the pool is exhausted."""
+        if self.is_capturing():
+            return None
+        try:
+            event = self._free.pop()
+        except IndexError:
+            if self._alive >= POOL:
+                self.lost += 1
+                return None
+            self._alive += 1
+            event = self._new_event()
+        host_ns = self._now_ns()
+        event.record()
+        return Stamp(event=event, host_ns=host_ns)
+
+    def deliver(self, stamps: list[Stamp], to: Deliver) -> None:
+        """Call `to` from `poll` once all `stamps` have passed."""
+        for stamp in stamps:
+            stamp.uses += 1
+        self._waiting.append((stamps, to))
+
+    def release(self, stamp: Stamp) -> None:
+        """Give back a stamp nobody waits for."""
+        if not stamp.uses and stamp is not self._anchor:
+            self._free.append(stamp.event)
+
+    def poll(self) -> None:
+        """Deliver what has passed, in order; called by the writer thread."""
+        while self._waiting:
+            stamps, to = self._waiting[0]
+            if not all(stamp.gpu_ns is not None or stamp.event.query() for stamp in stamps):
+                return
+            self._waiting.popleft()
+            to([self._resolve(stamp) for stamp in stamps])
+            for stamp in stamps:
+                stamp.uses -= 1
+                self.release(stamp)
+
+    def _resolve(self, stamp: Stamp) -> int:
+        if stamp.gpu_ns is None:
+            stamp.gpu_ns = self._on_gpu_axis(stamp)
+            behind = stamp.host_ns - stamp.gpu_ns
+            if stamp is self._anchor:
+                self._offsets_ns.append(behind)
+            self._offsets_ns[-1] = max(self._offsets_ns[-1], behind)
+        return stamp.gpu_ns + max(self._offsets_ns)
+
+    def _on_gpu_axis(self, stamp: Stamp) -> int:
+        """Nanoseconds on one axis that goes on when the anchor moves."""
+        if self._anchor is None:
+            self._anchor = stamp
+            return stamp.host_ns
+        base = self._anchor
+        assert base.gpu_ns is not None
+        gpu_ns = base.gpu_ns + round(base.event.elapsed_time(stamp.event) * 1e6)
+        if gpu_ns - base.gpu_ns > ANCHOR_PERIOD_NS:
+            self._anchor = stamp
+            if not base.uses:
+                self._free.append(base.event)
+        return gpu_ns
+
+
+def cuda_clock(now_ns: Clock) -> GpuClock | None:
+    """The clock of this process's GPU; None on a job without one."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    return GpuClock(
+        new_event=lambda: cast(Event, torch.cuda.Event(enable_timing=True)),  # type: ignore[no-untyped-call]
+        is_capturing=torch.cuda.is_current_stream_capturing,
+        now_ns=now_ns,
+    )

@@ -1,0 +1,144 @@
+"""Who this process is in the job, read from the environment its launcher made."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+
+RANK_VARIABLES = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMIX_RANK", "PMIX_SIZE", "PMIX_LOCAL_RANK"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+)
+"""(rank, world size, local rank) of each launcher, torchrun's names first."""
+
+JOB_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "OAR_JOB_ID", "FLUX_JOB_ID")
+
+RANK_PID = "ARGUS_RANK_PID"
+"""Set by a rank for its children: the process that already reports under this rank."""
+
+LAUNCH_HOST = "ARGUS_LAUNCH_HOST"
+"""Host on which `argus run` has started the processor; ranks elsewhere start one of their own."""
+
+ALLOWED_PREFIXES = ("NCCL_", "TORCH_NCCL_", "UCX_", "NVTE_", "TORCHINDUCTOR_", "FLASH_ATTENTION_", "GLOO_")
+ALLOWED_NAMES = frozenset(
+    {
+        "CUDA_DEVICE_MAX_CONNECTIONS",
+        "CUDA_VISIBLE_DEVICES",
+        "OMP_NUM_THREADS",
+        "PYTORCH_ALLOC_CONF",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "TRITON_CACHE_DIR",
+        "LOCAL_WORLD_SIZE",
+        "GROUP_RANK",
+        "SLURM_JOB_ID",
+        "SLURM_NODEID",
+        "SLURM_RESTART_COUNT",
+        "TORCHELASTIC_RESTART_COUNT",
+        "TORCHELASTIC_MAX_RESTARTS",
+    }
+)
+MAX_VALUE = 4096  # characters, as the layout record takes them
+MAX_VARIABLES = 200
+
+LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "ft_launcher", "dlrover-run", "pip", "pip3"})
+LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands", "pip")
+WORKER_MODULES = ("torch._inductor.compile_worker", "multiprocessing.resource_tracker", "triton")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Rank, world size and local rank of a process."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+
+
+def place_of(env: Mapping[str, str]) -> Place | None:
+    """What the launcher's variables say; None if no launcher set a rank.
+
+    >>> place_of({"SLURM_PROCID": "3", "SLURM_NTASKS": "8"})
+    Place(rank=3, world_size=8, local_rank=0)
+    """
+    for rank_name, size_name, local_name in RANK_VARIABLES:
+        rank = _count(env, rank_name)
+        if rank is None:
+            continue
+        size = _count(env, size_name) or rank + 1
+        return Place(rank=rank, world_size=max(size, rank + 1), local_rank=_count(env, local_name) or 0)
+    return None
+
+
+def attempt_of(env: Mapping[str, str]) -> int:
+    """How often this run was restarted: by the elastic agent plus by the scheduler."""
+    return (_count(env, "TORCHELASTIC_RESTART_COUNT") or 0) + (_count(env, "SLURM_RESTART_COUNT") or 0)
+
+
+def run_of(env: Mapping[str, str]) -> str | None:
+    """`ARGUS_RUN`, else the scheduler's job id, else torchrun's run id; None if nobody named the run."""
+    if env.get("ARGUS_RUN"):
+        return env["ARGUS_RUN"][:256]
+    for name in JOB_IDS:
+        if env.get(name):
+            return env[name][:256]
+    elastic = env.get("TORCHELASTIC_RUN_ID", "")
+    return elastic[:256] if elastic and elastic != "none" else None
+
+
+def allowed_env(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that may be recorded; never the whole environment, it holds secrets."""
+    names = sorted(name for name in env if name in ALLOWED_NAMES or name.startswith(ALLOWED_PREFIXES))
+    return {name: env[name][:MAX_VALUE] for name in names[:MAX_VARIABLES]}
+
+
+def may_attach(env: Mapping[str, str], *, command: Sequence[str], pid: int) -> bool:
+    """False for launchers, compile workers, children of a rank and where Argus is off."""
+    if env.get("ARGUS_OFF", "") not in ("", "0"):
+        return False
+    owner = env.get(RANK_PID, "")
+    if owner.isdigit() and int(owner) != pid and _is_alive(int(owner)):
+        return False
+    program, module = _program(command)
+    return not (
+        program in LAUNCHERS
+        or any(
+            module == name or module.startswith(name + ".") for name in (*LAUNCHER_MODULES, *WORKER_MODULES)
+        )
+        or any(name.replace(".", "/") in part for part in command[1:3] for name in WORKER_MODULES[:1])
+    )
+
+
+def _program(command: Sequence[str]) -> tuple[str, str]:
+    """(base name of what runs, module after -m) of an interpreter's own command line."""
+    words = list(command[1:])
+    while words:
+        word = words.pop(0)
+        if word == "-m":
+            return "", words[0] if words else ""
+        if word in ("-X", "-W", "--check-hash-based-pycs"):
+            words = words[1:]
+        elif word == "-c":
+            return "", ""
+        elif not word.startswith("-"):
+            return PurePath(word).name, ""
+    return "", ""
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _count(env: Mapping[str, str], name: str) -> int | None:
+    text = env.get(name, "")
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,351 @@
+"""What a rank is doing now: open phases, the step, marks; finished ones go to the ring."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+from collections import deque
+from collections.abc import Mapping
+
+from argus.collectors.rank.clock import Clock
+from argus.collectors.rank.gpu import GpuClock, Stamp
+from argus.collectors.rank.ring import Ring, Row
+from argus.collectors.records.events import (
+    CLOCK_GPU,
+    CLOCK_WALL,
+    FLAG_CHECKPOINT,
+    FLAG_EVAL,
+    FLAG_WARMUP,
+    OPS,
+    PHASES,
+)
+from argus.collectors.records.heartbeat import Status
+
+WARMUP_STEPS = 3  # the first one is seen in part, the second finds the modules, the third warms caches
+COMPILE_WARMUP_STEPS = 50  # a compilation after that is a disturbance worth seeing, not warm-up
+MEDIAN_STEPS = 31  # step times kept for the typical one in the status
+HOST_PHASES = frozenset({"data", "checkpoint"})  # timed on the host's clock also where there is a GPU
+MARK_FLAGS = {
+    "checkpoint": FLAG_CHECKPOINT,
+    "eval": FLAG_EVAL,
+    "evaluation": FLAG_EVAL,
+    "validation": FLAG_EVAL,
+}
+
+
+class Frame:
+    """An open phase."""
+
+    __slots__ = ("acc_ns", "cpu_ns", "depth", "name", "native", "stamp", "start_ns", "step", "wait_ns")
+
+    name: int
+    native: int
+    start_ns: int
+    cpu_ns: int
+    wait_ns: int
+    depth: int
+    step: int
+    acc_ns: int
+    stamp: Stamp | None
+
+
+class Comm:
+    """Communication called outside of every phase: consecutive calls make one phase."""
+
+    __slots__ = ("cpu_end_ns", "cpu_ns", "end_ns", "name", "native", "start_ns", "step", "wait_ns")
+
+    name: int
+    native: int
+    step: int
+    start_ns: int
+    end_ns: int
+    cpu_ns: int
+    cpu_end_ns: int
+    wait_ns: int
+
+
+class ThreadState:
+    """What one thread has open.
+
+    `wait_ns` is all the time it ever stood still in communication, `comm_phase` the phase a library
+    says its calls belong to (0 = the open one), `tokens` what nested hooks keep from entry to exit.
+    """
+
+    __slots__ = ("comm", "comm_phase", "stack", "tokens", "wait_ns")
+
+    def __init__(self) -> None:
+        self.stack: list[Frame] = []
+        self.tokens: list[Frame | None] = []
+        self.comm_phase = 0
+        self.wait_ns = 0
+        self.comm: Comm | None = None
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.state = ThreadState()
+
+
+class Recorder:
+    """Phases and steps of this process.
+
+    Outermost phases (depth 0) of the training thread add up to the step: what no phase covers is one
+    `other` record a step. Deeper records detail the phase around them and are never summed. A step
+    ends with the last optimizer step before the next forward, so its end is a candidate until then.
+    """
+
+    def __init__(self, *, ring: Ring, now_ns: Clock, cpu_ns: Clock, gpu: GpuClock | None = None) -> None:
+        self.ring = ring
+        self.now_ns = now_ns
+        self.cpu_ns = cpu_ns
+        self.gpu = gpu
+        self.names = {name: ring.intern(name) for name in (*PHASES, *OPS)}
+        self.step = 0
+        self.mark = ""
+        self.after_backward = False
+        self.last_bucket_ns = 0  # entry of DDP's latest gradient bucket, 0 = none in this backward
+        self._other, self._optimizer = self.names["other"], self.names["optimizer"]
+        self._host = {self.names[name] for name in HOST_PHASES}
+        self._local = _Local()
+        self.train = self._local.state
+        self._gap = ring.intern("between phases")
+        self._manual = False
+        self._start_ns = 0
+        self._start_cpu_ns = 0
+        self._flags = 0
+        self._next_flags = 0
+        self._acc_ns = self._acc_cpu_ns = 0  # outermost phases since ever
+        self._base_ns = self._base_cpu_ns = 0  # of that, before this step
+        self._end: tuple[int, int, int, int] | None = None  # candidate: time, CPU, phases, their CPU
+        self._durations_ns: deque[int] = deque(maxlen=MEDIAN_STEPS)
+
+    def here(self) -> ThreadState:
+        """The calling thread's state."""
+        return self._local.state
+
+    @property
+    def current_step(self) -> int:
+        """The step a record that starts now belongs to."""
+        return self.step if self._end is None else self.step + 1
+
+    # Phases
+
+    def open(self, name: int, native: int = 0) -> Frame:
+        """Open a phase on the calling thread; both arguments are string indices."""
+        here = self._local.state
+        if here.comm is not None:
+            self.flush_comm(here)
+        frame = Frame()
+        frame.name, frame.native = name, native
+        frame.wait_ns, frame.acc_ns = here.wait_ns, self._acc_ns
+        # Another optimizer moves the step's end; whatever else follows the end belongs to the next step.
+        frame.step = self.step if self._end is None or name == self._optimizer else self.step + 1
+        if here.stack:
+            top = here.stack[-1]
+            frame.depth = top.depth + (top.name != self._other)
+        else:
+            frame.depth = 0 if here is self.train else 1
+        frame.stamp = None if self.gpu is None or name in self._host else self.gpu.stamp()
+        here.stack.append(frame)
+        frame.cpu_ns = self.cpu_ns()
+        frame.start_ns = self.now_ns()
+        if not self._start_ns:
+            self._start_ns, self._start_cpu_ns = frame.start_ns, frame.cpu_ns
+        return frame
+
+    def close(self, frame: Frame) -> None:
+        """Close a phase and whatever was left open inside it; nothing if it is not open here."""
+        end_ns, cpu_ns = self.now_ns(), self.cpu_ns()
+        here = self._local.state
+        if frame not in here.stack:
+            return
+        if here.comm is not None:
+            self.flush_comm(here)
+        while here.stack.pop() is not frame:
+            pass
+        dur_ns, used_ns = end_ns - frame.start_ns, cpu_ns - frame.cpu_ns
+        depth = frame.depth
+        if depth == 0 and frame.name == self._other and self._acc_ns != frame.acc_ns:
+            depth = 1  # it only wraps phases that are counted already
+        if depth == 0:
+            self._acc_ns += dur_ns
+            self._acc_cpu_ns += used_ns
+        wait_ns = min(here.wait_ns - frame.wait_ns, dur_ns)
+        self._emit(frame, dur_ns=dur_ns, wait_ns=wait_ns, cpu_ns=used_ns, depth=min(depth, 255))
+
+    def close_native(self, native: int) -> None:
+        """Close the innermost open phase of that native name."""
+        for frame in reversed(self._local.state.stack):
+            if frame.native == native:
+                self.close(frame)
+                return
+
+    def _emit(self, frame: Frame, *, dur_ns: int, wait_ns: int, cpu_ns: int, depth: int) -> None:
+        row: Row = (frame.step, frame.name, frame.native, frame.start_ns, dur_ns, wait_ns, cpu_ns)
+        tail = (depth, -1, -1)
+        if frame.stamp is None or self.gpu is None:
+            self.ring.put("phases", (*row, CLOCK_WALL, *tail))
+            return
+        end = self.gpu.stamp()
+        if end is None:
+            self.gpu.release(frame.stamp)
+            self.ring.put("phases", (*row, CLOCK_WALL, *tail))
+            return
+        head = row[:3]
+
+        def deliver(times_ns: list[int]) -> None:
+            start_ns, end_ns = times_ns
+            on_gpu = (start_ns, max(end_ns - start_ns, 0), wait_ns, cpu_ns, CLOCK_GPU)
+            self.ring.put("phases", (*head, *on_gpu, *tail))
+
+        self.gpu.deliver([frame.stamp, end], deliver)
+
+    def detail(self, name: int, native: int, *, start_ns: int, end_ns: int) -> None:
+        """Record time that just passed inside the open phase, all of it spent waiting."""
+        here = self._local.state
+        dur_ns = max(end_ns - start_ns, 0)
+        here.wait_ns += dur_ns
+        depth = min(here.stack[-1].depth + 1, 255) if here.stack else 1
+        step = here.stack[-1].step if here.stack else self.current_step
+        row = (step, name, native, start_ns, dur_ns, dur_ns, 0, CLOCK_WALL, depth, -1, -1)
+        self.ring.put("phases", row)
+
+    def forget_open(self) -> None:
+        """A collector failed half-way: nothing that is open can be trusted to be closed."""
+        self.train.stack.clear()
+        self.train.tokens.clear()
+        self.train.comm = None
+        self.train.comm_phase = 0
+
+    # Communication outside of phases
+
+    def comm_enter(self, here: ThreadState, *, name: int, native: int) -> int:
+        """The phase a communication call belongs to that starts now on the calling thread."""
+        if here.stack:
+            return here.stack[-1].name
+        comm = here.comm
+        if comm is None or comm.name != name or comm.step != self.current_step:
+            if comm is not None:
+                self.flush_comm(here)
+            comm = here.comm = Comm()
+            comm.name, comm.native, comm.step = name, native, self.current_step
+            comm.wait_ns = here.wait_ns
+            comm.cpu_ns = comm.cpu_end_ns = self.cpu_ns()
+            comm.start_ns = comm.end_ns = self.now_ns()
+        return name
+
+    def comm_leave(self, here: ThreadState, *, end_ns: int, cpu_ns: int) -> None:
+        """A communication call of this thread returned."""
+        if here.comm is not None and not here.stack:
+            here.comm.end_ns, here.comm.cpu_end_ns = end_ns, cpu_ns
+
+    def flush_comm(self, here: ThreadState) -> None:
+        """End the phase that consecutive calls outside of phases made."""
+        comm = here.comm
+        if comm is None:
+            return
+        here.comm = None
+        dur_ns, used_ns = comm.end_ns - comm.start_ns, comm.cpu_end_ns - comm.cpu_ns
+        wait_ns = min(here.wait_ns - comm.wait_ns, dur_ns)
+        outermost = here is self.train
+        if outermost:
+            self._acc_ns += dur_ns
+            self._acc_cpu_ns += used_ns
+        row = (comm.step, comm.name, comm.native, comm.start_ns, dur_ns, wait_ns, used_ns)
+        self.ring.put("phases", (*row, CLOCK_WALL, 0 if outermost else 1, -1, -1))
+
+    # Steps
+
+    def begin_steps(self) -> None:
+        """Step 0 runs already: what is seen of it counts."""
+        if not self._start_ns:
+            self._start_ns, self._start_cpu_ns = self.now_ns(), self.cpu_ns()
+
+    def begin_iteration(self) -> None:
+        """A forward (or, where none is seen, a backward) starts: the step before it is over."""
+        end = self._end
+        if end is None:
+            return
+        self.train = self._local.state
+        self._end = None
+        self._close_step(end, user_step=-1)
+
+    def end_candidate(self) -> None:
+        """An optimizer step is done; the training step ends here unless another one follows."""
+        here = self._local.state
+        self.train = here
+        self.after_backward = False
+        if here.comm is not None:
+            self.flush_comm(here)
+        if not self._manual and self._start_ns:
+            self._end = (self.now_ns(), self.cpu_ns(), self._acc_ns, self._acc_cpu_ns)
+
+    def finish(self) -> None:
+        """The process ends: the last step is over if its optimizer was."""
+        self.flush_comm(self.train)
+        self.begin_iteration()
+
+    def user_step(self, number: int) -> None:
+        """`argus.step(number)`: the step ends here, and from now on only here."""
+        here = self._local.state
+        self.flush_comm(here)
+        self._end = None
+        self._flags, self._next_flags = self._flags | self._next_flags, 0
+        now = (self.now_ns(), self.cpu_ns(), self._acc_ns, self._acc_cpu_ns)
+        seen = self._start_ns != 0
+        self._manual, self.train = True, here
+        if seen:
+            self._close_step(now, user_step=number)
+        else:
+            self._start_ns, self._start_cpu_ns = now[0], now[1]
+
+    def _close_step(self, end: tuple[int, int, int, int], *, user_step: int) -> None:
+        end_ns, cpu_ns, acc_ns, acc_cpu_ns = end
+        dur_ns, used_ns = end_ns - self._start_ns, cpu_ns - self._start_cpu_ns
+        flags = self._flags | (FLAG_WARMUP if self.step < WARMUP_STEPS else 0)
+        self.ring.put("steps", (self.step, user_step, self._start_ns, end_ns, used_ns, flags))
+        rest_ns = dur_ns - (acc_ns - self._base_ns)
+        if self.gpu is None and rest_ns > 0:
+            rest_cpu_ns = max(used_ns - (acc_cpu_ns - self._base_cpu_ns), 0)
+            row = (self.step, self._other, self._gap, self._start_ns, rest_ns, 0, rest_cpu_ns)
+            self.ring.put("phases", (*row, CLOCK_WALL, 0, -1, -1))
+        self._durations_ns.append(dur_ns)
+        self.step += 1
+        self._start_ns, self._start_cpu_ns = end_ns, cpu_ns
+        self._base_ns, self._base_cpu_ns = acc_ns, acc_cpu_ns
+        self._flags, self._next_flags = self._next_flags, 0
+
+    def flag(self, bit: int) -> None:
+        """Set a step flag on the step that runs now."""
+        if self._end is None:
+            self._flags |= bit
+        else:
+            self._next_flags |= bit
+
+    # Events, status
+
+    def event(self, kind: str, *, start_ns: int, dur_ns: int, value: float = 0.0) -> None:
+        """What the runtime states exactly."""
+        self.ring.put("events", (self.current_step, self.ring.intern(kind), start_ns, dur_ns, value))
+
+    def status(self, groups: Mapping[str, tuple[int, int]]) -> Status:
+        """What this rank is doing, read by the writer thread."""
+        stack = tuple(self.train.stack)
+        comm = self.train.comm
+        phase, since_ns = "", 0
+        if stack:
+            phase, since_ns = self.ring.names[stack[-1].name], stack[-1].start_ns
+        elif comm is not None and comm.end_ns == comm.start_ns:
+            phase, since_ns = self.ring.names[comm.name], comm.start_ns
+        end = self._end
+        durations = tuple(self._durations_ns)
+        return Status(
+            ts_ns=self.now_ns(),
+            step=self.step if end is None else self.step + 1,
+            phase=phase,
+            phase_since_ns=since_ns,
+            step_since_ns=self._start_ns if end is None else end[0],
+            step_p50_ns=int(statistics.median(durations)) if durations else 0,
+            in_mark=self.mark,
+            groups=groups,
+        )

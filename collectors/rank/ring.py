@@ -1,0 +1,70 @@
+"""The bounded ring between the training thread and the writer thread."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from argus.collectors.records.events import DTYPES
+
+Row = tuple[int | float, ...]
+"""One record in the column order of its dtype."""
+
+CAPACITY = 8192
+"""Rows per kind; the writer empties the ring twice a second, so this carries 16,000 records/s of each kind."""
+
+MAX_NAMES = 16384  # distinct strings of a rank; beyond that somebody generates names
+MAX_NAME = 200  # characters of one name
+
+
+class Ring:
+    """Rows and the string table they index. The newest row is dropped, and counted, when it is full."""
+
+    def __init__(self, *, capacity: int = CAPACITY) -> None:
+        self.rows: dict[str, deque[Row]] = {kind: deque() for kind in DTYPES}
+        self.names: list[str] = [""]
+        self.full_reason = "ring_full"  # the writer says here why rows stay in the ring
+        self._index: dict[str, int] = {"": 0}
+        self._capacity = capacity
+        self._dropped: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def put(self, kind: str, row: Row) -> None:
+        """Append a row of `kind` (a key of `DTYPES`); never blocks."""
+        rows = self.rows[kind]
+        if len(rows) >= self._capacity:
+            self.drop(self.full_reason, 1)
+        else:
+            rows.append(row)
+
+    def take(self, kind: str) -> list[Row]:
+        """Remove and return the rows of `kind` that are there now."""
+        rows = self.rows[kind]
+        return [rows.popleft() for _ in range(len(rows))]
+
+    def intern(self, text: str) -> int:
+        """Index of `text` in the string table."""
+        index = self._index.get(text)
+        return self._new_name(text) if index is None else index
+
+    def _new_name(self, text: str) -> int:
+        short = text[:MAX_NAME]
+        with self._lock:
+            index = self._index.get(short)
+            if index is None:
+                if len(self.names) >= MAX_NAMES:
+                    self._dropped["names_full"] = self._dropped.get("names_full", 0) + 1
+                    return 0
+                self.names.append(short)
+                index = self._index[short] = len(self.names) - 1
+            return index
+
+    def drop(self, reason: str, count: int) -> None:
+        """Count `count` records lost for `reason`."""
+        with self._lock:
+            self._dropped[reason] = self._dropped.get(reason, 0) + count
+
+    def dropped(self) -> dict[str, int]:
+        """Records lost by reason since the start."""
+        with self._lock:
+            return dict(self._dropped)

@@ -1,0 +1,102 @@
+"""Everything of one armed rank: recorder, calls, collectors' switches, writer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from argus.collectors.rank.calls import CallLog
+from argus.collectors.rank.guard import Part
+from argus.collectors.rank.recorder import Recorder
+from argus.collectors.rank.ring import Ring
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Hook(Protocol):
+    """A module of `collectors/hooks`: install() once the module NEEDS is imported."""
+
+    NEEDS: str
+
+    def install(self, session: Session, part: Part) -> None:
+        """Put the patches in, each with its undo in `part`."""
+
+
+class Session:
+    """Wires the collectors of this process together."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+        self.ring: Ring = recorder.ring
+        self.calls = CallLog(recorder)
+        self.parts: list[Part] = []
+        self.notes: list[str] = []
+        self._pending: list[tuple[str, Hook]] = []
+        self._on_groups: list[Callable[[], None]] = []
+        self._on_modules: list[Callable[[Sequence[nn.Module]], None]] = []
+        self._on_tick: list[Callable[[], None]] = []
+
+    def add(self, name: str, hook: Hook) -> None:
+        """Install a hook now or as soon as the module it needs is imported."""
+        self._pending.append((name, hook))
+        self.install_pending()
+
+    def install_pending(self) -> None:
+        """Install the hooks whose module has been imported meanwhile."""
+        ready = [item for item in self._pending if _is_imported(item[1].NEEDS)]
+        self._pending = [item for item in self._pending if item not in ready]
+        for name, hook in ready:
+            part = Part(name, ring=self.ring, on_off=self.part_failed)
+            self.parts.append(part)
+            part.guard(hook.install)(self, part)
+
+    def unseen(self, text: str) -> None:
+        """Say in words what this rank cannot observe."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def part_failed(self, text: str) -> None:
+        """A collector switched itself off."""
+        self.unseen(text)
+        self.recorder.forget_open()
+
+    def stop(self) -> None:
+        """Take every patch out."""
+        self._pending = []
+        for part in reversed(self.parts):
+            part.off()
+
+    def on_group_change(self, call: Callable[[], None]) -> None:
+        """Call when process groups appeared or went."""
+        self._on_groups.append(call)
+
+    def groups_changed(self) -> None:
+        """Tell it."""
+        for call in self._on_groups:
+            call()
+
+    def on_modules(self, call: Callable[[Sequence[nn.Module]], None]) -> None:
+        """Call with every module of the process each time they were looked for."""
+        self._on_modules.append(call)
+
+    def modules_found(self, modules: Sequence[nn.Module]) -> None:
+        """Tell it."""
+        for call in self._on_modules:
+            call(modules)
+
+    def on_tick(self, call: Callable[[], None]) -> None:
+        """Call on the writer thread, twice a second."""
+        self._on_tick.append(call)
+
+    def tick(self) -> None:
+        """What the writer thread does for the collectors."""
+        self.install_pending()
+        for call in self._on_tick:
+            call()
+
+
+def _is_imported(name: str) -> bool:
+    module = sys.modules.get(name)
+    return module is not None and not getattr(module.__spec__, "_initializing", False)

@@ -1,0 +1,127 @@
+"""The rank's end of the socket: a bounded outbox that survives a processor that is absent, slow or restarted."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+MAX_BYTES = 2 << 20  # outbox: ~20,000 rows, some seconds of a busy rank
+SEND_TIMEOUT_S = 0.2  # one write may block the writer thread, never training
+BACK_OFF_S = (0.5, 1.0, 2.0, 5.0)  # between attempts to reach the processor
+
+Connect = Callable[[], socket.socket]
+
+
+def connect_to(path: Path) -> socket.socket:
+    """A connection to the processor of the same user. OSError if there is none."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        sock.settimeout(SEND_TIMEOUT_S)
+        sock.connect(str(path))
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        uid = struct.unpack("3i", raw)[1]
+        if uid not in (os.getuid(), 0):
+            raise PermissionError(f"{path} is served by user {uid}, not by {os.getuid()}")
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+class Sink:
+    """Frames in, bytes out. `prelude` makes what a new connection must hear first."""
+
+    def __init__(
+        self,
+        *,
+        connect: Connect,
+        prelude: Callable[[], bytes],
+        now_s: Callable[[], float],
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._connect = connect
+        self._prelude = prelude
+        self._now_s = now_s
+        self._max_bytes = max_bytes
+        self._sock: socket.socket | None = None
+        self._frames: deque[bytes] = deque()
+        self._sent = 0  # bytes of the first frame that are out
+        self._size = 0
+        self._failures = 0
+        self._retry_at_s = 0.0
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a processor takes our bytes."""
+        return self._sock is not None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether rows may be encoded for sending."""
+        return self._size < self._max_bytes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything is out."""
+        return not self._frames
+
+    def push(self, frame: bytes) -> None:
+        """Queue a frame; the caller asks `has_room` before it encodes rows."""
+        self._frames.append(frame)
+        self._size += len(frame)
+
+    def pump(self) -> None:
+        """Connect if it is time to, then write until the socket would block."""
+        if self._sock is None and not self._reach():
+            return
+        try:
+            while self._frames and self._write():
+                pass
+        except OSError:
+            self._lose()
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+    def _reach(self) -> bool:
+        if self._now_s() < self._retry_at_s:
+            return False
+        try:
+            self._sock = self._connect()
+        except OSError:
+            self._lose()
+            return False
+        self._failures = 0
+        prelude = self._prelude()
+        self._frames.appendleft(prelude)
+        self._size += len(prelude)
+        return True
+
+    def _write(self) -> bool:
+        """Write some of the first frame; False if the socket takes no more now."""
+        assert self._sock is not None
+        frame = self._frames[0]
+        try:
+            self._sent += self._sock.send(memoryview(frame)[self._sent :])
+        except TimeoutError:
+            return False
+        if self._sent == len(frame):
+            self._frames.popleft()
+            self._size -= len(frame)
+            self._sent = 0
+        return True
+
+    def _lose(self) -> None:
+        """The connection is gone: a frame that was out in part starts again on the next one."""
+        self.close()
+        self._sent = 0
+        wait_s = BACK_OFF_S[min(self._failures, len(BACK_OFF_S) - 1)]
+        self._failures += 1
+        self._retry_at_s = self._now_s() + wait_s

@@ -1,0 +1,1 @@
+"""The directory `argus run` puts first on PYTHONPATH."""

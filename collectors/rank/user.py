@@ -1,0 +1,53 @@
+"""The phases, steps and marks that the training script names itself."""
+
+from __future__ import annotations
+
+from argus.collectors.rank.guard import Part
+from argus.collectors.rank.recorder import MARK_FLAGS, Recorder
+from argus.collectors.records.events import PHASES
+
+
+class UserMarks:
+    """Guarded entry points for the public functions: none of them raises."""
+
+    def __init__(self, recorder: Recorder, part: Part) -> None:
+        self._recorder = recorder
+        self._marks: list[tuple[str, int]] = []
+        self._known = frozenset(PHASES)
+        self.open = part.guard(self._open)
+        self.close = part.guard(self._close)
+        self.step = part.guard(self._step)
+        self.open_mark = part.guard(self._open_mark)
+        self.close_mark = part.guard(self._close_mark)
+
+    def _open(self, name: str) -> None:
+        recorder = self._recorder
+        if recorder.gpu is not None and recorder.gpu.is_capturing():
+            return
+        native = recorder.ring.intern(name)
+        recorder.open(recorder.names[name if name in self._known else "other"], native)
+
+    def _close(self, name: str) -> None:
+        self._recorder.close_native(self._recorder.ring.intern(name))
+
+    def _step(self, number: int) -> None:
+        self._recorder.user_step(int(number))
+
+    def _open_mark(self, name: str) -> None:
+        recorder = self._recorder
+        self._marks.append((name, recorder.now_ns()))
+        recorder.mark = name
+        recorder.flag(MARK_FLAGS.get(name, 0))
+        self._open(name)
+
+    def _close_mark(self, name: str) -> None:
+        recorder = self._recorder
+        self._close(name)
+        while self._marks:
+            opened, start_ns = self._marks.pop()
+            dur_ns = recorder.now_ns() - start_ns
+            recorder.event(f"mark:{opened}", start_ns=start_ns, dur_ns=dur_ns)
+            recorder.flag(MARK_FLAGS.get(opened, 0))
+            if opened == name:
+                break
+        recorder.mark = self._marks[-1][0] if self._marks else ""

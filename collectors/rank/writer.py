@@ -1,0 +1,146 @@
+"""The writer thread: rows from the ring, as frames, into the sink, twice a second."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from argus.collectors.rank.guard import Part
+from argus.collectors.rank.ring import Ring
+from argus.collectors.rank.session import Session
+from argus.collectors.rank.sink import Sink
+from argus.collectors.records.events import DTYPES
+from argus.collectors.records.frames import Kind, encode_json, encode_rows
+from argus.collectors.records.layout import Layout
+
+PERIOD_S = 0.5  # batches cost less of the GIL than rows: two wake-ups a second
+STATUS_TICKS = 2  # a status each second
+CLOSE_S = 1.0  # what is not out by then is lost: the process wants to end
+POLL_S = 0.02  # between attempts to empty the outbox while closing
+
+
+class Stream:
+    """Turns what is in the ring into frames; remembers what the other side has heard."""
+
+    def __init__(
+        self, session: Session, *, layout: Callable[[], Layout | None], sink: Callable[[Stream], Sink]
+    ) -> None:
+        self._session = session
+        self._ring: Ring = session.ring
+        self._layout = layout
+        self._layout_frame = b""
+        self._num_names = 0
+        self._num_notes = 0
+        self._dropped: dict[str, int] = {}
+        self.sink = sink(self)
+
+    def prelude(self) -> bytes:
+        """What a new connection must hear before any row."""
+        names = self._ring.names[: self._num_names]
+        frames = [self._layout_frame, encode_json(Kind.STRINGS, {"first": 0, "names": names})]
+        frames += [
+            encode_json(Kind.NOTE, {"unseen": text}) for text in self._session.notes[: self._num_notes]
+        ]
+        if self._dropped:
+            frames.append(encode_json(Kind.DROPS, dict(self._dropped)))
+        return b"".join(frames)
+
+    def send_rows(self) -> None:
+        """Layout, new names, rows, notes, drop counts; rows stay in the ring while the outbox is full."""
+        self._send_layout()
+        if not self.sink.has_room:
+            self._ring.full_reason = "processor_slow" if self.sink.is_connected else "processor_absent"
+            return
+        self._ring.full_reason = "ring_full"
+        taken = {kind: self._ring.take(kind) for kind in DTYPES}
+        self._send_names()
+        for kind, rows in taken.items():
+            if rows:
+                self.sink.push(encode_rows(kind, np.array(rows, DTYPES[kind])))
+        self._send_notes()
+
+    def send_status(self) -> None:
+        """The sign of life; skipped while nobody listens, an old one is worth nothing."""
+        if self.sink.is_connected and self.sink.has_room:
+            status = self._session.recorder.status(self._session.calls.status())
+            self.sink.push(encode_json(Kind.STATUS, status.to_json()))
+
+    def _send_layout(self) -> None:
+        layout = self._layout()
+        if layout is not None:
+            self._layout_frame = encode_json(Kind.LAYOUT, layout.to_json())
+            self.sink.push(self._layout_frame)
+
+    def _send_names(self) -> None:
+        names = self._ring.names
+        known, self._num_names = self._num_names, len(names)
+        if known < self._num_names:
+            body = {"first": known, "names": names[known : self._num_names]}
+            self.sink.push(encode_json(Kind.STRINGS, body))
+
+    def _send_notes(self) -> None:
+        notes = self._session.notes
+        for text in notes[self._num_notes :]:
+            self.sink.push(encode_json(Kind.NOTE, {"unseen": text}))
+        self._num_notes = len(notes)
+        dropped = self._ring.dropped()
+        if dropped != self._dropped:
+            self._dropped = dropped
+            self.sink.push(encode_json(Kind.DROPS, dict(dropped)))
+
+
+class Writer:
+    """The thread around a stream."""
+
+    def __init__(self, stream: Stream, session: Session, *, period_s: float = PERIOD_S) -> None:
+        self._stream = stream
+        self._session = session
+        self._period_s = period_s
+        self._says_bye = True
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="argus-writer", daemon=True)
+
+    def start(self) -> None:
+        """Begin writing."""
+        self._thread.start()
+
+    def close(self, *, in_order: bool = True, within_s: float = CLOSE_S) -> None:
+        """Flush, say goodbye if the rank ended in order, hang up; gives up after `within_s`."""
+        self._says_bye = in_order
+        self._stop.set()
+        self._thread.join(within_s)
+
+    def _run(self) -> None:
+        part = Part("writer", ring=self._session.ring, on_off=self._session.part_failed)
+        tick, finish = part.guard(self._tick), part.guard(self._finish)
+        ticks = 0
+        while not self._stop.wait(self._period_s) and part.is_on:
+            tick(with_status=ticks % STATUS_TICKS == 0)
+            ticks += 1
+        finish()
+        if not part.is_on:
+            self._session.stop()
+
+    def _tick(self, *, with_status: bool) -> None:
+        self._session.tick()
+        self._stream.send_rows()
+        if with_status:
+            self._stream.send_status()
+        self._stream.sink.pump()
+
+    def _finish(self) -> None:
+        sink = self._stream.sink
+        end_s = time.monotonic() + CLOSE_S
+        self._session.tick()
+        self._stream.send_rows()
+        self._stream.send_status()
+        if self._says_bye:
+            sink.push(encode_json(Kind.BYE, {}))
+        sink.pump()
+        while sink.is_connected and not sink.is_empty and time.monotonic() < end_s:
+            time.sleep(POLL_S)
+            sink.pump()
+        sink.close()

@@ -1,0 +1,163 @@
+"""Keep of a kineto trace what the records need, as columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+_KERNEL = frozenset({"kernel"})
+_COPY = frozenset({"gpu_memcpy", "memcpy", "gpu_memset", "memset"})
+_RUNTIME = frozenset({"cuda_runtime", "runtime", "cuda_driver", "hip_runtime", "xpu_runtime"})
+_OP = frozenset({"cpu_op", "operator"})
+_MARK = frozenset({"user_annotation"})
+_IS_COMM_KERNEL = re.compile("nccl|rccl", re.IGNORECASE)
+_IS_COMM_SPAN = re.compile(r"(nccl|gloo|mpi|ucc|xccl):|record_param_comms|c10d::")
+_OLD_MARK = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)#")
+_STANDS_STILL = re.compile("Synchronize|Memcpy")
+AUTOGRAD = "autograd::engine::evaluate_function"
+_MAX_US = 4.6e15
+"""Larger times do not fit into nanoseconds of 64 bits with room for arithmetic."""
+
+EMPTY: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Something a CPU thread was inside of."""
+
+    start_ns: int
+    end_ns: int
+    tid: object
+    name: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Columns:
+    """Filled event by event; times are ns of the trace's own origin.
+
+    `kernels` rows: start, duration, stream, correlation, name index, kind (0 compute, 1 comm, 2 copy).
+    `launches` rows: correlation, start, thread. `blocked` rows: start, end. `ops` rows: start, end,
+    thread, kind (0 plain, 1 autograd). Threads are small numbers, see `thread`.
+    """
+
+    names: dict[str, int] = field(default_factory=dict)
+    threads: dict[object, int] = field(default_factory=dict)
+    kernels: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    comm_args: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    launches: list[tuple[int, int, int]] = field(default_factory=list)
+    blocked: list[tuple[int, int]] = field(default_factory=list)
+    ops: list[tuple[int, int, int, int]] = field(default_factory=list)
+    marks: list[Span] = field(default_factory=list)
+    comms: list[Span] = field(default_factory=list)
+    device: int = -1
+    num_bad: int = 0
+    num_events: int = 0
+
+    def thread(self, tid: object) -> int:
+        """The small number of a thread."""
+        return self.threads.setdefault(str(tid), len(self.threads))
+
+    def table(self, name: str, width: int) -> Ints:
+        """The rows of one list as an array of shape (row, width)."""
+        return np.array(getattr(self, name), np.int64).reshape(-1, width)
+
+
+def collect(events: Iterable[Mapping[str, Any]]) -> Columns:
+    """Columns of all complete events; a time that is no time is counted in `num_bad`."""
+    columns = Columns()
+    for event in events:
+        if event.get("ph") != "X":
+            continue
+        columns.num_events += 1
+        kind, name = event.get("cat"), event.get("name")
+        if not isinstance(kind, str) or not isinstance(name, str):
+            continue
+        kind = kind.lower()
+        if kind in _OP or kind in _MARK:
+            _cpu(columns, event, name, is_mark=kind in _MARK)
+        elif kind in _KERNEL or kind in _COPY:
+            _gpu(columns, event, name, is_copy=kind in _COPY)
+        elif kind in _RUNTIME:
+            _runtime(columns, event, name)
+    return columns
+
+
+def times(event: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Start and duration in ns, None if they are not usable numbers."""
+    start, dur = event.get("ts"), event.get("dur", 0)
+    if isinstance(start, str) or isinstance(dur, str):
+        return None
+    if not isinstance(start, int | float) or not isinstance(dur, int | float):
+        return None
+    if not (-_MAX_US < start < _MAX_US and 0 <= dur < _MAX_US):  # also false for NaN
+        return None
+    return round(start * 1000), round(dur * 1000)
+
+
+def arguments(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The event's arguments, empty if it has none."""
+    args = event.get("args")
+    return args if isinstance(args, dict) else EMPTY
+
+
+def whole(value: object) -> int:
+    """An identifier as integer, -1 if it is none."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62:
+        return value
+    if isinstance(value, str) and value.isdecimal() and len(value) < 19:
+        return int(value)
+    return -1
+
+
+def _cpu(columns: Columns, event: Mapping[str, Any], name: str, *, is_mark: bool) -> None:
+    when = times(event)
+    if when is None:
+        columns.num_bad += 1
+        return
+    start, dur = when
+    is_comm = _IS_COMM_SPAN.match(name) is not None
+    if is_comm or is_mark or _OLD_MARK.match(name):
+        span = Span(
+            start_ns=start, end_ns=start + dur, tid=event.get("tid"), name=name[:200], args=arguments(event)
+        )
+        (columns.comms if is_comm else columns.marks).append(span)
+    if not is_mark:
+        kind = 1 if name.startswith(AUTOGRAD) else 0
+        columns.ops.append((start, start + dur, columns.thread(event.get("tid")), kind))
+
+
+def _gpu(columns: Columns, event: Mapping[str, Any], name: str, *, is_copy: bool) -> None:
+    when = times(event)
+    if when is None:
+        columns.num_bad += 1
+        return
+    args = arguments(event)
+    kind = 2 if is_copy else int(_IS_COMM_KERNEL.search(name) is not None)
+    if kind == 1:
+        columns.comm_args[len(columns.kernels)] = args
+    stream = whole(args.get("stream", event.get("tid")))
+    if not is_copy and columns.device < 0:
+        columns.device = whole(args.get("device", event.get("pid")))
+    index = columns.names.setdefault(name, len(columns.names))
+    columns.kernels.append((*when, stream, whole(args.get("correlation")), index, kind))
+
+
+def _runtime(columns: Columns, event: Mapping[str, Any], name: str) -> None:
+    when = times(event)
+    if when is None:
+        columns.num_bad += 1
+        return
+    start, dur = when
+    correlation = whole(arguments(event).get("correlation"))
+    if correlation >= 0:
+        columns.launches.append((correlation, start, columns.thread(event.get("tid"))))
+    if _STANDS_STILL.search(name):
+        columns.blocked.append((start, start + dur))

@@ -1,0 +1,107 @@
+"""Phase rows of one rank: wall time of the training thread, or GPU time where the GPU did the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.collectors.readers._columns import Columns
+from argus.collectors.readers._intervals import Spans, both, rest, union
+from argus.collectors.readers._timeline import Segments, Steps
+from argus.collectors.records.events import CLOCK_GPU, CLOCK_WALL
+
+Ints = NDArray[np.int64]
+
+_ON_GPU = ("forward", "backward", "optimizer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseTime:
+    """One piece of a phase in one step; self time = dur - wait."""
+
+    step: int
+    phase: str
+    native: str
+    start_ns: int
+    dur_ns: int
+    wait_ns: int
+    clock: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What the machine was busy with. Kernel arrays have shape (kernel,), times in ns."""
+
+    comm: Spans
+    stood_still: Spans  # the training thread blocked in the driver, or idle on a CPU-only rank
+    is_gpu: bool
+    kernel_start: Ints
+    kernel_end: Ints
+    kernel_launch: Ints
+
+
+def find_work(columns: Columns, *, launched: Ints, comm: Spans, steps: Steps) -> Work:
+    """Kernels of the busiest compute stream, and when the thread stood still."""
+    kernels = columns.table("kernels", 6)
+    compute = kernels[:, 5] == 0
+    streams, inverse = np.unique(kernels[compute, 2], return_inverse=True)
+    busy = np.bincount(inverse.reshape(-1), kernels[compute, 1], minlength=1)
+    main = np.flatnonzero(compute)[inverse.reshape(-1) == int(busy.argmax())] if len(streams) else []
+    rows, launch = kernels[main], launched[main]
+    order = np.argsort(rows[:, 0], kind="stable")
+    ops, blocked = columns.table("ops", 4), columns.table("blocked", 2)
+    idle = rest(union(steps.start, steps.end), union(ops[:, 0], ops[:, 1]))
+    return Work(
+        comm=comm,
+        stood_still=union(blocked[:, 0], blocked[:, 1]) if len(kernels) else idle,
+        is_gpu=len(rows) > 0,
+        kernel_start=rows[order, 0],
+        kernel_end=rows[order, 0] + rows[order, 1],
+        kernel_launch=launch[order],
+    )
+
+
+def phase_times(segments: Segments, steps: Steps, work: Work) -> Iterator[PhaseTime]:
+    """Every piece of every phase; forward, backward and optimizer on the GPU's clock if it ran them."""
+    at = steps.at(segments.start)
+    waiting = both(work.comm, work.stood_still)
+    wait = waiting.within(segments.start, segments.end)
+    if work.is_gpu:
+        still = work.stood_still.within(segments.start, segments.end)
+        # Un-named time blocked in the driver is the GPU's work showing, which its own phases count.
+        wait = np.where(np.array(segments.phase) == "other", still, wait)
+    held = segments.at(work.kernel_launch)
+    for i, phase in enumerate(segments.phase):
+        mine = held == i if phase in _ON_GPU else np.zeros(len(held), np.bool_)
+        start, end = int(segments.start[i]), int(segments.end[i])
+        waited, clock = int(wait[i]), CLOCK_WALL
+        if mine.any():
+            start, end = int(work.kernel_start[mine].min()), int(work.kernel_end[mine].max())
+            waited, clock = _exposed(work, waiting, start=start, end=end), CLOCK_GPU
+        yield PhaseTime(
+            step=int(steps.number[at[i]]),
+            phase=phase,
+            native=segments.native[i],
+            start_ns=start,
+            dur_ns=end - start,
+            wait_ns=min(waited, end - start),
+            clock=clock,
+        )
+
+
+def _exposed(work: Work, waiting: Spans, *, start: int, end: int) -> int:
+    """Part of [start, end) in which the compute stream stood idle because of communication.
+
+    A gap before a kernel that was already launched is the stream's own wait; before the launch it is a
+    wait only while the thread itself stood still for a collective.
+    """
+    inside = (work.kernel_start >= start) & (work.kernel_end <= end)
+    begins = work.kernel_start[inside][1:]
+    done = np.maximum.accumulate(work.kernel_end[inside])[:-1]
+    launch = np.clip(work.kernel_launch[inside][1:], done, np.maximum(begins, done))
+    on_stream = work.comm.within(launch, begins)
+    on_host = waiting.within(done, launch)
+    return int((on_stream + on_host).sum())

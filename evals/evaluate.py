@@ -1,0 +1,164 @@
+"""`argus eval`: score the analysis on simulated faults whose truth is known."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from argus.api.cli.errors import CliError
+from argus.evals.score import Outcome, Row, Trial, summarise
+from argus.evals.suites import SUITES, run_trial
+
+GATED = ("recall", "class_ratio", "precision")
+"""Scores a gate compares: none may be below the baseline's."""
+
+SMALL_SUITE = 40
+"""Fewer trials than this are not worth starting processes for."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """`argus eval run` with its options."""
+    run_parser = parser.add_subparsers(dest="action", required=True).add_parser(
+        "run", help="simulate every scenario of a suite, analyse it, compare with the truth"
+    )
+    size = run_parser.add_mutually_exclusive_group()
+    size.add_argument("--suite", choices=sorted(SUITES), help="trials to run (default dev)")
+    size.add_argument("--smoke", action="store_true", help="the suite smoke: every scenario, under a minute")
+    size.add_argument("--full", action="store_true", help="the suite dev-full: about an hour")
+    run_parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    run_parser.add_argument(
+        "--gate", type=Path, metavar="FILE", help="exit 1 if a score is below this file's"
+    )
+    run_parser.add_argument(
+        "--write-gate", type=Path, metavar="FILE", help="write this run's scores as the suite's new baseline"
+    )
+    run_parser.add_argument("--jobs", type=int, default=0, help="processes (default: one per core)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the suite; 0, or 1 if a gated score dropped."""
+    suite = "smoke" if args.smoke else "dev-full" if args.full else args.suite or "dev"
+    gate = _read_gate(args.gate, suite) if args.gate else {}
+    started = time.monotonic()
+    outcomes = list(_progress(list(SUITES[suite].trials()), jobs=args.jobs or os.cpu_count() or 1))
+    report = make_report(suite, outcomes, elapsed_s=time.monotonic() - started)
+    report["dropped"] = dropped_scores(report["scenarios"], gate)
+    if args.write_gate:
+        _write_gate(args.write_gate, report)
+    print(json.dumps(report) if args.json else render(report))
+    return 1 if report["dropped"] else 0
+
+
+def make_report(suite: str, outcomes: Iterable[Outcome], *, elapsed_s: float) -> dict[str, Any]:
+    """Scores per scenario and in all, with every failure."""
+    rows = list(outcomes)
+    by_name = {name: [row for row in rows if row.trial.scenario == name] for name in _names(rows)}
+    return {
+        "suite": suite,
+        "elapsed_s": round(elapsed_s, 1),
+        "scenarios": {name: asdict(summarise(part)) for name, part in by_name.items()},
+        "total": asdict(summarise(rows)),
+        "failures": [row.to_json() for row in rows if not row.ok],
+    }
+
+
+def dropped_scores(scenarios: Mapping[str, Any], baseline: Mapping[str, Any]) -> list[str]:
+    """One sentence per score that is below the baseline's, or is gone."""
+    dropped = []
+    for name, scores in baseline.items():
+        for key, before in scores.items():
+            now = scenarios.get(name, {}).get(key)
+            if now is None or now < before:
+                dropped.append(
+                    f"{name}: {key} was {before:.3f}, is {'missing' if now is None else f'{now:.3f}'}"
+                )
+    return dropped
+
+
+def render(report: Mapping[str, Any]) -> str:
+    """Failures first, then the table."""
+    lines = [_failure(item) for item in report["failures"]]
+    lines.append(f"{len(report['failures'])} of {report['total']['trials']} trials failed\n")
+    lines.append(
+        f"{'scenario':<14}{'trials':>7}{'recall':>8}{'class':>8}{'precision':>11}{'false':>7}"
+        f"{'delay p50/max':>15}{'resolved':>10}"
+    )
+    rows = {**report["scenarios"], "all": report["total"]}
+    lines += [_table_row(name, Row(**row)) for name, row in rows.items()]
+    lines.append(
+        f"\nsuite {report['suite']}, {report['elapsed_s']:.0f} s; delay in windows after the onset's"
+    )
+    lines += [f"below the baseline: {text}" for text in report["dropped"]]
+    return "\n".join(lines)
+
+
+def _table_row(name: str, row: Row) -> str:
+    delay = "-" if row.delay_windows_max is None else f"{row.delay_windows_median:g}/{row.delay_windows_max}"
+    return (
+        f"{name:<14}{row.trials:>7}{_percent(row.recall):>8}{_percent(row.class_ratio):>8}"
+        f"{_percent(row.precision):>11}{row.num_false:>7}{delay:>15}{_percent(row.resolved_ratio):>10}"
+    )
+
+
+def _percent(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.1%}"
+
+
+def _failure(item: Mapping[str, Any]) -> str:
+    trial, truth = item["trial"], item["truth"]
+    wanted = (
+        f"{truth['fault_class']} {truth['scope']} from step {truth['onset_step']}"
+        if item["is_faulty"]
+        else "nothing"
+    )
+    got = item["error"] or "; ".join(item["got"]) or "nothing"
+    return (
+        f"FAILED {trial['scenario']} ranks {trial['ranks']} severity {trial['severity']} seed {trial['seed']}: "
+        f"expected {wanted}, got {got}"
+    )
+
+
+def _names(rows: Iterable[Outcome]) -> list[str]:
+    return sorted({row.trial.scenario for row in rows})
+
+
+def _progress(trials: list[Trial], *, jobs: int) -> Iterator[Outcome]:
+    for done, outcome in enumerate(_outcomes(trials, jobs=jobs), start=1):
+        if done % 20 == 0 or done == len(trials):
+            print(f"argus eval: {done} of {len(trials)} trials", file=sys.stderr)
+        yield outcome
+
+
+def _outcomes(trials: list[Trial], *, jobs: int) -> Iterator[Outcome]:
+    if jobs == 1 or len(trials) < SMALL_SUITE:
+        yield from map(run_trial, trials)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(run_trial, trials, chunksize=4)
+
+
+def _read_gate(path: Path, suite: str) -> dict[str, Any]:
+    try:
+        baseline = json.loads(path.read_text(encoding="utf-8"))[suite]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CliError(f"{path} holds no baseline of suite {suite}: {error!r:.100}") from None
+    assert isinstance(baseline, dict), baseline
+    return baseline
+
+
+def _write_gate(path: Path, report: Mapping[str, Any]) -> None:
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known[report["suite"]] = {
+        name: {key: row[key] for key in GATED if row[key] is not None}
+        for name, row in report["scenarios"].items()
+    }
+    path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")

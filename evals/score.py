@@ -1,0 +1,156 @@
+"""Compare what was found with the truth: per trial, then per scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from argus.analytics.incident import Incident
+from argus.evals.truth import Truth
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What is played: a scenario by name, with its seed, size and severity."""
+
+    scenario: str
+    seed: int
+    ranks: int
+    severity: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One trial scored. `found` = the right ranks were named in time, `right_class` = and the right cause.
+
+    `num_false` counts incidents that name others, or nothing that was there. `delay_windows` is from the
+    onset's window to the window that opened the incident (0 = the onset's own), None for a stop;
+    `error` is a crash, which counts as a miss.
+    """
+
+    trial: Trial
+    truth: Truth
+    is_faulty: bool
+    found: bool = False
+    right_class: bool = False
+    resolved: bool | None = None
+    num_incidents: int = 0
+    num_false: int = 0
+    delay_windows: int | None = None
+    delay_s: float | None = None
+    got: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Nothing missed, nothing invented, nothing crashed."""
+        return not self.error and not self.num_false and (self.right_class or not self.is_faulty)
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as JSON-ready dict, with whether it is `ok`."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def score(
+    trial: Trial,
+    truth: Truth,
+    *,
+    incidents: Iterable[Incident],
+    told_s: Iterable[float],
+    onset_s: float,
+    window_steps: int,
+) -> Outcome:
+    """Score the incidents of one trial in order of opening; `told_s` are when they were first told."""
+    counted = [(i, s) for i, s in zip(incidents, told_s, strict=True) if i.cause.verdict != "NO_FAULT"]
+    true = [(i, s) for i, s in counted if s >= onset_s and is_true(i, truth, window_steps=window_steps)]
+    outcome = Outcome(
+        trial=trial,
+        truth=truth,
+        is_faulty=truth.fault_class is not None,
+        num_incidents=len(counted),
+        num_false=len(counted) - len(true),
+        got=tuple(describe(incident) for incident, _ in counted),
+    )
+    if not true:
+        return outcome
+    right = [pair for pair in true if pair[0].cause.fault_class == truth.fault_class]
+    first, at_s = (right or true)[0]
+    is_stop = truth.fault_class is not None and truth.fault_class.startswith("stop.")
+    values = {
+        **vars(outcome),
+        "found": True,
+        "right_class": bool(right),
+        "resolved": None if truth.end_step is None else first.status == "resolved",
+        "delay_windows": None if is_stop else first.opened_window - truth.onset_step // window_steps,
+        "delay_s": at_s - onset_s,
+    }
+    return Outcome(**values)
+
+
+def is_true(incident: Incident, truth: Truth, *, window_steps: int) -> bool:
+    """Whether the incident is at the truth's place and overlaps it in time."""
+    if truth.fault_class is None:
+        return False
+    is_before = incident.onset_step < truth.onset_step - window_steps
+    is_after = truth.end_step is not None and incident.onset_step >= truth.end_step
+    if is_before or is_after:
+        return False
+    if truth.scope.startswith("group:"):
+        group = truth.scope.removeprefix("group:")
+        named = incident.cause.group == group or incident.cause.scope == truth.scope
+        return named and set(incident.cause.suspects) <= set(truth.ranks)
+    return set(incident.cause.suspects) == set(truth.ranks)
+
+
+def describe(incident: Incident) -> str:
+    """An incident in one line for the list of failures."""
+    cause = incident.cause
+    return (
+        f"{cause.verdict} {cause.fault_class} {cause.scope} suspects {list(cause.suspects)} "
+        f"onset {incident.onset_step} window {incident.opened_window}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Scores of several trials; ratios are None where nothing was to be found or nothing was said.
+
+    `recall` = faulty trials whose ranks were named; `class_ratio` = and whose cause was; `precision` =
+    incidents that were true.
+    """
+
+    trials: int
+    recall: float | None
+    class_ratio: float | None
+    precision: float | None
+    num_false: int
+    delay_windows_median: float | None
+    delay_windows_max: int | None
+    resolved_ratio: float | None
+    crashed: int
+
+
+def summarise(outcomes: Iterable[Outcome]) -> Row:
+    """Scores over `outcomes`, at least one."""
+    rows = list(outcomes)
+    faulty = [row for row in rows if row.is_faulty]
+    said = sum(row.num_incidents for row in rows)
+    delays = [row.delay_windows for row in rows if row.delay_windows is not None]
+    ended = [row.resolved for row in rows if row.resolved is not None]
+    return Row(
+        trials=len(rows),
+        recall=_ratio(sum(row.found for row in faulty), len(faulty)),
+        class_ratio=_ratio(sum(row.right_class for row in faulty), len(faulty)),
+        precision=_ratio(said - sum(row.num_false for row in rows), said),
+        num_false=sum(row.num_false for row in rows),
+        delay_windows_median=median(delays) if delays else None,
+        delay_windows_max=max(delays, default=None),
+        resolved_ratio=_ratio(sum(ended), len(ended)),
+        crashed=sum(bool(row.error) for row in rows),
+    )
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

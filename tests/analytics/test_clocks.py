@@ -1,0 +1,140 @@
+"""Clock alignment: what it corrects, what it leaves alone and when it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from argus.analytics.clocks import ALIGNED, COMMON_CLOCK, DURATIONS, align
+from argus.analytics.window import Window, assemble
+from argus.collectors.records.events import COLLECTIVE, STEP
+from argus.collectors.records.layout import GroupInfo, Layout
+from argus.collectors.records.summary import RankWindow
+from argus.topology.layout import build
+
+CALLS, NOISE_NS = 12, 3_000
+
+
+def window(
+    groups: Mapping[str, Sequence[int]],
+    *,
+    offsets_ns: Sequence[int],
+    hosts: Sequence[str] | None = None,
+    op: str = "all_reduce",
+    seed: int = 3,
+) -> Window:
+    """Ranks whose clocks are ahead by `offsets_ns`; each group makes `CALLS` calls."""
+    rng = np.random.default_rng(seed)
+    world = len(offsets_ns)
+    layouts, parts = [], []
+    entries = {name: rng.integers(0, 5_000_000, (CALLS, world)) for name in groups}
+    for rank, offset in enumerate(offsets_ns):
+        mine = [name for name, ranks in groups.items() if rank in ranks]
+        infos = tuple(GroupInfo(name=n, desc=f"mesh_{n}", ranks=tuple(groups[n])) for n in mine)
+        host = hosts[rank] if hosts else ""
+        layouts.append(Layout(run="r", attempt=0, rank=rank, world_size=world, host=host, groups=infos))
+        rows = np.zeros(CALLS * len(mine), COLLECTIVE)
+        for i, name in enumerate(mine):
+            part = rows[i * CALLS : (i + 1) * CALLS]
+            base = np.arange(CALLS) * 500_000_000 + list(groups).index(name) * 10_000_000
+            ends = base + entries[name][:, list(groups[name])].max(axis=1) + 200_000
+            part["op"], part["group"], part["seq"] = 1, 2 + mine.index(name), np.arange(CALLS)
+            part["entry_ns"] = base + entries[name][:, rank] + offset
+            part["end_ns"] = ends + rng.integers(-NOISE_NS, NOISE_NS, CALLS) + offset
+            part["peer"] = -1
+        step = np.zeros(1, STEP)
+        step["end_ns"] = 10**9
+        names = ("", op, *mine)
+        parts.append(
+            RankWindow(
+                run="r",
+                attempt=0,
+                rank=rank,
+                window=0,
+                first_step=0,
+                num_steps=1,
+                host=host,
+                names=names,
+                steps=step,
+                collectives=rows,
+            )
+        )
+    return assemble(parts, build(layouts))
+
+
+def error_s(got: Window, true: Window) -> float:
+    """Largest error of an entry against a window without offsets, but for one common shift."""
+    difference = got.collectives.entry_s - true.collectives.entry_s
+    return float(np.ptp(difference))
+
+
+def test_a_common_clock_is_left_alone() -> None:
+    before = window({"dp": range(4)}, offsets_ns=[0, 0, 0, 0])
+    after = align(before)
+    assert after.clock_method == COMMON_CLOCK
+    assert np.array_equal(after.collectives.entry_s, before.collectives.entry_s)
+    assert after.clock_residual_s <= 2 * NOISE_NS * 1e-9
+
+
+@pytest.mark.parametrize("ahead_ns", [200_000, 7_000_000, 11_560_000_000])
+def test_offsets_of_any_size_are_taken_out(ahead_ns: int) -> None:
+    offsets = [0, 0, ahead_ns, -3 * ahead_ns]
+    after = align(window({"dp": range(4)}, offsets_ns=offsets))
+    true = window({"dp": range(4)}, offsets_ns=[0, 0, 0, 0])
+    assert after.clock_method == ALIGNED
+    assert error_s(after, true) < 10e-6
+    assert after.clock_residual_s < 10e-6
+
+
+def test_offsets_travel_along_a_chain_of_groups() -> None:
+    """No group spans all ranks: 0-1, 1-2, …, 6-7."""
+    groups = {f"g{i}": (i, i + 1) for i in range(7)}
+    offsets = [int(x) for x in np.random.default_rng(1).integers(-(10**9), 10**9, 8)]
+    after = align(window(groups, offsets_ns=offsets))
+    assert error_s(after, window(groups, offsets_ns=[0] * 8)) < 30e-6
+
+
+def test_ranks_of_one_host_share_a_clock() -> None:
+    hosts = ["a", "a", "b", "b"]
+    before = window({"dp": range(4)}, offsets_ns=[0, 0, 10**6, 10**6], hosts=hosts)
+    after = align(before)
+    assert after.clock_method == ALIGNED
+    moved = before.collectives.entry_s - after.collectives.entry_s
+    for pair in ((0, 1), (2, 3)):
+        assert np.ptp(moved[np.isin(after.collectives.rank, pair)]) < 1e-12
+    one = window({"dp": range(4)}, offsets_ns=[0] * 4, hosts=["a"] * 4)
+    assert align(one) is one
+
+
+def test_a_few_wild_calls_do_not_move_the_clock() -> None:
+    before = window({"dp": range(4)}, offsets_ns=[0, 0, 0, 10**6])
+    wild = (before.collectives.rank == 3) & (before.collectives.seq < 3)
+    before.collectives.end_s[wild] += 5.0
+    after = align(before)
+    true = window({"dp": range(4)}, offsets_ns=[0] * 4)
+    assert error_s(after, true) < 20e-6
+
+
+@pytest.mark.parametrize("op", ["send", "broadcast"])
+def test_without_anchors_it_refuses(op: str) -> None:
+    after = align(window({"dp": range(2)}, offsets_ns=[0, 10**6], op=op))
+    assert after.clock_method == DURATIONS and after.clock_residual_s == float("inf")
+
+
+def test_separate_islands_are_aligned_each() -> None:
+    groups = {"a": (0, 1), "b": (2, 3)}
+    after = align(window(groups, offsets_ns=[0, 10**6, 5 * 10**9, 5 * 10**9 + 10**6]))
+    true = window(groups, offsets_ns=[0] * 4)
+    for island in ((0, 1), (2, 3)):
+        here = np.isin(after.collectives.rank, island)
+        assert np.ptp((after.collectives.entry_s - true.collectives.entry_s)[here]) < 10e-6
+
+
+def test_missing_rank_and_nan_do_not_raise() -> None:
+    before = window({"dp": range(4)}, offsets_ns=[0, 0, 10**6, 0])
+    before.collectives.end_s[::5] = np.nan
+    after = align(before)
+    assert np.isfinite(after.clock_residual_s)
+    assert np.array_equal(np.isnan(after.collectives.end_s), np.isnan(before.collectives.end_s))

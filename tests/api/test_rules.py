@@ -1,0 +1,100 @@
+"""The service's small rules: when windows close, how long they are, when a host is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from argus.analytics.store.progress import HeardBeat, WindowRow
+from argus.api.closing import closing
+from argus.api.liveness import seen_now
+from argus.api.plans import MAX_WINDOW_S, MIN_WINDOW_S, choose_plan, first_plan
+from argus.collectors.records.plan import WindowPlan
+from tests.api.kit import make_beat
+
+
+def rows(*ranks_in: int, opened_s: float = 0.0) -> list[WindowRow]:
+    return [
+        WindowRow(
+            window=index,
+            status="open",
+            first_step=index * 10,
+            num_steps=10,
+            ranks_in=count,
+            opened_s=opened_s,
+            analysed_s=None,
+        )
+        for index, count in enumerate(ranks_in)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ranks_in", "now_s", "closed"),
+    [
+        ((4, 4, 1), 1.0, [0, 1]),
+        ((3, 4, 1), 1.0, []),
+        ((3, 4, 4), 1.0, [0, 1, 2]),
+        ((3, 4, 1), 15.0, [0, 1, 2]),
+        ((1, 1, 1), 14.9, []),
+        ((), 99.0, []),
+    ],
+)
+def test_windows_close_in_order(ranks_in: Sequence[int], now_s: float, closed: list[int]) -> None:
+    got = closing(rows(*ranks_in), world_size=4, now_s=now_s, grace_s=15.0, not_before_s=0.0)
+    assert got == closed
+
+
+def test_no_incomplete_window_closes_while_hosts_may_resend() -> None:
+    kept = closing(rows(3, 4, 4, 4), world_size=4, now_s=20.0, grace_s=15.0, not_before_s=30.0)
+    assert kept == []
+
+
+def test_nothing_closes_without_a_layout() -> None:
+    assert closing(rows(4), world_size=0, now_s=99.0, grace_s=1.0, not_before_s=0.0) == []
+
+
+@given(st.lists(st.integers(0, 5), max_size=12), st.floats(0, 40))
+def test_what_closes_is_always_a_prefix(ranks_in: list[int], now_s: float) -> None:
+    got = closing(rows(*ranks_in), world_size=4, now_s=now_s, grace_s=15.0, not_before_s=10.0)
+    assert got == list(range(len(got)))
+
+
+@given(st.floats(1e-4, 300.0), st.integers(20, 1 << 40))
+def test_a_chosen_window_lasts_long_enough_and_starts_ahead(step_s: float, highest_step: int) -> None:
+    beats = [make_beat(rank, ts_s=0.0, step=5, p50_s=step_s) for rank in range(4)]
+    plan = choose_plan(WindowPlan(), beats=beats, world_size=4, highest_step=highest_step)
+    if not plan.switch:
+        assert MIN_WINDOW_S * 0.999 <= plan.first * step_s <= MAX_WINDOW_S * 1.001
+        return
+    assert plan.switch % plan.first == 0
+    assert (plan.switch - highest_step) * step_s >= 29.9
+    assert plan.then == 100_000 or plan.then == 1 or 10.0 <= plan.then * step_s <= MAX_WINDOW_S
+    assert choose_plan(plan, beats=beats, world_size=4, highest_step=highest_step + 10**6) == plan
+
+
+def test_the_plan_waits_for_half_of_the_ranks_and_for_warm_steps() -> None:
+    one = [make_beat(0, ts_s=0.0, step=500)]
+    assert choose_plan(WindowPlan(), beats=one, world_size=4, highest_step=500) == WindowPlan()
+    cold = [make_beat(rank, ts_s=0.0, step=19) for rank in range(4)]
+    assert choose_plan(WindowPlan(), beats=cold, world_size=4, highest_step=19) == WindowPlan()
+
+
+def test_a_fixed_number_of_steps_is_the_first_plan() -> None:
+    assert (first_plan(0), first_plan(25)) == (WindowPlan(), WindowPlan(first=25))
+
+
+def heard(rank: int, *, at_s: float, state: str = "running") -> HeardBeat:
+    return HeardBeat(beat=make_beat(rank, ts_s=at_s, state=state), received_s=at_s)
+
+
+def test_silence_is_counted_per_host() -> None:
+    beats = [heard(0, at_s=100.0), heard(2, at_s=90.0), heard(3, at_s=90.0, state="ended")]
+    now = seen_now(beats, hosts={"h-0": 100.0, "h-1": 90.0}, now_s=106.0, floor_s=0.0, silent_s=15.0)
+    assert [beat.state for beat in now] == ["running", "lost", "ended"]
+    assert now[0].status_age_s == 6.0
+    listening = seen_now(beats, hosts={}, now_s=106.0, floor_s=95.0, silent_s=15.0)
+    assert [beat.state for beat in listening] == ["running", "running", "ended"]
+    assert listening[1].status_age_s == 11.0

@@ -1,0 +1,97 @@
+"""The spool keeps what it took, in order, within its limit, over a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from argus.collectors.host import spool as module
+from argus.collectors.host.spool import Spool, SpoolInUse
+
+
+class Lost(list[tuple[str, int]]):
+    def __call__(self, kind: str, num: int) -> None:
+        self.append((kind, num))
+
+
+@pytest.fixture
+def lost() -> Lost:
+    return Lost()
+
+
+@pytest.fixture
+def spool(tmp_path: Path, lost: Lost) -> Iterator[Spool]:
+    it = Spool(tmp_path / "spool", max_bytes=100, lost=lost)
+    yield it
+    it.close()
+
+
+def drain(spool: Spool) -> list[tuple[str, bytes | None]]:
+    out = []
+    while (entry := spool.oldest()) is not None:
+        out.append((entry.kind, spool.read(entry)))
+        spool.done(entry)
+    return out
+
+
+def test_oldest_first_and_gone_when_done(spool: Spool, tmp_path: Path) -> None:
+    spool.put("layouts", b"a", num=1)
+    spool.put("windows", b"bb", num=2)
+    assert (spool.num_bytes, len(spool)) == (3, 2)
+    assert drain(spool) == [("layouts", b"a"), ("windows", b"bb")]
+    assert [path.name for path in (tmp_path / "spool").iterdir()] == ["lock"]
+
+
+def test_a_restart_finds_what_waited_and_clears_halves(tmp_path: Path, lost: Lost) -> None:
+    first = Spool(tmp_path / "s", max_bytes=100, lost=lost)
+    first.put("windows", b"one", num=1)
+    first.put("windows", b"two", num=1)
+    first.close()
+    (tmp_path / "s" / "0000000000000003-1.windows.part").write_bytes(b"half")
+    (tmp_path / "s" / "stranger.txt").write_bytes(b"kept")
+    second = Spool(tmp_path / "s", max_bytes=100, lost=lost)
+    second.put("windows", b"three", num=1)
+    assert [body for _, body in drain(second)] == [b"one", b"two", b"three"]
+    assert sorted(path.name for path in (tmp_path / "s").iterdir()) == ["lock", "stranger.txt"]
+    second.close()
+
+
+def test_over_the_limit_the_oldest_goes_and_is_counted(spool: Spool, lost: Lost) -> None:
+    for num in range(1, 5):
+        spool.put("windows", bytes(40), num=num)
+    assert lost == [("windows", 1), ("windows", 2)]
+    assert spool.num_bytes == 80 and len(spool) == 2
+
+
+def test_a_directory_belongs_to_one_processor(spool: Spool, tmp_path: Path, lost: Lost) -> None:
+    with pytest.raises(SpoolInUse, match="another running processor"):
+        Spool(tmp_path / "spool", max_bytes=1, lost=lost)
+
+
+def test_a_disk_that_refuses_leaves_a_little_in_memory(
+    spool: Spool, tmp_path: Path, lost: Lost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MEMORY_BYTES", 5)
+
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert spool.put("windows", b"1234", num=3) is False
+    assert spool.put("windows", b"5678", num=4) is False
+    assert lost == [("windows", 4)]
+    assert [path.name for path in (tmp_path / "spool").iterdir()] == ["lock"]
+    assert drain(spool) == [("windows", b"1234")]
+    assert spool.num_bytes == 0
+
+
+def test_a_file_that_vanished_reads_as_nothing(spool: Spool, tmp_path: Path) -> None:
+    spool.put("windows", b"x", num=1)
+    entry = spool.oldest()
+    assert entry is not None
+    (tmp_path / "spool" / entry.file_name).unlink()
+    assert spool.read(entry) is None
+    spool.done(entry)
+    assert len(spool) == 0

@@ -1,0 +1,226 @@
+"""The upload thread's decisions, driven step by step with a fake clock and a fake service."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from argus.collectors.host.client import Answer, parse_retry_after, parse_server
+from argus.collectors.host.counters import Counters
+from argus.collectors.host.fake_service import FakeService, Reply, serve
+from argus.collectors.host.notices import Notices
+from argus.collectors.host.spool import Spool
+from argus.collectors.host.uploader import MAX_BEATS_HOLD_S, MAX_DELAY_S, Uploader
+from argus.collectors.records.heartbeat import Heartbeat, Status
+from argus.collectors.records.layout import Layout
+from argus.collectors.records.plan import WindowPlan
+
+LAYOUT = Layout(run="r", attempt=0, rank=0, world_size=1, host="h")
+OK = Answer(status=200, body={"accepted": 1})
+
+
+def beat(state: str = "running") -> Heartbeat:
+    return Heartbeat(
+        run="r", attempt=0, rank=0, host="h", ts_s=1.0, state=state, status=Status(ts_ns=1, step=1)
+    )
+
+
+class Bench:
+    """An uploader with everything around it in hand."""
+
+    def __init__(self, directory: Path) -> None:
+        self.now_s = 0.0
+        self.said: list[str] = []
+        self.sent: list[str] = []
+        self.answer: Callable[[str], Answer] = lambda path: OK
+        self.counters = Counters()
+        self.spool = Spool(directory, max_bytes=1 << 20, lost=lambda kind, num: None)
+        self.uploader = Uploader(
+            self._post,
+            self.spool,
+            host="h",
+            counters=self.counters,
+            notices=Notices(self.said.append),
+            clock=lambda: self.now_s,
+            rng=random.Random(3),
+        )
+
+    def _post(self, path: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
+        self.sent.append(path.rsplit("/", 1)[1])
+        return self.answer(path)
+
+    def steps(self) -> list[str]:
+        """Everything that is due now."""
+        self.sent.clear()
+        while self.uploader.step():
+            pass
+        return list(self.sent)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    it = Bench(tmp_path / "spool")
+    yield it
+    it.spool.close()
+
+
+def test_beats_go_before_what_waits(bench: Bench) -> None:
+    bench.spool.put("layouts", b"{}", num=1)
+    bench.spool.put("windows", b"w", num=1)
+    bench.uploader.submit_beats([beat()], layouts=[LAYOUT])
+    assert bench.steps() == ["heartbeats", "layouts", "windows"]
+    assert bench.uploader.is_idle
+
+
+@pytest.mark.parametrize("status", [0, 500, 502, 503, 429, 408, 401, 404, 301, 200])
+def test_what_may_pass_is_tried_again_and_kept(bench: Bench, status: int) -> None:
+    """200 without a JSON object is a proxy's page, not an acknowledgement."""
+    bench.spool.put("windows", b"w", num=1)
+    bench.answer = lambda path: Answer(status=status, error="no")
+    assert bench.steps() == ["windows"]
+    assert bench.steps() == [] and len(bench.spool) == 1
+    bench.answer = lambda path: OK
+    bench.now_s += MAX_DELAY_S
+    assert bench.steps() == ["windows"] and len(bench.spool) == 0
+    assert bench.counters.get("argus_collector_uploaded_windows_total") == 1
+
+
+@pytest.mark.parametrize("status", [400, 413, 415, 422])
+def test_what_the_service_refuses_is_dropped_counted_and_said_once(bench: Bench, status: int) -> None:
+    bench.answer = lambda path: Answer(status=status, error="bad window")
+    for _ in range(3):
+        bench.spool.put("windows", b"w", num=2)
+    assert bench.steps() == ["windows"] * 3
+    assert bench.counters.get("argus_collector_dropped_windows_total", "refused") == 6
+    assert bench.counters.get("argus_collector_rejected_total", f"upload_{status}") == 3
+    assert len(bench.said) == 1 and "bad window" in bench.said[0]
+
+
+def test_waiting_grows_jitters_and_is_bounded(bench: Bench) -> None:
+    bench.spool.put("windows", b"w", num=1)
+    bench.answer = lambda path: Answer(status=503)
+    waits = []
+    for _ in range(12):
+        start_s = bench.now_s
+        while not bench.steps():
+            bench.now_s += 0.05
+        waits.append(bench.now_s - start_s)
+    assert 0.2 < waits[1] <= 0.55 and waits[3] > waits[1]
+    assert max(waits) <= MAX_DELAY_S + 0.05 and min(waits[8:]) >= MAX_DELAY_S / 2
+    assert len(bench.said) == 1
+
+
+def test_retry_after_holds_windows_and_for_a_while_beats(bench: Bench) -> None:
+    bench.spool.put("windows", b"w", num=1)
+    bench.answer = lambda path: Answer(status=503, retry_after_s=60.0)
+    assert bench.steps() == ["windows"]
+    bench.answer = lambda path: Answer(status=503)
+    bench.uploader.submit_beats([beat()], layouts=[])
+    bench.now_s = MAX_BEATS_HOLD_S - 0.1
+    assert bench.steps() == []
+    bench.now_s = MAX_BEATS_HOLD_S
+    assert bench.steps() == ["heartbeats"]
+
+
+def test_after_an_outage_layouts_go_first_and_success_ends_the_waiting(bench: Bench) -> None:
+    bench.spool.put("windows", b"w", num=1)
+    bench.answer = lambda path: Answer(status=0, error="refused")
+    bench.uploader.submit_beats([beat()], layouts=[LAYOUT])
+    bench.steps()
+    bench.answer = lambda path: OK
+    bench.uploader.submit_beats([beat()], layouts=[LAYOUT])
+    assert bench.steps() == ["layouts", "heartbeats", "windows"]
+    assert bench.said[-1] == "the service answers again"
+
+
+def test_a_service_that_forgot_the_run_is_told_again_once(bench: Bench) -> None:
+    bench.uploader.submit_beats([beat()], layouts=[LAYOUT])
+    bench.steps()
+    bench.spool.put("windows", b"w", num=1)
+    bench.answer = lambda path: Answer(status=409, error="unknown run") if "windows" in path else OK
+    assert bench.steps() == ["windows"]
+    bench.now_s += MAX_DELAY_S
+    assert bench.steps() == ["layouts", "windows"]
+    assert len(bench.spool) == 0
+    assert bench.counters.get("argus_collector_dropped_windows_total", "refused") == 1
+
+
+def test_single_windows_may_be_refused_in_an_accepted_batch(bench: Bench) -> None:
+    bench.spool.put("windows", b"w", num=5)
+    rejected = [{"index": 1, "reason": "steps outside"}]
+    bench.answer = lambda path: Answer(status=200, body={"accepted": 4, "rejected": rejected})
+    bench.steps()
+    assert bench.counters.get("argus_collector_uploaded_windows_total") == 4
+    assert bench.counters.get("argus_collector_dropped_windows_total", "refused") == 1
+    assert "steps outside" in bench.said[0]
+
+
+def test_plans_and_final_heartbeats_are_passed_on(bench: Bench) -> None:
+    plans = [
+        {"run": "r", "attempt": 0, "first": 10, "switch": 100, "then": 40},
+        {"run": "r", "attempt": 1, "first": 0, "switch": 0, "then": 0},
+        {"run": "r", "attempt": 1, "first": 10, "switch": 7, "then": 3},
+        "nonsense",
+    ]
+    bench.answer = lambda path: Answer(status=200, body={"accepted": 1, "plans": plans})
+    bench.uploader.submit_beats([beat("ended")], layouts=[])
+    bench.steps()
+    heard = bench.uploader.heard.get_nowait()
+    assert heard.plans == {("r", 0): WindowPlan(first=10, switch=100, then=40)}
+    assert heard.final == {("r", 0, 0)}
+    assert bench.counters.get("argus_collector_rejected_total", "plan") == 3
+
+
+def test_stopping_sends_once_more_and_gives_up_at_the_first_failure(bench: Bench) -> None:
+    bench.spool.put("windows", b"w", num=1)
+    bench.answer = lambda path: Answer(status=503)
+    bench.steps()
+    bench.sent.clear()
+    bench.uploader.stop(5.0)
+    bench.uploader.run()
+    assert bench.sent == ["windows"] and len(bench.spool) == 1
+
+
+@pytest.mark.parametrize("url", ["ftp://h", "http://", "http://h:notaport", "https://:1"])
+def test_a_server_must_be_a_url(url: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        parse_server(url)
+
+
+def test_a_request_carries_key_and_prefix_and_the_answer_its_reason() -> None:
+    reply = Reply(status=429, headers={"Retry-After": "7"}, body=b'{"detail": "slow down"}')
+    with serve(FakeService(fail=lambda path: reply)) as service:
+        answer = parse_server(f"{service.url}/argus/", key="s3cret")("/v1/x", b"{}", headers={"A": "b"})
+    assert answer == Answer(status=429, error="slow down", body={"detail": "slow down"}, retry_after_s=7.0)
+    path, headers = service.requests[0]
+    assert path == "/argus/v1/x" and headers["Authorization"] == "Bearer s3cret" and headers["A"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("Sun, 29 Nov 2026 10:00:30 GMT", 30.0),
+        ("-5", 0.0),
+        ("1e9", 300.0),
+        ("nan", None),
+        ("soon", None),
+    ],
+)
+def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) -> None:
+    assert parse_retry_after(value, "Sun, 29 Nov 2026 10:00:00 GMT") == seconds
+    assert parse_retry_after(None, None) is None
+
+
+def test_a_connection_that_breaks_is_an_answer_without_status() -> None:
+    with serve(FakeService(fail=lambda path: Reply(status=0))) as service:
+        cut = parse_server(service.url)("/", b"", headers={})
+    refused = parse_server(service.url)("/", b"", headers={})
+    assert cut.status == refused.status == 0
+    assert cut.error and "refused" in refused.error.lower()
+
+
+def test_the_key_does_not_show() -> None:
+    assert "s3cret" not in repr(parse_server("http://h:1", key="s3cret"))

@@ -1,0 +1,152 @@
+"""The documentation runs: doctests, command lines, settings, metrics."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from argus.api.cli import COMMANDS, build_parser, load
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("collectors", "topology", "analytics", "agent", "api", "evals")
+NOT_IMPORTED = ("argus.api.migrations", "argus.collectors.rank.site")
+"""Run by Alembic and by the interpreter's start, not by import."""
+
+SHELL_WORDS = ("|", "||", "&&", ";", ">", ">>", "2>", "<", "&")
+PLACEHOLDER = re.compile(r"…|\.\.\.|[\[\]<>{}]|\bCOMMAND\b")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"(?<!`)`(argus [^`]+)`(?!`)")
+SHELLS = ("", "sh", "bash", "console", "shell")
+
+
+def modules() -> list[str]:
+    """Dotted names of every module of the product."""
+    files = (file for folder in FOLDERS for file in sorted((ROOT / folder).rglob("*.py")))
+    parts = (file.relative_to(ROOT).with_suffix("").parts for file in files)
+    names = (".".join(("argus", *part)).removesuffix(".__init__") for part in parts)
+    return [name for name in names if not name.startswith(NOT_IMPORTED)]
+
+
+def documents() -> list[Path]:
+    return sorted(file for file in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
+
+
+def command_lines(text: str) -> Iterator[list[str]]:
+    """Words after `argus` of every command line in Markdown, without what only stands for something."""
+    blocks = [body for lang, body in FENCE.findall(text) if lang in SHELLS]
+    lines = [line for body in blocks for line in body.replace("\\\n", " ").splitlines()]
+    prose = FENCE.sub("", text)
+    spans = [span for span in INLINE.findall(prose) if not PLACEHOLDER.search(span)]
+    for line in (*lines, *spans):
+        match = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/bin/)?argus (?=\S)(.*)", line)
+        if match and not PLACEHOLDER.search(re.sub(r"\d?>+ ?\S+| #.*", "", line)):
+            yield _until_shell(shlex.split(match[1], comments=True))
+
+
+def _until_shell(words: list[str]) -> list[str]:
+    ends = [at for at, word in enumerate(words) if word in SHELL_WORDS]
+    return words[: ends[0]] if ends else words
+
+
+def constants(*folders: str) -> Iterator[str]:
+    """Every text constant in the code of `folders`."""
+    for folder in folders:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield node.value
+
+
+@pytest.mark.parametrize("name", modules())
+def test_the_examples_in_docstrings_hold(name: str) -> None:
+    result = doctest.testmod(import_module(name))
+    assert result.failed == 0
+
+
+def test_there_are_examples() -> None:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    found = [
+        t
+        for name in modules()
+        if "workload" not in name
+        for t in finder.find(import_module(name))
+        if t.examples
+    ]
+    assert len(found) >= 5
+
+
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_line_in_the_documentation_parses(document: Path) -> None:
+    wrong = [
+        problem
+        for words in command_lines(document.read_text(encoding="utf-8"))
+        if (problem := _problem(words))
+    ]
+    assert not wrong
+
+
+def _problem(words: list[str]) -> str:
+    if words[0] in ("-h", "--help", "-V", "--version"):
+        return ""
+    if words[0] not in COMMANDS:
+        return f"argus {words[0]}: no such command"
+    try:
+        build_parser(words[0], load(words[0])).parse_args(words[1:])
+    except SystemExit as end:
+        return "" if end.code == 0 else f"argus {shlex.join(words)} does not parse"
+    return ""
+
+
+def test_every_setting_is_documented() -> None:
+    from argus.api.settings import settings_table
+
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    lacking = [
+        name
+        for name, env, _, _ in settings_table()
+        if f"`{name}`" not in text or (env and f"`{env}`" not in text)
+    ]
+    assert not lacking
+
+
+def test_every_environment_variable_is_documented() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    used = {
+        value for value in constants(*FOLDERS, "argus") if re.fullmatch(r"ARGUS_[A-Z][A-Z_]*[A-Z]", value)
+    }
+    assert used and not {name for name in used if f"`{name}`" not in text}
+
+
+def test_every_metric_is_documented() -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    kinds = r"argus_[a-z_]+_(total|seconds|ratio|bytes|windows|ranks|active|lost|info|build)|argus_build|argus_collector_[a-z_]+"
+    used = {value for value in constants("collectors", "api") if re.fullmatch(kinds, value)}
+    assert used and not {name for name in used if name not in text}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("```bash\nargus demo --json > out.json\n```", [["demo", "--json"]]),
+        ("```\n$ argus triage DIR  # a folder\nverdict: argus is right\n```", [["triage", "DIR"]]),
+        ("```sh\nARGUS_KEY=x .venv/bin/argus serve \\\n  --port 0 &\n```", [["serve", "--port", "0"]]),
+        ("use `argus demo` or `argus run [options] -- CMD …`", [["demo"]]),
+        ("```python\nargus demo\n```", []),
+        ("`argus run -- torchrun train.py --lr 1`", [["run", "--", "torchrun", "train.py", "--lr", "1"]]),
+    ],
+)
+def test_command_lines_are_found(text: str, words: list[list[str]]) -> None:
+    assert list(command_lines(text)) == words
+
+
+def test_a_wrong_command_line_is_a_problem() -> None:
+    assert _problem(["eval", "run", "--smoke"]) == ""
+    assert "no such command" in _problem(["evaluate"])
+    assert "does not parse" in _problem(["eval", "run", "--smokes"])
