@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
@@ -19,8 +20,8 @@ FLOOR_SHARE = 0.01
 """Added to both sides of a ratio, as share of the step, so that tiny phases cannot show large ratios."""
 
 
-def digest_of(window: Window, waits: Waits | None = None) -> Digest:
-    """Digest of one window; ranks without a usable step are NaN."""
+def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | None = None) -> Digest:
+    """Digest of one window; ranks without a usable step are NaN. `engine` computes the kernels' effects."""
     waits = waits or waits_of(window)
     usable = window.usable
     phases, self_s, cpu_s, max_s = _phases(window)
@@ -63,6 +64,7 @@ def digest_of(window: Window, waits: Waits | None = None) -> Digest:
         coverage=window.coverage.ratio,
         wall_clock=not bool(window.clock_gpu.any()),
         sees_waits=bool(len(waits.calls.first)),
+        kernels=digest_kernels(window, engine=engine) if window.kernels else None,
     )
 
 

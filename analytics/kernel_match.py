@@ -102,11 +102,15 @@ def compare(kernel: Kernel, peers: Peers) -> Comparison:
 
 def _own(kernel: Kernel, total: Reals) -> _Own:
     has = kernel.count > 0
-    share = kernel.count / np.maximum(total, np.float32(1.0))
+    share = np.asarray(kernel.count / np.maximum(total, 1.0), np.float32)
     # Without sums (paper mode) the median stands in for the mean.
     mean = np.where(np.isnan(kernel.log_mean), kernel.log_p50, kernel.log_mean)
     return _Own(
-        share=share, mean=mean, time=share * np.exp(mean), clusters=has.sum(axis=0), present=total > 0
+        share=share,
+        mean=mean,
+        time=np.asarray(share * np.exp(mean), np.float32),
+        clusters=has.sum(axis=0),
+        present=total > 0,
     )
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-
-from argus.topology.layout import Topology
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -52,31 +50,6 @@ class Peers:
         high = picked[:, at, np.minimum(count // 2, picked.shape[2] - 1)]
         with np.errstate(invalid="ignore"):
             return np.where(count > 0, (low + high) / 2.0, np.nan)
-
-
-def peers_of(topology: Topology, ranks: Sequence[int]) -> Peers:
-    """Classes from the data-parallel groups; ranks of none share the class of what is left."""
-    known = np.array(sorted(ranks), np.int64)
-    place = {int(rank): i for i, rank in enumerate(known)}
-    of = np.full(len(known), -1, np.int64)
-    number = 0
-    for kinds in (("dp_cp",), ("dp",), ("world",)):
-        for group in topology.groups:
-            members = [place[rank] for rank in group.ranks if rank in place and of[place[rank]] < 0]
-            if group.kind in kinds and len(members) > 1:
-                of[members] = number
-                number += 1
-    of[of < 0] = number
-    kinds_seen = sorted({group.kind for group in topology.groups} - {"world"})
-    groups = {
-        kind: tuple(
-            (group.id, np.array([place[rank] for rank in group.ranks if rank in place], np.int64))
-            for group in topology.groups
-            if group.kind == kind and len(group.ranks) > 1
-        )
-        for kind in kinds_seen
-    }
-    return classes(known, of, groups=groups)
 
 
 def classes(

@@ -55,9 +55,9 @@ class Settings:
 class Candidates:
     """What one window shows, before persistence. Matrices are (kernel, rank), vectors (rank,).
 
-    `shift`: slow beyond the rank's own factor, or against its past, or as one of two populations; `tail`: only
+    `shift`: slow beyond the rank's own factor, or as one of two populations; `tail`: only
     the means are slow; `device`: all kernels slow by one factor. `score` and `device_score` are in healthy
-    spreads, `own` is the change against the device's past.
+    spreads.
     """
 
     shift: Bools
@@ -68,10 +68,10 @@ class Candidates:
     tail_score: Reals
     device_score: Reals
     factor: Reals
-    own: Reals
     share: Reals  # (kernel,)
     is_compute: Bools  # (kernel,)
     spread_tail: Tail = field(repr=False)
+    device_tail: Tail = field(repr=False)
     probability: float
 
 
@@ -83,10 +83,9 @@ def scan(
     step_ns: float,
     num_steps: int,
     window_s: float,
-    past_mean: Reals | None = None,
     settings: Settings,
 ) -> Candidates:
-    """Candidates of one window. `past_mean` (kernel, rank) is the mean log duration in past windows, or NaN."""
+    """Candidates of one window."""
     share = _share(effects, step_ns=step_ns * num_steps)
     shift = effects.shift
     factor = _factor(shift, effects, is_compute=is_compute)
@@ -102,9 +101,10 @@ def scan(
     large = (np.minimum(beyond, shift) >= gate) & heavy
     few = (peers.sizes < settings.small_group)[peers.of][None, :]
     by_score = large & (score >= limit) & ~few
-    by_ratio = heavy & few & (np.minimum(beyond, shift) >= math.log(settings.small_ratio)) & (score >= limit / 2)
+    by_ratio = (
+        heavy & few & (np.minimum(beyond, shift) >= math.log(settings.small_ratio)) & (score >= limit / 2)
+    )
     by_two = heavy & _two_populations(beyond, peers, settings=settings)
-    own, by_own = _own_past(effects.mean, past_mean, peers, heavy=heavy, settings=settings, share=share)
     device_scale = _scale(factor[None, :], np.zeros((1, len(factor))), settings=settings)[0]
     device_score = factor / device_scale
     device_tail = healthy_tail(device_score[None, :])
@@ -113,7 +113,7 @@ def scan(
     device |= few[0] & (factor >= math.log(settings.small_ratio))
     device |= _two_populations(factor[None, :], peers, settings=settings)[0]
     tail, tail_score = _tails(effects, heavy=heavy, probability=probability, settings=settings)
-    total = by_score | by_ratio | by_two | by_own
+    total = by_score | by_ratio | by_two
     return Candidates(
         shift=total,
         tail=tail & ~total & ~device[None, :],
@@ -123,10 +123,10 @@ def scan(
         tail_score=tail_score,
         device_score=device_score,
         factor=factor,
-        own=own,
         share=share,
         is_compute=is_compute,
         spread_tail=tail_of[True],
+        device_tail=device_tail,
         probability=probability,
     )
 
@@ -157,8 +157,11 @@ def _factor(shift: Reals, effects: Effects, *, is_compute: Bools, most: int = 64
     ordered = np.sort(shift[largest], axis=0)  # NaN last
     count = np.isfinite(ordered).sum(axis=0)
     at = np.arange(shift.shape[1])
-    low, high = ordered[np.maximum(count - 1, 0) // 2, at], ordered[np.minimum(count // 2, len(largest) - 1), at]
-    return np.nan_to_num((low + high) / 2.0).astype(np.float32)
+    low, high = (
+        ordered[np.maximum(count - 1, 0) // 2, at],
+        ordered[np.minimum(count // 2, len(largest) - 1), at],
+    )
+    return np.asarray(np.nan_to_num((low + high) / 2.0), np.float32)
 
 
 def _scale(beyond: Reals, noise: NDArray[np.floating], *, settings: Settings) -> Reals:
@@ -167,7 +170,7 @@ def _scale(beyond: Reals, noise: NDArray[np.floating], *, settings: Settings) ->
     count = np.isfinite(size).sum(axis=1)
     middle = size[np.arange(len(size)), np.maximum(count - 1, 0) // 2]
     spread = np.nan_to_num(middle * np.float32(MAD_TO_SIGMA))[:, None]
-    return np.maximum(np.maximum(spread, noise), settings.scale_floor).astype(np.float32)
+    return np.asarray(np.maximum(np.maximum(spread, noise), settings.scale_floor), np.float32)
 
 
 def _two_populations(values: Reals, peers: Peers, *, settings: Settings) -> Bools:
@@ -210,12 +213,14 @@ def _cut(values: Reals, *, settings: Settings, gate: float) -> Reals:
     return np.where(parted, middle, np.inf).astype(np.float32)
 
 
-def _own_past(
-    mean: Reals, past: Reals | None, peers: Peers, *, heavy: Bools, settings: Settings, share: Reals
+def changed(
+    mean: Reals, past: Reals, peers: Peers, *, share: Reals, settings: Settings
 ) -> tuple[Reals, Bools]:
-    """Change of each kernel against the same device's past, beyond what the class's steadiest tenth shows."""
-    if past is None:
-        return np.full(mean.shape, np.nan, np.float32), np.zeros(mean.shape, np.bool_)
+    """Change of each kernel against the same device's past, beyond what the class's steadiest tenth shows.
+
+    `mean`, `past` (kernel, rank) are log durations, `past` NaN where not known. Sees up to nine tenths of the
+    peers turn slow together; a change that falls on all is the job's, not a rank's.
+    """
     moved = mean - past
     out = np.full(mean.shape, np.nan, np.float32)
     for rows in peers.rows:
@@ -223,16 +228,13 @@ def _own_past(
         if len(members) >= 3:
             steady = np.sort(moved[:, members], axis=1)[:, len(members) // 10][:, None]
             out[:, members] = moved[:, members] - steady
-    quiet = np.nan_to_num(np.abs(out), nan=0.0)
-    scale = np.maximum(np.quantile(quiet, 0.25, axis=1)[:, None] * 3.0, settings.scale_floor)
-    gate = math.log1p(settings.effect)
-    flagged = np.nan_to_num(out, nan=0.0) >= np.maximum(gate, 8.0 * scale)
-    return out, flagged & heavy
+    known = np.nan_to_num(out, nan=0.0)
+    quiet = np.sort(np.abs(known), axis=1)[:, known.shape[1] // 4][:, None] * np.float32(3.0)
+    limit = np.maximum(math.log1p(settings.effect), 8.0 * np.maximum(quiet, settings.scale_floor))
+    return out, (known >= limit) & (share >= settings.share)[:, None]
 
 
-def _tails(
-    effects: Effects, *, heavy: Bools, probability: float, settings: Settings
-) -> tuple[Bools, Reals]:
+def _tails(effects: Effects, *, heavy: Bools, probability: float, settings: Settings) -> tuple[Bools, Reals]:
     """Kernels whose mean and maximum rise while their median does not."""
     scale = _scale(effects.tail, effects.noise, settings=settings)
     score = effects.tail / scale

@@ -72,15 +72,15 @@ def open_table(payloads: Iterable[bytes], *, texts: Mapping[int, str] | None = N
         try:
             blob = open_blob(payload)
             texts_here = blob.texts()
-            ranks = {int(rank) for rank in blob.ranks["rank"]}
-            if ranks & seen:
+            here = {int(rank) for rank in blob.ranks["rank"]}
+            if here & seen:
                 raise WireError("a rank was sent twice")
         except WireError as error:
             reason = str(error)[:60]
             refused[reason] = refused.get(reason, 0) + 1
             continue
         names |= texts_here
-        seen |= ranks
+        seen |= here
         blobs.append(blob)
     heads = np.concatenate([blob.ranks for blob in blobs] or [np.empty(0, RANK)])
     order = np.argsort(heads["rank"], kind="stable")

@@ -9,7 +9,7 @@ published (ARGUS, arXiv 2606.20374, §6.2).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,10 @@ class Mixture:
     def num_ranks(self) -> int:
         """Rows of every array."""
         return len(self.weight)
+
+    def of(self, ranks: Ints) -> Mixture:
+        """The mixtures of some rows."""
+        return Mixture(**{item.name: getattr(self, item.name)[ranks] for item in fields(self)})
 
 
 def fit(count: Ints, log_p50: Floats, *, log_p99: Floats, log_max: Floats, log_mean: Floats) -> Mixture:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,8 @@ class Window:
     """Steps [first_step, first_step + num_steps) of every expected rank; NaN = not observed.
 
     Shapes: `ranks` (rank,), `steps`, `flags`, `usable` (step,), `step_s`, `step_cpu_s` (rank, step),
-    phase arrays (phase, rank, step). `groups` are ids of `topology`.
+    phase arrays (phase, rank, step). `groups` are ids of `topology`. `kernels` are packed kernel summaries,
+    one or more ranks each; `kernel_names` the definitions of names they do not bring along.
     """
 
     run: str
@@ -97,6 +98,8 @@ class Window:
     coverage: Coverage
     clock_method: str
     clock_residual_s: float
+    kernels: tuple[bytes, ...] = ()
+    kernel_names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def usable(self) -> Bools:
@@ -109,9 +112,16 @@ class Window:
         return np.maximum(self.dur_s - self.wait_s, 0.0)
 
 
-def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
+def assemble(
+    summaries: Iterable[RankWindow],
+    topology: Topology,
+    *,
+    kernels: Iterable[bytes] = (),
+    kernel_names: Mapping[int, str] | None = None,
+) -> Window:
     """All ranks' summaries of one window as arrays; every rank of `topology` has a row, NaN if missing.
 
+    Packed `kernels` stored apart from the summaries are added to those the summaries bring.
     ValueError if there is no summary or if they are not of one window.
     """
     parts = _one_window(summaries)
@@ -126,6 +136,8 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
     return Window(
         run=head.run,
         attempt=head.attempt,
+        kernels=(*(part.kernels for part in parts if part.kernels), *kernels),
+        kernel_names=kernel_names or {},
         index=head.window,
         first_step=head.first_step,
         num_steps=head.num_steps,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from argus.collectors.records.kernel_blob import encode
 from argus.collectors.records.kernels import CLUSTER, KernelSummary
@@ -55,7 +56,7 @@ def _summary(
     rank: int,
     *,
     pairs: tuple[tuple[str, str], ...],
-    medians: list[np.ndarray[tuple[int], np.dtype[np.float64]]],
+    medians: Sequence[NDArray[np.floating]],
     slow: np.ndarray[tuple[int], np.dtype[np.float64]],
     count: int,
 ) -> KernelSummary:
