@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
 from argus.analytics.engine_local import effects_of_part
 from argus.analytics.kernel_effects import Effects
@@ -22,8 +23,7 @@ class RayEngine:
     num_shards: int = 16
 
     def __post_init__(self) -> None:
-        import ray
-
+        ray = import_module("ray")
         if not ray.is_initialized():
             ray.init(address=self.address, log_to_driver=False, logging_level="warning")
         self._remote = ray.remote(effects_of_part).options(
@@ -32,8 +32,7 @@ class RayEngine:
 
     def __call__(self, table: KernelTable, peers: Peers, blobs: Sequence[bytes]) -> Effects:
         """All effects of the table opened from `blobs`, which are put into the object store once."""
-        import ray
-
+        ray = import_module("ray")
         num_kernels = len(table.kernels)
         parts = min(self.num_shards, num_kernels)
         cuts = [round(i * num_kernels / parts) for i in range(parts + 1)]
@@ -43,6 +42,4 @@ class RayEngine:
 
     def close(self) -> None:
         """Leave the cluster."""
-        import ray
-
-        ray.shutdown()
+        import_module("ray").shutdown()

@@ -32,7 +32,8 @@ class Settings:
     bring; `floor`: and per rank-kernel-window at most. `needed` of the last `of` windows must agree.
     `history_windows`: windows before a device's own past is trusted. `scale_floor`: least spread of log
     effects, twice the packing's precision. `gap`: two populations are told apart when their means differ by
-    this many spreads within; one normal population cut at its best place reaches 2.7.
+    this many spreads within, one normal population cut at its best place reaching 2.7, and the slower is at
+    least `least_population` of them.
     """
 
     effect: float = 0.03
@@ -49,6 +50,7 @@ class Settings:
     history_windows: int = 3
     scale_floor: float = 0.002
     gap: float = 5.0
+    least_population: float = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,14 +201,16 @@ def _cut(values: Reals, *, settings: Settings, gate: float) -> Reals:
     low = prefix[:, :-1] / n
     high = (prefix[:, -1:] - prefix[:, :-1]) / (num - n)
     between = (high - low) ** 2 * n * (num - n)
-    # One rank alone is the scores' business; the slower half at most is accused.
+    # The slower half at most is accused; fewer than a fifth are the scores' business.
+    most_low = num - max(2, math.ceil(settings.least_population * num))
     between[:, : (num - 1) // 2] = -1.0
-    between[:, num - 2 :] = -1.0
+    between[:, most_low:] = -1.0
     best = between.argmax(axis=1)
     at = np.arange(len(ordered))
     gap = (high - low)[at, best]
-    within = square[:, -1] - n[best] * low[at, best] ** 2 - (num - n[best]) * high[at, best] ** 2
-    sigma = np.sqrt(np.maximum(within / max(num - 2, 1), settings.scale_floor**2))
+    of_low = square[at, best] / n[best] - low[at, best] ** 2
+    of_high = (square[:, -1] - square[at, best]) / (num - n[best]) - high[at, best] ** 2
+    sigma = np.sqrt(np.maximum(np.maximum(of_low, of_high), settings.scale_floor**2))
     # A handful of ranks parts by chance: the fewer, the wider the gap must be.
     parted = (gap >= gate) & (gap >= settings.gap * (1.0 + 8.0 / num) * sigma)
     middle = (ordered[at, best] + ordered[at, best + 1]) / 2.0

@@ -103,7 +103,7 @@ def test_ranks_without_kernels_and_drops_are_kept() -> None:
     back = summaries_of(blob, texts=blob.texts())
     assert back[2].rank == 9 and back[2].events == 0 and back[2].dropped == {"kernel_zero": 4}
     alone = open_blob(encode([empty]))
-    assert len(read([alone]).count) == 0 and len(summaries_of(alone, texts={})) == 1
+    assert len(read(bundle([alone])).count) == 0 and len(summaries_of(alone, texts={})) == 1
 
 
 @pytest.mark.parametrize(
