@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.store import incidents as incident_store
+from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import progress
 from argus.analytics.store.engine import Store
 from argus.analytics.store.numbers import window_numbers
@@ -141,6 +142,8 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
 def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topology) -> Window:
     with means.store.read() as connection:
         bodies = progress.bodies_of(connection, watch.live.row.id, row.window)
+        blobs = kernel_store.blobs_of(connection, watch.live.row.id, row.window)
+        names = kernel_store.used_names(connection, blobs)
     parts = [RankWindow.from_bytes(body) for body in bodies]
     phases = {part.name(int(index)) for part in parts for index in set(part.cells["phase"].tolist())}
     cells = topology.world_size * row.num_steps * (len(phases) + 2)
@@ -149,7 +152,7 @@ def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topolo
             f"{topology.world_size} ranks × {row.num_steps} steps × {len(phases)} phases are {cells} cells, "
             f"the limit is {MAX_CELLS}"
         )
-    return assemble(parts, topology)
+    return assemble(parts, topology, kernels=blobs, kernel_names=names)
 
 
 def beats_now(means: Means, watch: Watch, *, now_s: float, floor_s: float) -> tuple[Heartbeat, ...]:
