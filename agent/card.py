@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from argus.agent.wording import phase_name, quantity, ranks, versus
+from argus.agent.wording import phase_name, printable, quantity, ranks, versus
 from argus.analytics.classes import cause_classes
 from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Incident
@@ -55,7 +55,7 @@ def render(
     room = MAX_LINES - len(head) - len(rule)
     if len(lines) > room:
         lines = [*lines[: room - 1], " " * (_LABEL + 1) + "…"]
-    return "\n".join([*head, *rule, *lines])
+    return "\n".join([*head, *rule, *map(printable, lines)])
 
 
 def _title(incident: Incident | None, diagnosis: Mapping[str, Any], *, width: int, color: bool) -> list[str]:
@@ -63,7 +63,7 @@ def _title(incident: Incident | None, diagnosis: Mapping[str, Any], *, width: in
     right = f"{incident.cause.fault_class} · {incident.severity} · {incident.status}" if incident else ""
     space = max(width - len(verdict) - len(right) - 2, 1)
     painted = f"\x1b[{_COLORS[verdict]}m{verdict}\x1b[0m" if color else verdict
-    headline = textwrap.wrap(str(diagnosis["headline"]), width - 2)
+    headline = textwrap.wrap(printable(str(diagnosis["headline"])), width - 2)
     if color:
         headline = [f"\x1b[1m{line}\x1b[0m" for line in headline]
     return [f" {painted}{' ' * space}{right}".rstrip(), *(f" {line}" for line in headline)]

@@ -87,6 +87,15 @@ def ranks(numbers: Sequence[int]) -> str:
     return f"rank {shown}" if len(set(numbers)) == 1 else f"ranks {shown}"
 
 
+def printable(text: str) -> str:
+    """Text of others, safe for a terminal: control characters become question marks.
+
+    >>> printable("rank\x1b[2J 3")
+    'rank?[2J 3'
+    """
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
 def clip(text: str, limit: int) -> str:
     """At most `limit` characters, cut at a word."""
     if len(text) <= limit:

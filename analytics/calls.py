@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from argus.analytics.clocks import clock_domains
 from argus.analytics.window import Bools, Floats, Ints, Window
 from argus.collectors.records.events import SYMMETRIC_OPS
 
@@ -111,9 +112,7 @@ def _entries(window: Window, kept: Ints, first: Ints, size: Ints) -> tuple[Float
     entry, end = rows.entry_s[kept].copy(), rows.end_s[kept]
     if not len(first) or window.clock_residual_s <= 0:
         return entry, np.zeros(len(first), np.bool_)
-    hosts = {name: i for i, name in enumerate(dict.fromkeys(window.topology.hosts.values()))}
-    host = np.array([hosts.get(window.topology.host_of(int(rank)), -1) for rank in window.ranks])
-    here = host[np.searchsorted(window.ranks, rows.rank[kept])]
+    here = clock_domains(window)[np.searchsorted(window.ranks, rows.rank[kept])]
     spans = _reduce(np.maximum, here, first) != _reduce(np.minimum, here, first)
     wait = _reduce(np.maximum, entry, first) - _reduce(np.minimum, entry, first)
     by_durations = np.asarray(spans & ~(window.clock_residual_s <= CLOCK_SHARE * wait))

@@ -33,8 +33,7 @@ def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | No
     own_peers_s = peer_medians(own_s, classes)
     floor = FLOOR_SHARE * typical
     late_s = np.where(np.isfinite(step_s), waits.late_s, np.nan)
-    call_group, transfer = waits.calls.group, waits.calls.transfer_s
-    counted = np.isin(waits.calls.step, window.steps[usable])
+    transfer_s, transfer_sum_s = _transfers(window, waits)
     return Digest(
         index=window.index,
         first_step=window.first_step,
@@ -46,9 +45,8 @@ def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | No
         self_s=self_s,
         late_s=late_s,
         groups=window.groups,
-        transfer_s=_per_group(transfer, call_group, counted, len(window.groups), np.median),
-        transfer_sum_s=_per_group(transfer, call_group, counted, len(window.groups), np.sum)
-        / max(int(usable.sum()), 1),
+        transfer_s=transfer_s,
+        transfer_sum_s=transfer_sum_s,
         step_s=step_s,
         cpu_s=cpu_s,
         max_s=max_s,
@@ -142,6 +140,15 @@ def _gc(window: Window) -> Floats:
 def _late_share(late_s: Floats, classes: Ints, typical_s: float) -> Floats:
     """How much more the others waited for a rank than for its peers, as share of the step. (rank,)"""
     return np.asarray((late_s - peer_medians(late_s, classes)) / typical_s)
+
+
+def _transfers(window: Window, waits: Waits) -> tuple[Floats, Floats]:
+    """Median transfer of a call and transfer time per usable step. (group,)"""
+    calls, num = waits.calls, len(window.groups)
+    counted = np.isin(calls.step, window.steps[window.usable])
+    total = _per_group(calls.transfer_s, calls.group, counted, num, np.sum)
+    median = _per_group(calls.transfer_s, calls.group, counted, num, np.median)
+    return median, total / max(int(window.usable.sum()), 1)
 
 
 def _per_group(

@@ -257,19 +257,8 @@ def link_causes(view: View, suspects: Sequence[Sequence[LinkSymptom]]) -> tuple[
 def _link_cause(view: View, symptoms: list[LinkSymptom]) -> Cause:
     last = symptoms[-1]
     impact = float(np.mean([s.impact_s for s in symptoms]))
-    clean = Evidence(
-        name="own_ratio",
-        value=float(np.mean([s.own_ratio for s in symptoms])),
-        unit="ratio",
-        note="members' own work against their past",
-    )
-    transfer = Evidence(
-        name="transfer_s",
-        value=float(np.mean([s.transfer_s for s in symptoms])),
-        unit="s",
-        baseline=float(np.mean([s.baseline_s for s in symptoms])),
-        note=last.group,
-    )
+    transfer, clean, *rest = _link_evidence(view, symptoms)
+    why = "no member enters its collectives late and their own work is what it was"
     return Cause(
         fault_class="link.slow",
         verdict="LIKELY" if len(symptoms) < 2 else "CONFIRMED",
@@ -277,23 +266,33 @@ def _link_cause(view: View, symptoms: list[LinkSymptom]) -> Cause:
         scope=f"group:{last.group}",
         group=last.group,
         second_best="host.cpu_starved",
-        ruled_out=(
-            RuledOut(
-                fault_class="compute.slow",
-                why="no member enters its collectives late and their own work is what it was",
-                evidence=(clean,),
-            ),
-        ),
-        evidence=(
-            transfer,
-            clean,
-            Evidence(name="victims_wait_s", value=last.victims_wait_s, unit="s"),
-            Evidence(name="step_s", value=last.step_s, unit="s", baseline=baseline_step_s(view.past)),
-        ),
+        ruled_out=(RuledOut(fault_class="compute.slow", why=why, evidence=(clean,)),),
+        evidence=(transfer, clean, *rest),
         findings=tuple(dict.fromkeys(name for s in symptoms for name in s.findings)),
         share_of_step=impact / last.step_s if last.step_s > 0 else 0.0,
         s_per_step=impact,
         onset_step=symptoms[0].first_step,
+    )
+
+
+def _link_evidence(view: View, symptoms: list[LinkSymptom]) -> tuple[Evidence, ...]:
+    last = symptoms[-1]
+    return (
+        Evidence(
+            name="transfer_s",
+            value=float(np.mean([s.transfer_s for s in symptoms])),
+            unit="s",
+            baseline=float(np.mean([s.baseline_s for s in symptoms])),
+            note=last.group,
+        ),
+        Evidence(
+            name="own_ratio",
+            value=float(np.mean([s.own_ratio for s in symptoms])),
+            unit="ratio",
+            note="members' own work against their past",
+        ),
+        Evidence(name="victims_wait_s", value=last.victims_wait_s, unit="s"),
+        Evidence(name="step_s", value=last.step_s, unit="s", baseline=baseline_step_s(view.past)),
     )
 
 

@@ -111,20 +111,55 @@ def noise_of(history: Floats, *, now: Floats | None = None, prior: float = PRIOR
     return Noise(scale=scale, dof=weight, rho=_repetition(history))
 
 
+TAIL_SHARE = 0.2
+"""Upper part of the past whose mean excess tells how fast the tail falls."""
+
+TAIL_WINDOWS = 20
+"""Windows before a tail is fitted: four values lie in the upper fifth then."""
+
+
+def exponential_limit(history: Floats, probability: float) -> float:
+    """Value that past deviations (window, rank) exceed with `probability` if their upper tail falls
+    exponentially (peaks over threshold); −inf while too little is known. The median over ranks, so that one
+    faulty rank cannot raise it. For noise with heavier tails than the normal one, waiting above all.
+    """
+    ranked = np.sort(history, axis=0)
+    counts = np.isfinite(ranked).sum(axis=0)
+    enough = np.flatnonzero(counts >= TAIL_WINDOWS)
+    if not len(enough):
+        return -math.inf
+    ranked, counts = ranked[:, enough], counts[enough]
+    start = np.floor((1 - TAIL_SHARE) * counts).astype(np.int64)
+    threshold = ranked[start - 1, np.arange(len(enough))]
+    place = np.arange(len(ranked))[:, None]
+    above = (place >= start) & (place < counts)
+    excess = np.where(above, ranked - threshold, 0.0).sum(axis=0) / np.maximum(above.sum(axis=0), 1)
+    fall = math.log(TAIL_SHARE / min(probability, TAIL_SHARE))
+    return float(np.median(threshold)) + float(np.median(excess)) * fall
+
+
 def _log(scale: float) -> float:
     return math.log(max(scale, SCALE_FLOOR))
 
 
 def _spread(values: Floats) -> Floats:
     """Spread around zero per column: the larger of what the middle and what the tail say."""
-    size = np.abs(values)
-    counts = np.isfinite(size).sum(axis=0)
+    ranked = np.sort(np.abs(values), axis=0)
+    counts = np.isfinite(ranked).sum(axis=0)
     result = np.full(values.shape[1], np.nan)
-    enough = counts >= 3
-    if enough.any():
-        middle, tail = np.nanquantile(size[:, enough], (0.5, 0.95), axis=0)
-        result[enough] = np.maximum(1.4826 * middle, tail / 1.96)
+    enough = np.flatnonzero(counts >= 3)
+    middle, tail = (_quantile(ranked[:, enough], counts[enough], share) for share in (0.5, 0.95))
+    result[enough] = np.maximum(1.4826 * middle, tail / 1.96)
     return result
+
+
+def _quantile(ranked: Floats, counts: Ints, share: float) -> Floats:
+    """Linear quantile of each sorted column's first `counts` values."""
+    place = share * (counts - 1)
+    low = np.floor(place).astype(np.int64)
+    column = np.arange(ranked.shape[1])
+    below, above = ranked[low, column], ranked[np.minimum(low + 1, counts - 1), column]
+    return np.asarray(below + (place - low) * (above - below))
 
 
 def _repetition(history: Floats) -> float:

@@ -86,41 +86,38 @@ def ranks_behind(beats: Sequence[Heartbeat], topology: Topology) -> tuple[Behind
     Per group: fewer calls entered than the furthest member; where all entered alike, fewer completed (a rank
     whose device died goes on entering). A rank stuck inside another group's call hands the blame on.
     """
-    counts = _counts(beats, topology)
+    late: dict[str, list[Behind]] = {}
+    held: dict[int, list[str]] = {}
+    for group, members in _counts(beats, topology).items():
+        late[group] = _late_members(group, members)
+        late_ranks = {item.rank for item in late[group]}
+        for rank, (entered, completed) in members.items():
+            if entered > completed and late_ranks and rank not in late_ranks:
+                held.setdefault(rank, []).append(group)
     behind: dict[int, Behind] = {}
-    waits_in: dict[int, set[str]] = {}
-    late_in: dict[str, set[int]] = {}
-    for group, members in counts.items():
-        entered = max(pair[0] for pair in members.values())
-        completed = max(pair[1] for pair in members.values())
-        level = entered == min(pair[0] for pair in members.values())
-        for rank, (own_entered, own_completed) in members.items():
-            late = own_completed < completed if level else own_entered < entered
-            if late:
-                late_in.setdefault(group, set()).add(rank)
-                behind.setdefault(
-                    rank,
-                    Behind(
-                        rank=rank,
-                        group=group,
-                        entered=own_entered,
-                        completed=own_completed,
-                        furthest_entered=entered,
-                        furthest_completed=completed,
-                    ),
-                )
-            if own_entered > own_completed:
-                waits_in.setdefault(rank, set()).add(group)
-    roots = [
-        item
-        for rank, item in sorted(behind.items())
-        if not any(
-            late_in.get(group, set()) - {rank}
-            for group in waits_in.get(rank, ())
-            if rank not in late_in.get(group, set())
-        )
-    ]
+    for item in (item for items in late.values() for item in items):
+        behind.setdefault(item.rank, item)
+    roots = [item for rank, item in sorted(behind.items()) if rank not in held]
     return tuple(roots or [behind[rank] for rank in sorted(behind)])
+
+
+def _late_members(group: str, members: Mapping[int, tuple[int, int]]) -> list[Behind]:
+    """Members with fewer calls entered than the furthest; if all entered alike, with fewer completed."""
+    entered = max(pair[0] for pair in members.values())
+    completed = max(pair[1] for pair in members.values())
+    level = all(pair[0] == entered for pair in members.values())
+    return [
+        Behind(
+            rank=rank,
+            group=group,
+            entered=own_entered,
+            completed=own_completed,
+            furthest_entered=entered,
+            furthest_completed=completed,
+        )
+        for rank, (own_entered, own_completed) in members.items()
+        if (own_completed < completed if level else own_entered < entered)
+    ]
 
 
 def pending_groups(beats: Sequence[Heartbeat], topology: Topology) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from argus.analytics.calls import Calls, complete_calls
 from argus.analytics.peers import work_classes
-from argus.analytics.window import Floats, Ints, Window
+from argus.analytics.window import Bools, Floats, Ints, Window
 
 NEGLIGIBLE_S = 1e-9
 """Below the clock's own unit nothing is late."""
@@ -55,13 +55,9 @@ def waits_of(window: Window) -> Waits:
     """The wait graph of one window, in seconds per usable step."""
     calls = complete_calls(window)
     ledger = _Ledger(calls, window)
-    for step in np.unique(calls.step):
-        ledger.start_step()
-        here = np.flatnonzero(calls.step == step)
-        for level in np.unique(calls.level[here]):
-            at_level = here[calls.level[here] == level]
-            for size in np.unique(calls.size[at_level]):
-                ledger.visit(at_level[calls.size[at_level] == size])
+    for level in np.unique(calls.level):
+        for size in np.unique(calls.size[calls.level == level]):
+            ledger.visit(np.flatnonzero((calls.level == level) & (calls.size == size)))
     return ledger.waits()
 
 
@@ -100,30 +96,35 @@ def _after_median(calls: Calls) -> Floats:
 
 class _Ledger:
     """What each rank's lateness is made of while the calls are visited: its own work since it last stood
-    in step with others (`own`), and what it inherited there (`amount`, from `origin`)."""
+    in step with others (`own`), and what it inherited there (`amount`, from `origin`).
+
+    Every step has its own page, (step · rank): what earlier steps left behind lies before the release that
+    own work counts from. So all steps are visited at once.
+    """
 
     def __init__(self, calls: Calls, window: Window) -> None:
         n = len(window.ranks)
         self.calls, self.window = calls, window
         self.excess = own_excess(calls, window)
-        self.own, self.amount = np.zeros(n), np.zeros(n)
-        self.origin = np.full(n, -1)
+        pages, page = np.unique(calls.step, return_inverse=True)
+        self.page = page.reshape(-1) * n
+        size = len(pages) * n
+        self.own, self.amount = np.zeros(size), np.zeros(size)
+        self.origin = np.full(size, -1)
         self.late, self.waited = np.zeros(n), np.zeros(n)
-        self.usable = set(waiting_steps(window).tolist())
+        steps = waiting_steps(window)
+        self.num_usable, self.counts = len(steps), np.isin(calls.step, steps)
         self.last = np.full(len(calls.first), -1)
         self.max_wait = np.zeros(len(calls.first))
         self.edges: list[tuple[Ints, Ints, Ints, Floats]] = []
 
-    def start_step(self) -> None:
-        """Forget earlier steps: what they left behind lies before the release that own work counts from."""
-        self.own[:], self.amount[:], self.origin[:] = 0.0, 0.0, -1
-
     def visit(self, which: Ints) -> None:
-        """Blame the waiting in the calls `which`, all of one step, level and size."""
+        """Blame the waiting in the calls `which`, all of one level and size."""
         calls = self.calls
         rows = calls.first[which][:, None] + np.arange(calls.size[which[0]])
+        spot = self.page[which][:, None] + calls.rank[rows]
         rank, entry, stood = calls.rank[rows], calls.entry_s[rows], calls.synced[rows]
-        np.add.at(self.own, rank, self.excess[rows])
+        np.add.at(self.own, spot, self.excess[rows])
         decisive = np.where(calls.one_way[which][:, None] & ~calls.source[rows], -np.inf, entry)
         last = decisive.argmax(axis=1)
         line = np.arange(len(which))
@@ -136,54 +137,45 @@ class _Ledger:
             airport_shares(entry),
         )
         blame *= (stood_wait.sum(axis=1) / np.maximum(wait.sum(axis=1), NEGLIGIBLE_S))[:, None]
-        own = np.maximum(self.own[rank], 0.0)
-        inherited = self.amount[rank] - self.amount[rank].min(axis=1, keepdims=True)
-        inherited = np.where(self.origin[rank] >= 0, inherited, 0.0)
+        own = np.maximum(self.own[spot], 0.0)
+        origin = self.origin[spot]
+        inherited = self.amount[spot] - self.amount[spot].min(axis=1, keepdims=True)
+        inherited = np.where(origin >= 0, inherited, 0.0)
         lateness = entry - entry.min(axis=1, keepdims=True)
         whole = np.maximum(np.maximum(own + inherited, lateness), NEGLIGIBLE_S)
-        if int(calls.step[which[0]]) in self.usable:
-            self._charge(rank, blame * own / whole, blame * inherited / whole, stood_wait)
-            known = (own + inherited >= 0.5 * lateness)[line, last]
-            guilty = np.where(own >= inherited, rank, self.origin[rank])[line, last]
-            guilty = np.where(known, guilty, -1)
-            self._draw(which, rank, guilty, stood_wait)
-        self._sync(rank, stood, last, own)
+        counted = self.counts[which]
+        known = own + inherited >= 0.5 * lateness
+        guilty = np.where(known, np.where(own >= inherited, rank, origin), -1)[line, last]
+        self._charge(rank[counted], (blame * own / whole)[counted])
+        self._charge(origin[counted], (blame * inherited / whole)[counted])
+        np.add.at(self.waited, rank[counted], stood_wait[counted])
+        self._draw(which[counted], rank[counted], guilty[counted], stood_wait[counted])
+        self._sync(spot, stood, np.stack([spot[line, last], rank[line, last]]), own[line, last])
 
-    def _charge(self, rank: Ints, own: Floats, handed_on: Floats, wait: Floats) -> None:
-        np.add.at(self.late, rank, own)
-        known = self.origin[rank] >= 0
-        np.add.at(self.late, self.origin[rank][known], handed_on[known])
-        np.add.at(self.waited, rank, wait)
+    def _charge(self, rank: Ints, seconds: Floats) -> None:
+        known = rank >= 0
+        np.add.at(self.late, rank[known], seconds[known])
 
     def _draw(self, which: Ints, rank: Ints, guilty: Ints, wait: Floats) -> None:
-        culprit = np.broadcast_to(guilty[:, None], rank.shape)
-        group = np.broadcast_to(self.calls.group[which][:, None], rank.shape)
+        culprit, group = guilty[:, None] + 0 * rank, self.calls.group[which][:, None] + 0 * rank
         chosen = (wait > NEGLIGIBLE_S) & (culprit != rank) & (culprit >= 0)
         self.edges.append((rank[chosen], culprit[chosen], group[chosen], wait[chosen]))
 
-    def _sync(
-        self,
-        rank: Ints,
-        stood: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
-        last: Ints,
-        own: Floats,
-    ) -> None:
+    def _sync(self, spot: Ints, stood: Bools, leader: Ints, own: Floats) -> None:
         """Whoever stood still until the end now carries the history of the last to enter.
 
-        Of that history only the largest part keeps a name.
+        `leader` (2, call) = its spot and rank. Of a history only the largest part keeps a name.
         """
-        line = np.arange(len(rank))
-        leader = rank[line, last]
-        by_itself = own[line, last] >= self.amount[leader]
-        origin = np.where(by_itself, leader, self.origin[leader])
-        amount = self.amount[leader] + own[line, last]
-        self.origin[rank[stood]] = np.broadcast_to(origin[:, None], rank.shape)[stood]
-        self.amount[rank[stood]] = np.broadcast_to(amount[:, None], rank.shape)[stood]
-        self.own[rank[stood]] = 0.0
+        by_itself = own >= self.amount[leader[0]]
+        origin = np.where(by_itself, leader[1], self.origin[leader[0]])
+        amount = self.amount[leader[0]] + own
+        self.origin[spot[stood]] = (origin[:, None] + 0 * spot)[stood]
+        self.amount[spot[stood]] = (amount[:, None] + 0.0 * spot)[stood]
+        self.own[spot[stood]] = 0.0
 
     def waits(self) -> Waits:
         """The sums, per usable step."""
-        steps = max(len(self.usable), 1)
+        steps = max(self.num_usable, 1)
         others = max(int(np.isfinite(self.window.step_s).any(axis=1).sum()) - 1, 1)
         columns = [np.concatenate(part) for part in zip(*self.edges, strict=True)] if self.edges else []
         victim, culprit, group, seconds = _add_up(columns)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.store import incidents as incident_store
@@ -17,6 +19,7 @@ from argus.analytics.store import progress
 from argus.analytics.store.engine import Store
 from argus.analytics.store.numbers import window_numbers
 from argus.analytics.store.progress import LiveAttempt, WindowRow
+from argus.analytics.store.relaunch import RELAUNCHED
 from argus.analytics.view import PAST_WINDOWS
 from argus.analytics.window import Coverage, Window, assemble
 from argus.api.closing import closing
@@ -49,7 +52,6 @@ class Means:
 def begin_watch(means: Means, live: LiveAttempt) -> Watch:
     """Take up an attempt where the store says it was left."""
     watch = Watch(live=live, course=means.analyses.begin(live.row.run, live.row.attempt))
-    refresh(means, watch, live=live)
     with means.store.read() as connection:
         beats = progress.beats_of(connection, live.row.id)
         kept = incident_store.open_incidents(connection, live.row.id)
@@ -59,36 +61,36 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
     # The windows seen again are compared with their past as they were: without the suspects of then.
     older = [incident for incident in kept if past and incident.opened_window < past[0].window]
     watch.course = watch.course.restored(older)
-    for row in past:
-        _replay(means, watch, row)
+    try:
+        refresh(means, watch)
+        for row in past:
+            _replay(means, watch, row)
+    except SQLAlchemyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a topology that cannot be built must not stop the others
+        survive(means, watch, error, part="replay")
     watch.course = watch.course.restored(kept)
     return watch
 
 
-def refresh(means: Means, watch: Watch, *, live: LiveAttempt) -> None:
-    """Take over the attempt's row, and its topology if a layout came in."""
-    watch.live = live
-    if live.layouts_version == watch.layouts_version:
+def refresh(means: Means, watch: Watch) -> None:
+    """Build the topology anew if a layout came in."""
+    if watch.live.layouts_version == watch.layouts_version:
         return
     with means.store.read() as connection:
-        layouts = progress.layouts_of(connection, live.row.id)
+        layouts = progress.layouts_of(connection, watch.live.row.id)
     watch.topology = build(layouts) if layouts else None
-    watch.layouts_version = live.layouts_version
+    watch.layouts_version = watch.live.layouts_version
 
 
 def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
     """Let the course see a window again; what it says of it was told when it was new."""
     assert watch.topology is not None and row.analysed_s is not None
-    try:
-        window = _read_window(means, watch, row, topology=watch.topology)
-        look = watch.course.look(topology=watch.topology, now_s=row.analysed_s, window=window, beats=())
-    except SQLAlchemyError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
-        survive(means, watch, error, part="replay")
-        return
+    window = _read_window(means, watch, row, topology=watch.topology)
+    look = watch.course.look(topology=watch.topology, now_s=row.analysed_s, window=window, beats=())
     watch.course = look.course
     watch.numbers, watch.coverage_ratio = window_numbers(window), window.coverage.ratio
+    watch.missing = missing_evidence(window)
 
 
 def close_due(
@@ -115,6 +117,7 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     started = time.perf_counter()
     try:
         window = _read_window(means, watch, row, topology=topology)
+        watch.missing = missing_evidence(window)
         look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=beats)
         numbers = window_numbers(window)
     except SQLAlchemyError:
@@ -152,7 +155,19 @@ def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topolo
             f"{topology.world_size} ranks × {row.num_steps} steps × {len(phases)} phases are {cells} cells, "
             f"the limit is {MAX_CELLS}"
         )
-    return assemble(parts, topology, kernels=blobs, kernel_names=names)
+    return align(assemble(parts, topology, kernels=blobs, kernel_names=names))
+
+
+def missing_evidence(window: Window) -> tuple[str, ...]:
+    """What a verdict on the window has to do without, as phrases."""
+    coverage, missing = window.coverage, []
+    if coverage.missing_ranks:
+        missing.append(f"{len(coverage.missing_ranks)} of {len(window.ranks)} ranks")
+    if not math.isfinite(window.clock_residual_s):
+        missing.append("a common clock: no collective ties the ranks' clocks together")
+    if dropped := sum(coverage.dropped.values()):
+        missing.append(f"{dropped} records the collectors dropped")
+    return (*missing, *coverage.unseen)
 
 
 def beats_now(means: Means, watch: Watch, *, now_s: float, floor_s: float) -> tuple[Heartbeat, ...]:
@@ -177,8 +192,13 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
     _save(means, watch, look, topology=topology, now_s=now_s, done=None)
     plan = watch.live.row.plan
     if not means.settings.window_steps:
-        world = watch.live.row.world_size
-        plan = choose_plan(plan, beats=beats, world_size=world, highest_step=watch.live.row.highest_step)
+        plan = choose_plan(
+            plan,
+            beats=beats,
+            world_size=watch.live.row.world_size,
+            highest_step=watch.live.row.highest_step,
+            window_step_s=watch.numbers.typical_step_s if watch.numbers else None,
+        )
     if plan != watch.live.row.plan:
         with means.store.write() as connection:
             progress.save_plan(connection, watch.live.row.id, plan)
@@ -238,14 +258,15 @@ def _diagnosed(
             known.update(progress.findings_by_id(connection, missing))
     findings = [known[key] for key in incident.cause.findings if key in known]
     try:
-        return replace(
-            incident, diagnosis=means.analyses.diagnose(incident, findings=findings, topology=topology)
+        diagnosis = means.analyses.diagnose(
+            incident, findings=findings, topology=topology, missing=watch.missing
         )
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - an incident without wording is better than none
         survive(means, watch, error, part="diagnosis")
         return incident
+    return replace(incident, diagnosis=diagnosis)
 
 
 def ended(
@@ -258,10 +279,12 @@ def ended(
     now_s: float,
     since_s: float,
 ) -> str:
-    """Why the attempt is over: finished, superseded, silent; "" while it is not.
+    """Why the attempt is over: relaunched, finished, superseded, silent; "" while it is not.
 
     No silence counts before `since_s`, when the service began to listen.
     """
+    if watch.live.end_reason == RELAUNCHED:
+        return RELAUNCHED
     quiet_s = now_s - max(watch.live.last_seen_s, since_s)
     if quiet_s > means.settings.forget_s:
         return "silent"

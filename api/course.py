@@ -58,16 +58,23 @@ class Diagnose(Protocol):
     """The deterministic triage: `agent.triage.diagnose`."""
 
     def __call__(
-        self, incident: Incident, *, findings: Sequence[Finding], topology: Topology
+        self,
+        incident: Incident,
+        *,
+        findings: Sequence[Finding],
+        topology: Topology,
+        missing: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """The diagnosis of an incident as JSON-ready dict."""
+        """The diagnosis of an incident as JSON-ready dict; `missing` says what evidence there was not."""
 
 
 class Render(Protocol):
     """The card of an incident as text: `agent.card.render`."""
 
-    def __call__(self, incident: Incident, diagnosis: Mapping[str, Any]) -> str:
-        """The card."""
+    def __call__(
+        self, incident: Incident, diagnosis: Mapping[str, Any], *, topology: Topology | None = None
+    ) -> str:
+        """The card; `topology` adds host and device."""
 
 
 class Course(Protocol):

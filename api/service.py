@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from argus.analytics.store import intake, kernels
 from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Rejection
+from argus.analytics.store.relaunch import make_room
 from argus.api import ingest
 from argus.api.analysis import Means
 from argus.api.course import Analyses
@@ -50,6 +51,7 @@ class Service:
         parsed = ingest.parse_layouts(body)
         now_s = self.clock()
         with self.store.write() as connection:
+            make_room(connection, parsed.items, now_s=now_s, silent_s=self.settings.silent_s)
             attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
             intake.add_layouts(connection, parsed.items, attempts=attempts, now_s=now_s)
         for attempt_id, hosts in _hosts(parsed.items, attempts).items():
@@ -152,6 +154,17 @@ def _hosts(
     return hosts
 
 
+def _plan(row: AttemptRow) -> dict[str, object]:
+    plan = row.plan
+    return {
+        "run": row.run,
+        "attempt": row.attempt,
+        "first": plan.first,
+        "switch": plan.switch,
+        "then": plan.then,
+    }
+
+
 def _answer(
     counter: Counter,
     accepted: int,
@@ -163,7 +176,5 @@ def _answer(
     counter.labels(result="rejected").inc(len(rejected))
     if rejected and not accepted:
         raise NothingTaken(rejected)
-    plans = [
-        {"run": row.run, "attempt": row.attempt, **asdict(row.plan)} for _, row in sorted(attempts.items())
-    ]
+    plans = [_plan(row) for _, row in sorted(attempts.items())]
     return {"accepted": accepted, "rejected": [asdict(item) for item in rejected], "plans": plans}

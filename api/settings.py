@@ -15,14 +15,14 @@ SECTION = "serve"
 
 JOB_VARIABLES = frozenset(
     {
-        "ARGUS_RUN",
-        "ARGUS_ATTEMPT",
-        "ARGUS_SOCKET",
+        "ARGUS_LAUNCH_HOST",
+        "ARGUS_LOG",
         "ARGUS_OFF",
-        "ARGUS_AUTO",
-        "ARGUS_SERVER",
+        "ARGUS_RANK_PID",
         "ARGUS_RECORD",
-        "ARGUS_RANK",
+        "ARGUS_RUN",
+        "ARGUS_SERVER",
+        "ARGUS_SOCKET",
     }
 )
 """Variables of the training side; they say nothing to the service and are no mistake."""

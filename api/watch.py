@@ -26,4 +26,5 @@ class Watch:
     numbers: WindowNumbers | None = None
     coverage_ratio: float | None = None
     ranks_lost: int = 0
+    missing: tuple[str, ...] = ()
     trouble: str = ""

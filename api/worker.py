@@ -27,6 +27,9 @@ STALL_S = 5.0
 PRUNE_EVERY_S = 600.0
 """How often old kernel summaries are looked for; retention is days."""
 
+REST_S = 0.1
+"""Between turns when no window waits: a thousand hosts' uploads must not mean a thousand turns a second."""
+
 WINDOWS_PER_TURN = 8
 """Windows of one attempt analysed before the others get their turn."""
 
@@ -47,7 +50,7 @@ class Worker:
         self._inbox: list[tuple[int, Sequence[Heartbeat], Sequence[str], float]] = []
         self._lock = threading.Lock()
         self._poked = threading.Event()
-        self._stopping = False
+        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -57,7 +60,7 @@ class Worker:
 
     def stop(self) -> None:
         """End the thread after the window it is at."""
-        self._stopping = True
+        self._stopping.set()
         self._poked.set()
         if self._thread is not None:
             self._thread.join()
@@ -76,23 +79,28 @@ class Worker:
         self._poked.set()
 
     def _run(self) -> None:
-        while not self._stopping:
+        while not self._stopping.is_set():
             try:
                 more = self.turn(self._clock())
-            except SQLAlchemyError as error:
-                self._means.metrics.errors.labels(part="store").inc()
-                trouble = f"store: {type(error).__name__}: {error}"[:500]
-                if trouble not in self._published.troubles_now():
-                    LOG.error("the store failed: %s", trouble)
-                self._published.show_troubles((trouble,))
+            except Exception as error:  # noqa: BLE001 - the service lives or dies with this thread
                 more = False
+                self._survive(error)
                 self._poked.clear()
             if not more:
                 self._wait()
 
+    def _survive(self, error: Exception) -> None:
+        part = "store" if isinstance(error, SQLAlchemyError) else "turn"
+        self._means.metrics.errors.labels(part=part).inc()
+        trouble = f"{part}: {type(error).__name__}: {error}"[:500]
+        if trouble not in self._published.troubles_now():
+            LOG.error("the analysis could not turn: %s", trouble, exc_info=error)
+        self._published.show_troubles((trouble,))
+
     def _wait(self) -> None:
         before_s = self._clock()
-        self._poked.wait(TICK_S)
+        self._stopping.wait(REST_S)
+        self._poked.wait(TICK_S - REST_S)
         self._poked.clear()
         waited_s = self._clock() - before_s
         if waited_s > STALL_S or waited_s < 0:
@@ -117,7 +125,12 @@ class Worker:
         for attempt_id, watch in list(self._watches.items()):
             is_newest = newest[watch.live.row.run] == attempt_id
             rows = pending.get(attempt_id, [])
-            more |= self._attend(watch, pending=rows, is_tick=is_tick, is_newest=is_newest, now_s=now_s)
+            try:
+                more |= self._attend(watch, pending=rows, is_tick=is_tick, is_newest=is_newest, now_s=now_s)
+            except SQLAlchemyError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one attempt's trouble must not stop the others
+                analysis.survive(self._means, watch, error, part="attempt")
         self._publish(newest.values(), now_s=now_s)
         return more
 
@@ -130,18 +143,21 @@ class Worker:
             if watch is None:
                 self._watches[live.row.id] = analysis.begin_watch(self._means, live)
             else:
-                analysis.refresh(self._means, watch, live=live)
+                watch.live = live
 
     def _attend(
         self, watch: Watch, *, pending: Sequence[WindowRow], is_tick: bool, is_newest: bool, now_s: float
     ) -> bool:
         means = self._means
-        beats = analysis.beats_now(means, watch, now_s=now_s, floor_s=self._floor_s)
+        analysis.refresh(means, watch)
         not_before_s = self._started_s + means.settings.settle_s
         waiting = analysis.close_due(means, watch, pending=pending, now_s=now_s, not_before_s=not_before_s)
+        beats: tuple[Heartbeat, ...] = ()
+        if waiting or is_tick:
+            beats = analysis.beats_now(means, watch, now_s=now_s, floor_s=self._floor_s)
         for row in waiting[:WINDOWS_PER_TURN]:
             analysis.analyse(means, watch, row=row, beats=beats, now_s=now_s)
-            if self._stopping:
+            if self._stopping.is_set():
                 return False
         if is_tick:
             analysis.tick(means, watch, beats=beats, now_s=now_s)

@@ -18,7 +18,7 @@ from argus.api.cli.errors import CliError
 from argus.evals.score import Outcome, Row, Trial, summarise
 from argus.evals.suites import SUITES, run_trial
 
-GATED = ("recall", "class_ratio", "precision")
+GATED = ("ok_ratio", "recall", "class_ratio", "precision")
 """Scores a gate compares: none may be below the baseline's."""
 
 SMALL_SUITE = 40
@@ -89,7 +89,7 @@ def render(report: Mapping[str, Any]) -> str:
     lines = [_failure(item) for item in report["failures"]]
     lines.append(f"{len(report['failures'])} of {report['total']['trials']} trials failed\n")
     lines.append(
-        f"{'scenario':<14}{'trials':>7}{'recall':>8}{'class':>8}{'precision':>11}{'false':>7}"
+        f"{'scenario':<14}{'trials':>7}{'right':>8}{'recall':>8}{'class':>8}{'precision':>11}{'false':>7}"
         f"{'delay p50/max':>15}{'resolved':>10}"
     )
     rows = {**report["scenarios"], "all": report["total"]}
@@ -104,7 +104,7 @@ def render(report: Mapping[str, Any]) -> str:
 def _table_row(name: str, row: Row) -> str:
     delay = "-" if row.delay_windows_max is None else f"{row.delay_windows_median:g}/{row.delay_windows_max}"
     return (
-        f"{name:<14}{row.trials:>7}{_percent(row.recall):>8}{_percent(row.class_ratio):>8}"
+        f"{name:<14}{row.trials:>7}{_percent(row.ok_ratio):>8}{_percent(row.recall):>8}{_percent(row.class_ratio):>8}"
         f"{_percent(row.precision):>11}{row.num_false:>7}{delay:>15}{_percent(row.resolved_ratio):>10}"
     )
 

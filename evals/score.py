@@ -117,11 +117,12 @@ def describe(incident: Incident) -> str:
 class Row:
     """Scores of several trials; ratios are None where nothing was to be found or nothing was said.
 
-    `recall` = faulty trials whose ranks were named; `class_ratio` = and whose cause was; `precision` =
+    `ok_ratio` = trials without any mistake, `recall` = faulty trials whose ranks were named; `class_ratio` = and whose cause was; `precision` =
     incidents that were true.
     """
 
     trials: int
+    ok_ratio: float
     recall: float | None
     class_ratio: float | None
     precision: float | None
@@ -141,6 +142,7 @@ def summarise(outcomes: Iterable[Outcome]) -> Row:
     ended = [row.resolved for row in rows if row.resolved is not None]
     return Row(
         trials=len(rows),
+        ok_ratio=sum(row.ok for row in rows) / len(rows),
         recall=_ratio(sum(row.found for row in faulty), len(faulty)),
         class_ratio=_ratio(sum(row.right_class for row in faulty), len(faulty)),
         precision=_ratio(said - sum(row.num_false for row in rows), said),

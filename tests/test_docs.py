@@ -93,10 +93,13 @@ def test_every_command_line_in_the_documentation_parses(document: Path) -> None:
 
 
 def _problem(words: list[str]) -> str:
+    """What is wrong with a command line; the bare name of a command only has to exist."""
     if words[0] in ("-h", "--help", "-V", "--version"):
         return ""
     if words[0] not in COMMANDS:
         return f"argus {words[0]}: no such command"
+    if len(words) == 1:
+        return ""
     try:
         build_parser(words[0], load(words[0])).parse_args(words[1:])
     except SystemExit as end:

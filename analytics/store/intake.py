@@ -98,7 +98,7 @@ def ensure_attempts(
     for start in range(0, len(wanted), CHUNK):
         part = tuple_(ATTEMPTS.c.run, ATTEMPTS.c.attempt).in_(wanted[start : start + CHUNK])
         # The lock keeps a window from closing between our look at it and our insert.
-        statement = select(ATTEMPTS).where(part).order_by(ATTEMPTS.c.id).with_for_update()
+        statement = select(ATTEMPTS).where(part).order_by(ATTEMPTS.c.id).with_for_update(key_share=True)
         for row in connection.execute(statement):
             found[row.run, row.attempt] = attempt_row(row._mapping)
     return found

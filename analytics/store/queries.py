@@ -164,7 +164,7 @@ def _numbers(numbers: WindowNumbers) -> Json:
 
 
 def series(connection: Connection, attempt_id: int, *, ranks: Sequence[int], limit: int) -> list[Json]:
-    """Mean step time of the last `limit` analysed windows, of `ranks` or of all, oldest first."""
+    """Mean step time of the last `limit` analysed windows, of the job and of `ranks`, oldest first."""
     statement = (
         select(WINDOWS.c.window, WINDOWS.c.first_step, WINDOWS.c.num_steps, WINDOWS.c.numbers)
         .where(WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.numbers.is_not(None))
@@ -181,7 +181,7 @@ def series(connection: Connection, attempt_id: int, *, ranks: Sequence[int], lim
                 "first_step": row.first_step,
                 "num_steps": row.num_steps,
                 "job_step_s": float(numbers.job_step_s.mean()) if len(numbers.job_step_s) else None,
-                "step_s": {rank: step_s.get(rank) for rank in (ranks or step_s)},
+                "step_s": {rank: step_s[rank] for rank in ranks if rank in step_s},
             }
         )
     return points[::-1]

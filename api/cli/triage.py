@@ -9,9 +9,13 @@ import time
 from pathlib import Path
 
 from argus.agent.card import render
+from argus.agent.wording import printable
 from argus.api.cli.errors import CliError
 from argus.api.offline import NothingUsable, Report, triage_files
 from argus.collectors.readers import ReaderError
+
+MAX_WARNINGS = 20
+"""Sentences printed on a terminal; a job of ten thousand ranks can have one for each."""
 
 ANALYSED, IN_PART, NOTHING, FAULT = 0, 1, 2, 3
 
@@ -37,16 +41,20 @@ def run(args: argparse.Namespace) -> int:
             args.paths, now_s=time.time(), window_steps=args.window_steps, progress=_progress()
         )
     except ReaderError as error:
-        raise CliError(str(error), code=NOTHING) from None
+        raise CliError(printable(str(error)), code=NOTHING) from None
     except NothingUsable as error:
-        sentences = str(error).splitlines()
-        raise CliError("nothing usable: " + "\n  ".join(sentences), code=NOTHING) from None
+        sentences = printable(str(error)).splitlines()
+        more = f"\n  and {len(sentences) - MAX_WARNINGS} more" if len(sentences) > MAX_WARNINGS else ""
+        said = "\n  ".join(sentences[:MAX_WARNINGS])
+        raise CliError(f"nothing usable: {said}{more}", code=NOTHING) from None
     if args.json:
         print(json.dumps(report.to_json(), allow_nan=False, default=float))
     else:
         print(text(report, color=sys.stdout.isatty()))
-    for warning in report.warnings:
-        print(f"argus triage: {warning}", file=sys.stderr)
+    for warning in report.warnings[:MAX_WARNINGS]:
+        print(f"argus triage: {printable(warning)}", file=sys.stderr)
+    if len(report.warnings) > MAX_WARNINGS:
+        print(f"argus triage: and {len(report.warnings) - MAX_WARNINGS} more, see --json", file=sys.stderr)
     return exit_code(report, fail_on_fault=args.fail_on_fault)
 
 

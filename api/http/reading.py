@@ -79,13 +79,13 @@ def router() -> APIRouter:
     routes = APIRouter(prefix="/v1")
     table: tuple[tuple[str, Callable[..., Response], type[BaseModel]], ...] = (
         ("/runs", list_runs, Items),
-        ("/runs/{run}", get_run, Document),
         ("/runs/{run}/topology", get_topology, Document),
         ("/runs/{run}/heartbeats", list_heartbeats, Items),
         ("/runs/{run}/windows", list_windows, Items),
         ("/runs/{run}/windows/{window}", get_window, Document),
         ("/runs/{run}/series", get_series, Document),
         ("/runs/{run}/findings", list_findings, Items),
+        ("/runs/{run}", get_run, Document),  # last: a run's name may hold a slash
         ("/incidents", list_incidents, Items),
         ("/incidents/{incident}", get_incident, Document),
         ("/incidents/{incident}/diagnosis", get_diagnosis, Document),
@@ -93,7 +93,7 @@ def router() -> APIRouter:
     )
     for path, handler, model in table:
         routes.add_api_route(
-            path,
+            path.replace("{run}", "{run:path}"),
             handler,
             methods=["GET"],
             operation_id=handler.__name__,
@@ -171,13 +171,15 @@ def get_series(
     service: ServiceOf,
     run: RunPath,
     attempt: AttemptQuery = None,
-    rank: Annotated[list[int] | None, Query(description="ranks; all when absent")] = None,
+    rank: Annotated[
+        list[int] | None, Query(max_length=MAX_SERIES_RANKS, description="ranks; the first ones when absent")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="windows")] = 60,
 ) -> Response:
     """Mean step time per window, of the job and per rank, oldest first."""
     with service.store.read() as connection:
         which = _which(connection, run, attempt)
-        ranks = tuple(rank or ())[:MAX_SERIES_RANKS]
+        ranks = tuple(rank) if rank else tuple(range(MAX_SERIES_RANKS))
         points = queries.series(connection, which.id, ranks=ranks, limit=limit)
     return Json({"run": run, "attempt": which.attempt, "unit": "s", "points": points})
 
@@ -243,9 +245,12 @@ def get_card(*, service: ServiceOf, incident: IdPath) -> Response:
     """The incident as a text card, the same that `argus triage` prints."""
     with service.store.read() as connection:
         whole = queries.whole_incident(connection, incident)
-    if whole is None or whole.diagnosis is None:
-        raise not_found(f"no incident {incident!r} with a diagnosis")
-    return Json({"text": service.analyses.render(whole, whole.diagnosis)})
+        if whole is None or whole.diagnosis is None:
+            raise not_found(f"no incident {incident!r} with a diagnosis")
+        which = _which(connection, whole.run, whole.attempt)
+        layouts = progress.layouts_of(connection, which.id)
+    topology = build(layouts) if layouts else None
+    return Json({"text": service.analyses.render(whole, whole.diagnosis, topology=topology)})
 
 
 def _incident(service: ServiceOf, incident: str) -> queries.Json:

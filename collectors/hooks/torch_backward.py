@@ -26,11 +26,14 @@ def install(session: Session, part: Part) -> None:
             return None  # checkpointed recomputation calls it again inside itself
         recorder.begin_iteration()
         recorder.last_bucket_ns = 0
+        recorder.last_bucket = None
         return recorder.open(backward, native)
 
     def after(frame: Frame) -> None:
         recorder.after_backward = True
-        if recorder.last_bucket_ns and recorder.gpu is None:
+        if recorder.gpu is not None:
+            frame.wait_stamp, recorder.last_bucket = recorder.last_bucket, None
+        elif recorder.last_bucket_ns:
             # All gradients are there once the last bucket is: the rest is waiting for the others.
             recorder.detail(waiting, reducer, start_ns=recorder.last_bucket_ns, end_ns=recorder.now_ns())
             recorder.last_bucket_ns = 0

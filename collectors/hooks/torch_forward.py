@@ -95,7 +95,7 @@ class ForwardHook:
             self._hook(root)
 
     def _hook(self, root: nn.Module) -> None:
-        compiled = root._compiled_call_impl
+        compiled = getattr(root, "_compiled_call_impl", None)
         if compiled is not None:
             # Hooks would be traced into the graph; the compiled call itself is timed instead.
             timed = self._timed(root, compiled)

@@ -51,7 +51,7 @@ def listen(path: Path) -> Listener | None:
     if len(os.fsencode(path)) > MAX_PATH:
         raise ValueError(f"the socket path {path} is longer than {MAX_PATH} bytes")
     private_directory(path.parent)
-    lock_fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock_fd = os.open(f"{path}.owner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -121,7 +121,7 @@ def _oom_file(pid: int) -> Path | None:
         return None
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if controllers == "memory":
+        if "memory" in controllers.split(","):
             return Path("/sys/fs/cgroup/memory") / path.lstrip("/") / "memory.oom_control"
         if controllers == "" and (Path("/sys/fs/cgroup") / path.lstrip("/") / "memory.events").exists():
             return Path("/sys/fs/cgroup") / path.lstrip("/") / "memory.events"

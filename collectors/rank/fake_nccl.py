@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+
+from argus.collectors.hooks.torch_nccl import WorkInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,17 +17,13 @@ class FakeWorkInfo:
     active_duration: timedelta
 
 
-class _Hook(Protocol):
-    def __call__(self, info: FakeWorkInfo) -> object: ...
-
-
 class FakeNcclGroup:
     """Issue works, finish them later and in any order."""
 
     def __init__(self, group_name: str, *, has_hooks: bool = False) -> None:
         self.group_name = group_name
         self.is_timing = False
-        self.hook: Callable[[FakeWorkInfo], object] | None = None
+        self.hook: Callable[[WorkInfo], None] | None = None
         self._seq = 0
         self._foreign = has_hooks
 
@@ -46,7 +43,7 @@ class FakeNcclGroup:
     def _enable_collectives_timing(self) -> None:
         self.is_timing = True
 
-    def _register_on_completion_hook(self, hook: _Hook) -> None:
+    def _register_on_completion_hook(self, hook: Callable[[WorkInfo], None]) -> None:
         self.hook = hook
 
     def _get_sequence_number_for_group(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from argus.collectors.records.events import DTYPES, RankRecords, Rows
-from argus.collectors.records.frames import Frame, FrameReader, Kind
+from argus.collectors.records.frames import Frame, FrameReader, Kind, encode_json
 from argus.collectors.records.heartbeat import Status
 from argus.collectors.records.layout import Layout
 
 READ_BYTES = 1 << 16
 POLL_S = 0.05
+LAST = "the one behind everybody"
 
 
 @dataclass(kw_only=True)
@@ -88,14 +90,22 @@ class FakeReceiver:
         if self._server is not None:
             self._server.shutdown(socket.SHUT_RDWR)
             self._server.close()
+            self._server = None
         for thread in self._threads:
             thread.join(5.0)
         self.path.unlink(missing_ok=True)
 
     def drain(self, *, within_s: float = 5.0) -> None:
-        """Wait until everybody who connected has hung up."""
+        """Wait until everybody who connected before this call has hung up."""
+        end_s = time.monotonic() + within_s
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as last:
+            last.connect(str(self.path))
+            last.sendall(encode_json(Kind.NOTE, {"unseen": LAST}))
+        while not any(LAST in heard.notes for heard in self.heard) and time.monotonic() < end_s:
+            time.sleep(POLL_S / 10)
         for thread in self._threads[1:]:
-            thread.join(within_s)
+            thread.join(max(end_s - time.monotonic(), 0.0))
+        self.heard = [heard for heard in self.heard if LAST not in heard.notes]
 
     def by_rank(self) -> dict[int, Heard]:
         """The last connection of every rank that introduced itself."""

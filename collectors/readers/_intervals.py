@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +27,16 @@ class Spans:
         """Time covered."""
         return int((self.end - self.start).sum())
 
+    @cached_property
+    def _before(self) -> Ints:
+        """Time covered before each interval, and in all. (interval + 1,)"""
+        return np.concatenate([[0], np.cumsum(self.end - self.start)]).astype(np.int64)
+
     def until(self, at: Ints) -> Ints:
         """Time covered before each of the moments `at`."""
         if not len(self.start):
             return np.zeros(len(at), np.int64)
-        before = np.concatenate([[0], np.cumsum(self.end - self.start)])
+        before = self._before
         index = np.searchsorted(self.start, at, side="right")
         inside = np.minimum(at, self.end[index - 1]) - self.start[index - 1]
         return np.where(index > 0, before[index - 1] + inside, 0).astype(np.int64)

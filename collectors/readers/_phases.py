@@ -68,40 +68,67 @@ def phase_times(segments: Segments, steps: Steps, work: Work) -> Iterator[PhaseT
     """Every piece of every phase; forward, backward and optimizer on the GPU's clock if it ran them."""
     at = steps.at(segments.start)
     waiting = both(work.comm, work.stood_still)
-    wait = waiting.within(segments.start, segments.end)
+    start, end = segments.start.copy(), segments.end.copy()
+    wait = waiting.within(start, end)
     if work.is_gpu:
-        still = work.stood_still.within(segments.start, segments.end)
         # Un-named time blocked in the driver is the GPU's work showing, which its own phases count.
-        wait = np.where(np.array(segments.phase) == "other", still, wait)
-    held = segments.at(work.kernel_launch)
+        wait = np.where(np.array(segments.phase) == "other", work.stood_still.within(start, end), wait)
+    ran = _on_gpu(segments, work)
+    start[ran.segment], end[ran.segment] = ran.start, ran.end
+    wait[ran.segment] = _exposed(work, waiting, start=ran.start, end=ran.end)
+    clock = np.full(len(start), CLOCK_WALL)
+    clock[ran.segment] = CLOCK_GPU
     for i, phase in enumerate(segments.phase):
-        mine = held == i if phase in _ON_GPU else np.zeros(len(held), np.bool_)
-        start, end = int(segments.start[i]), int(segments.end[i])
-        waited, clock = int(wait[i]), CLOCK_WALL
-        if mine.any():
-            start, end = int(work.kernel_start[mine].min()), int(work.kernel_end[mine].max())
-            waited, clock = _exposed(work, waiting, start=start, end=end), CLOCK_GPU
+        dur = int(end[i] - start[i])
         yield PhaseTime(
             step=int(steps.number[at[i]]),
             phase=phase,
             native=segments.native[i],
-            start_ns=start,
-            dur_ns=end - start,
-            wait_ns=min(waited, end - start),
-            clock=clock,
+            start_ns=int(start[i]),
+            dur_ns=dur,
+            wait_ns=min(int(wait[i]), dur),
+            clock=int(clock[i]),
         )
 
 
-def _exposed(work: Work, waiting: Spans, *, start: int, end: int) -> int:
-    """Part of [start, end) in which the compute stream stood idle because of communication.
+@dataclass(frozen=True, kw_only=True)
+class _OnGpu:
+    """Segments whose kernels ran on the compute stream, first start to last end. (segment with kernels,)"""
+
+    segment: Ints
+    start: Ints
+    end: Ints
+
+
+def _on_gpu(segments: Segments, work: Work) -> _OnGpu:
+    held = segments.at(work.kernel_launch)
+    counts = np.isin(np.array([*segments.phase, ""]), _ON_GPU)[held]
+    order = np.argsort(held[counts], kind="stable")
+    segment, first = np.unique(held[counts][order], return_index=True)
+    if not len(segment):
+        none = np.empty(0, np.int64)
+        return _OnGpu(segment=none, start=none, end=none)
+    return _OnGpu(
+        segment=segment,
+        start=np.minimum.reduceat(work.kernel_start[counts][order], first),
+        end=np.maximum.reduceat(work.kernel_end[counts][order], first),
+    )
+
+
+def _exposed(work: Work, waiting: Spans, *, start: Ints, end: Ints) -> Ints:
+    """Part of each [start, end) in which the compute stream stood idle because of communication.
 
     A gap before a kernel that was already launched is the stream's own wait; before the launch it is a
     wait only while the thread itself stood still for a collective.
     """
-    inside = (work.kernel_start >= start) & (work.kernel_end <= end)
-    begins = work.kernel_start[inside][1:]
-    done = np.maximum.accumulate(work.kernel_end[inside])[:-1]
-    launch = np.clip(work.kernel_launch[inside][1:], done, np.maximum(begins, done))
-    on_stream = work.comm.within(launch, begins)
-    on_host = waiting.within(done, launch)
-    return int((on_stream + on_host).sum())
+    if not len(start):
+        return start
+    begins = work.kernel_start[1:]
+    done = np.maximum.accumulate(work.kernel_end)[:-1]
+    launch = np.clip(work.kernel_launch[1:], done, np.maximum(begins, done))
+    gaps = work.comm.within(launch, begins) + waiting.within(done, launch)
+    before = np.concatenate([[0, 0], np.cumsum(gaps)])  # waits before kernel 0, 1, …
+    first = np.searchsorted(work.kernel_start, start, side="left")
+    last = np.searchsorted(work.kernel_start, end, side="left") - 1
+    exposed: Ints = before[last + 1] - before[first + 1]
+    return exposed

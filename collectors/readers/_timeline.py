@@ -190,13 +190,16 @@ def _backward(autograd: Spans, *, plain_starts: Ints, taken: Spans, comm: Spans)
     joins = np.searchsorted(busy, autograd.start[1:]) == done
     first = np.concatenate([[True], ~joins])
     last = np.concatenate([~joins, [True]])
-    start, end = autograd.start[first], autograd.end[last].copy()
-    for i, at in enumerate(end):
-        follows = np.concatenate([busy[busy >= at][:1], start[i + 1 : i + 2]])
-        limit = int(follows.min()) if len(follows) else int(comm.end.max(initial=at))
-        running = comm.end[(comm.start < limit) & (comm.end > at)]
-        end[i] = min(limit, int(running.max(initial=at)))
-    return union(start, end)
+    start, end = autograd.start[first], autograd.end[last]
+    latest = int(max(end.max(), comm.end.max(initial=0)))
+    follows = np.append(busy, latest)[np.searchsorted(busy, end)]
+    limit = np.minimum(follows, np.append(start[1:], latest))
+    # Of disjoint intervals the last one that begins before the limit ends last.
+    running = np.searchsorted(comm.start, limit) - 1
+    done = (
+        np.where(running >= 0, comm.end[np.maximum(running, 0)], 0) if len(comm.end) else np.zeros_like(end)
+    )
+    return union(start, np.minimum(np.maximum(done, end), np.maximum(limit, end)))
 
 
 def _extent(columns: Columns) -> tuple[int, int]:

@@ -227,10 +227,18 @@ class _Rows:
         rows["step"] = steps.number[at]
         shorts = np.array([self._name(short_name(name)) for name in columns.names], np.uint32)
         roles = np.array([self._name(role) for role in ("compute", "comm:world", "copy")], np.uint32)
+        comm = {index: self._name(f"comm:{_kind(args)}") for index, args in columns.comm_args.items()}
         phases = np.array([*(self._name(phase) for phase in segments.phase), 0], np.uint32)
         rows["name"], rows["role"], rows["phase"] = shorts[table[:, 4]], roles[table[:, 5]], phases[held]
+        rows["role"][list(comm)] = list(comm.values())
         rows["start_ns"], rows["dur_ns"] = table[:, 0] + self._base, table[:, 1]
         return rows[at >= 0]
+
+
+def _kind(args: Mapping[str, Any]) -> str:
+    """Kind of a communication kernel's group as its description tells it, `world` without one."""
+    desc = str(args.get("Process Group Description", ""))[:40].lower()
+    return "world" if desc in ("", "default_pg", "undefined") else desc.removeprefix("mesh_")
 
 
 def short_name(kernel: str) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from argus.analytics.clocks import ALIGNED, COMMON_CLOCK, DURATIONS, align
-from argus.analytics.window import Window, assemble
-from argus.collectors.records.events import COLLECTIVE, STEP
+from argus.analytics.waits import waits_of
+from argus.analytics.window import Ints, Window, assemble
+from argus.collectors.records.events import COLLECTIVE, STEP, Rows
 from argus.collectors.records.layout import GroupInfo, Layout
 from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import build
@@ -28,40 +30,55 @@ def window(
     """Ranks whose clocks are ahead by `offsets_ns`; each group makes `CALLS` calls."""
     rng = np.random.default_rng(seed)
     world = len(offsets_ns)
-    layouts, parts = [], []
     entries = {name: rng.integers(0, 5_000_000, (CALLS, world)) for name in groups}
+    layouts, parts = [], []
     for rank, offset in enumerate(offsets_ns):
         mine = [name for name, ranks in groups.items() if rank in ranks]
         infos = tuple(GroupInfo(name=n, desc=f"mesh_{n}", ranks=tuple(groups[n])) for n in mine)
         host = hosts[rank] if hosts else ""
         layouts.append(Layout(run="r", attempt=0, rank=rank, world_size=world, host=host, groups=infos))
-        rows = np.zeros(CALLS * len(mine), COLLECTIVE)
-        for i, name in enumerate(mine):
-            part = rows[i * CALLS : (i + 1) * CALLS]
-            base = np.arange(CALLS) * 500_000_000 + list(groups).index(name) * 10_000_000
-            ends = base + entries[name][:, list(groups[name])].max(axis=1) + 200_000
-            part["op"], part["group"], part["seq"] = 1, 2 + mine.index(name), np.arange(CALLS)
-            part["entry_ns"] = base + entries[name][:, rank] + offset
-            part["end_ns"] = ends + rng.integers(-NOISE_NS, NOISE_NS, CALLS) + offset
-            part["peer"] = -1
-        step = np.zeros(1, STEP)
-        step["end_ns"] = 10**9
-        names = ("", op, *mine)
-        parts.append(
-            RankWindow(
-                run="r",
-                attempt=0,
-                rank=rank,
-                window=0,
-                first_step=0,
-                num_steps=1,
-                host=host,
-                names=names,
-                steps=step,
-                collectives=rows,
+        rows = [
+            _calls(
+                entries[n][:, list(groups[n])].max(axis=1),
+                entries[n][:, rank],
+                offset,
+                list(groups).index(n),
+                rng,
             )
-        )
+            for n in mine
+        ]
+        for number, part in enumerate(rows):
+            part["op"], part["group"] = 1, 2 + number
+        parts.append(_part(rank, host, names=("", op, *mine), rows=np.concatenate(rows)))
     return assemble(parts, build(layouts))
+
+
+def _part(rank: int, host: str, *, names: tuple[str, ...], rows: Rows) -> RankWindow:
+    """One step of a second that holds the calls."""
+    step = np.zeros(1, STEP)
+    step["end_ns"] = 10**9
+    return RankWindow(
+        run="r",
+        attempt=0,
+        rank=rank,
+        window=0,
+        first_step=0,
+        num_steps=1,
+        host=host,
+        names=names,
+        steps=step,
+        collectives=rows,
+    )
+
+
+def _calls(last: Ints, entry: Ints, offset: int, place: int, rng: np.random.Generator) -> Rows:
+    """The calls of one rank in one group, on its own clock; groups take turns by `place`."""
+    rows = np.zeros(CALLS, COLLECTIVE)
+    base = np.arange(CALLS) * 500_000_000 + place * 10_000_000 + offset
+    rows["seq"], rows["peer"] = np.arange(CALLS), -1
+    rows["entry_ns"] = base + entry
+    rows["end_ns"] = base + last + 200_000 + rng.integers(-NOISE_NS, NOISE_NS, CALLS)
+    return rows
 
 
 def error_s(got: Window, true: Window) -> float:
@@ -138,3 +155,13 @@ def test_missing_rank_and_nan_do_not_raise() -> None:
     after = align(before)
     assert np.isfinite(after.clock_residual_s)
     assert np.array_equal(np.isnan(after.collectives.end_s), np.isnan(before.collectives.end_s))
+
+
+def test_ranks_of_unknown_hosts_on_hopeless_clocks_are_judged_by_durations() -> None:
+    """Nothing ties the clocks together: the raw entries would blame whoever's clock is ahead."""
+    before = window({"dp": range(4)}, offsets_ns=[0, 0, 10**9, 0])
+    lost = replace(before, clock_method=DURATIONS, clock_residual_s=float("inf"))
+    true = waits_of(window({"dp": range(4)}, offsets_ns=[0] * 4))
+    got = waits_of(lost)
+    assert got.calls.by_durations.all()
+    assert got.last_rank.tolist() == true.last_rank.tolist()

@@ -41,11 +41,17 @@ class FakeClock:
         return self.now_s
 
 
-def make_layout(rank: int, *, run: str = "job", attempt: int = 0, world: int = 4) -> Layout:
+def make_layout(rank: int, *, run: str = "job", attempt: int = 0, world: int = 4, pid: int = 100) -> Layout:
     """A rank of a data-parallel job, two ranks a host."""
     group = GroupInfo(name="0", desc="default_pg", ranks=tuple(range(world)))
     return Layout(
-        run=run, attempt=attempt, rank=rank, world_size=world, host=f"h-{rank // 2}", groups=(group,)
+        run=run,
+        attempt=attempt,
+        rank=rank,
+        world_size=world,
+        host=f"h-{rank // 2}",
+        pid=pid + rank,
+        groups=(group,),
     )
 
 
@@ -203,14 +209,17 @@ def _incident(
     )
 
 
-def fake_diagnose(incident: Incident, *, findings: Sequence[Finding], topology: Topology) -> dict[str, Any]:
+def fake_diagnose(
+    incident: Incident, *, findings: Sequence[Finding], topology: Topology, missing: Sequence[str] = ()
+) -> dict[str, Any]:
     """Names the suspects and the findings it was given."""
     return {"headline": f"rank {incident.cause.suspects[0]}", "findings": [item.id for item in findings]}
 
 
-def fake_render(incident: Incident, diagnosis: Mapping[str, Any]) -> str:
+def fake_render(incident: Incident, diagnosis: Mapping[str, Any], *, topology: Topology | None = None) -> str:
     """One line."""
-    return f"{incident.cause.fault_class}: {diagnosis['headline']}"
+    assert topology is not None
+    return f"{incident.cause.fault_class}: {diagnosis['headline']} of {topology.world_size}"
 
 
 def fake_restore(state: FakeState, incidents: Sequence[Incident]) -> FakeState:
@@ -243,12 +252,14 @@ def _empty_store() -> bytes:
         return path.read_bytes()
 
 
-def new_service(store: Store, *, clock: FakeClock, **settings: Any) -> Service:
-    """A service with the fake analysis; its worker is not started."""
+def new_service(
+    store: Store, *, clock: FakeClock, analyses: Analyses | None = None, **settings: Any
+) -> Service:
+    """A service with the fake analysis unless told; its worker is not started."""
     return make_service(
         settings=Settings(**{"settle_s": 0.0, **settings}),
         store=store,
-        analyses=FAKE_ANALYSES,
+        analyses=analyses or FAKE_ANALYSES,
         clock=clock,
     )
 
@@ -263,11 +274,13 @@ def service_at(path: Path, *, clock: FakeClock, **settings: Any) -> Iterator[Ser
         store.close()
 
 
-def layouts_body(world: int = 4, *, run: str = "job", attempt: int = 0) -> bytes:
+def layouts_body(world: int = 4, *, run: str = "job", attempt: int = 0, pid: int = 100) -> bytes:
     """The request body that announces every rank of a job."""
     from argus.analytics.store.documents import dump
 
-    layouts = [make_layout(rank, run=run, attempt=attempt, world=world).to_json() for rank in range(world)]
+    layouts = [
+        make_layout(rank, run=run, attempt=attempt, world=world, pid=pid).to_json() for rank in range(world)
+    ]
     return dump({"layouts": layouts}).encode()
 
 

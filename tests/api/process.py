@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from argus.collectors.records.upload import CONTENT_TYPE
 
 ROOT = Path(__file__).resolve().parents[2]
 READY = re.compile(r"ready on (http://\S+:\d+)")
+PATIENCE_S = 60.0
 FAKE = ("-m", "tests.api.serve_fake")
 
 
@@ -27,29 +30,44 @@ def environment(**extra: str) -> dict[str, str]:
     return {**kept, **extra}
 
 
+def wait_for(is_true: Callable[[], bool]) -> None:
+    """Until a claim holds; AssertionError if it does not within a minute."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 @dataclass(frozen=True)
 class Running:
     """A service that said it is ready."""
 
     process: subprocess.Popen[str]
     url: str
+    key: str = ""
+
+    def _headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.key}"} if self.key else {}
 
     def post(self, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
         """Status and JSON of an ingest request; status 0 if the service is gone."""
         media = CONTENT_TYPE if path.endswith("windows") else "application/json"
-        request = urllib.request.Request(self.url + path, data=body, headers={"content-type": media})
+        request = urllib.request.Request(
+            self.url + path, data=body, headers={"content-type": media, **self._headers()}
+        )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, json.load(error)
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return 0, {}
 
     def get(self, path: str) -> Any:
         """JSON of a page."""
-        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+        request = urllib.request.Request(self.url + path, headers=self._headers())
+        with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
 
     def kill(self) -> None:
@@ -71,7 +89,7 @@ class Running:
         self.process.communicate()
 
 
-def start(db: Path, *options: str, module: Sequence[str] = FAKE, **env: str) -> Running:
+def start(db: Path, *options: str, module: Sequence[str] = FAKE, key: str = "", **env: str) -> Running:
     """Start a service on a free port and wait for its line."""
     command = [sys.executable, *module, "--port", "0", "--db", str(db), *options]
     process = subprocess.Popen(
@@ -83,4 +101,4 @@ def start(db: Path, *options: str, module: Sequence[str] = FAKE, **env: str) -> 
     if found is None:
         _, errors = process.communicate()
         raise AssertionError(f"not ready: {line!r} {errors}")
-    return Running(process, found[1])
+    return Running(process, found[1], key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
@@ -73,9 +74,21 @@ def test_a_job_can_be_read_back(client: TestClient, service: Service, clock: Fak
     assert client.get(f"/v1/incidents/{incident['id']}").json()["suspects"] == [2]
     assert client.get(f"/v1/incidents/{incident['id']}/diagnosis").json()["headline"] == "rank 2"
     card = client.get(f"/v1/incidents/{incident['id']}/card").json()
-    assert card == {"text": "compute.slow: rank 2"}
+    assert card == {"text": "compute.slow: rank 2 of 4"}
     beats = client.get("/v1/runs/job/heartbeats").json()
     assert [beat["rank"] for beat in beats["items"]] == [0, 1, 2, 3]
+
+
+def test_a_run_may_have_any_printable_name(client: TestClient, service: Service, clock: FakeClock) -> None:
+    name = "team/exp 1?ü#"
+    client.post("/v1/ingest/layouts", content=layouts_body(run=name), headers=JSON)
+    body = upload(*(make_window(rank, 0, run=name) for rank in range(4)))
+    assert client.post("/v1/ingest/windows", content=body, headers=WINDOWS).json()["accepted"] == 4
+    service.worker.turn(clock.now_s)
+    path = "/v1/runs/" + quote(name, safe="")
+    assert client.get(path).json()["run"] == name
+    assert client.get(path + "/windows/0").json()["status"] == "analysed"
+    assert client.get(path + "/topology").json()["world_size"] == 4
 
 
 def test_lists_are_paged(client: TestClient, service: Service, clock: FakeClock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -82,8 +83,24 @@ def test_the_plan_waits_for_half_of_the_ranks_and_for_warm_steps() -> None:
     assert choose_plan(WindowPlan(), beats=cold, world_size=4, highest_step=19) == WindowPlan()
 
 
+def test_the_last_window_tells_the_step_time_when_heartbeats_do_not() -> None:
+    plan = choose_plan(WindowPlan(), beats=(), world_size=4, highest_step=50, window_step_s=0.1)
+    assert plan == WindowPlan(switch=350, then=150)
+    assert choose_plan(WindowPlan(), beats=(), world_size=4, highest_step=50) == WindowPlan()
+
+
 def test_a_fixed_number_of_steps_is_the_first_plan() -> None:
     assert (first_plan(0), first_plan(25)) == (WindowPlan(), WindowPlan(first=25))
+
+
+def test_a_silent_host_is_not_lost_while_the_others_begin_steps() -> None:
+    quiet = heard(2, at_s=70.0)
+    for began_s, state in ((0.0, "lost"), (71.0, "lost"), (98.0, "running")):
+        busy = make_beat(0, ts_s=100.0)
+        busy = replace(busy, status=replace(busy.status, step_since_ns=int(began_s * 1e9)))
+        beats = [HeardBeat(beat=busy, received_s=100.0), quiet]
+        now = seen_now(beats, hosts={}, now_s=101.0, floor_s=0.0, silent_s=15.0)
+        assert [beat.state for beat in now] == ["running", state]
 
 
 def heard(rank: int, *, at_s: float, state: str = "running") -> HeardBeat:

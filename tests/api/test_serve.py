@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
 import socket
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,53 +15,53 @@ from sqlalchemy import select
 from argus.analytics.store.engine import open_store
 from argus.analytics.store.tables import RANK_WINDOWS
 from argus.api.cli import main
-from tests.api.kit import layouts_body, make_window, upload
-from tests.api.process import FAKE, ROOT, Running, environment, start
-
-pytestmark = pytest.mark.slow
-
-RUN_S = 60.0
-
-
-def wait_for(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + RUN_S
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+from argus.api.cli.errors import CliError
+from argus.api.cli.serve import serve
+from argus.api.settings import Settings
+from tests.api.kit import FAKE_ANALYSES, layouts_body, make_window, upload
+from tests.api.process import Running, start, wait_for
 
 
-def refused(*options: str, **env: str) -> tuple[int, str]:
-    command = [sys.executable, *FAKE, *options]
-    done = subprocess.run(
-        command, check=False, cwd=ROOT, env=environment(**env), capture_output=True, text=True, timeout=60
-    )
-    return done.returncode, done.stderr.strip()
+def refused(**settings: str | int) -> CliError:
+    """What `argus serve` says instead of listening."""
+    with pytest.raises(CliError) as refusal:
+        serve(Settings(**settings), analyses=FAKE_ANALYSES)  # type: ignore[arg-type]
+    assert len(str(refusal.value).splitlines()) == 1
+    return refusal.value
 
 
-def test_another_address_needs_a_key(tmp_path: Path) -> None:
-    db = tmp_path / "a.sqlite"
-    for host in ("0.0.0.0", "::", "192.0.2.1", "example.invalid"):
-        code, said = refused("--host", host, "--db", str(db))
-        assert code == 2 and "ARGUS_KEY" in said and len(said.splitlines()) == 1
-    assert not db.exists()
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.invalid"])
+def test_another_address_needs_a_key(host: str, tmp_path: Path) -> None:
+    said = refused(host=host, port=0, db=str(tmp_path / "a.sqlite"))
+    assert said.code == 2 and "ARGUS_KEY" in str(said)
+    assert not (tmp_path / "a.sqlite").exists()
 
 
 def test_a_taken_port_is_said_in_a_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        port = str(other.getsockname()[1])
-        code, said = refused("--port", port, "--db", str(tmp_path / "a.sqlite"))
-    assert code == 1 and port in said and len(said.splitlines()) == 1
+        port = other.getsockname()[1]
+        said = refused(port=port, db=str(tmp_path / "a.sqlite"))
+    assert said.code == 1 and str(port) in str(said)
 
 
-def test_a_database_that_cannot_be_opened_is_said_in_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "a.sqlite").write_bytes(b"this is no database" * 100)
-    for db in (str(tmp_path / "a.sqlite"), str(tmp_path / "none" / "a.sqlite"), "mysql://x"):
-        code, said = refused("--port", "0", "--db", db)
-        assert code == 1 and "database" in said and len(said.splitlines()) == 1
+@pytest.mark.parametrize("db", ["broken.sqlite", "none/a.sqlite", "mysql://user:pass@host/db"])
+def test_a_database_that_cannot_be_opened_is_said_in_a_sentence(db: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.sqlite").write_bytes(b"this is no database" * 100)
+    said = refused(port=0, db=db if "://" in db else str(tmp_path / db))
+    assert said.code == 1 and "database" in str(said) and "pass" not in str(said)
 
 
+def test_a_database_in_use_is_left_alone(tmp_path: Path) -> None:
+    db = tmp_path / "a.sqlite"
+    with (tmp_path / "a.sqlite.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        said = refused(port=0, db=str(db))
+    assert said.code == 1 and "another argus serve" in str(said) and not db.exists()
+
+
+@pytest.mark.slow
 def test_sigterm_ends_in_order(tmp_path: Path) -> None:
-    service = start(tmp_path / "a.sqlite", ARGUS_KEY="k")
+    service = start(tmp_path / "a.sqlite", module=("-m", "argus", "serve"), ARGUS_KEY="k")
     assert service.get("/healthz") == {"status": "ok"}
     assert service.post("/v1/ingest/layouts", layouts_body())[0] == 401
     assert service.terminate() == 0
@@ -90,6 +88,7 @@ def feed(service: Running, acknowledged: set[tuple[int, int]], todo: list[int]) 
         todo.pop(0)
 
 
+@pytest.mark.slow
 def test_kill_9_loses_nothing_acknowledged_and_repeats_nothing(tmp_path: Path) -> None:
     db, rng = tmp_path / "a.sqlite", random.Random(3)
     acknowledged: set[tuple[int, int]] = set()

@@ -9,6 +9,8 @@ import pytest
 
 from argus.analytics.store import progress, queries
 from argus.api.service import NothingTaken, Service
+from argus.collectors.records.layout import Layout
+from argus.topology.layout import Topology, build
 from tests.api.kit import (
     FakeClock,
     beats_body,
@@ -19,6 +21,7 @@ from tests.api.kit import (
     service_at,
     upload,
 )
+from tests.api.process import wait_for
 
 
 @pytest.fixture
@@ -159,6 +162,23 @@ def test_a_detector_that_raises_fails_its_window_only(service: Service, clock: F
     assert service.published.troubles_now() == ()
 
 
+def test_a_layout_that_cannot_be_built_stops_no_other_job(
+    service: Service, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(layouts: list[Layout]) -> Topology:
+        if layouts[0].run == "bad":
+            raise ValueError("no such layout")
+        return build(layouts)
+
+    monkeypatch.setattr("argus.api.analysis.build", refuse)
+    service.receive_layouts(layouts_body(run="bad"))
+    service.receive_layouts(layouts_body())
+    send(service, 0)
+    turn(service, clock)
+    assert statuses(service) == {0: "analysed"}
+    assert any("no such layout" in trouble for trouble in service.published.troubles_now())
+
+
 @pytest.mark.parametrize("stop_after", [3, pytest.param(70, marks=pytest.mark.slow)])
 def test_a_restart_goes_on_where_it_was(tmp_path: Path, clock: FakeClock, stop_after: int) -> None:
     path = tmp_path / "a.sqlite"
@@ -241,6 +261,44 @@ def test_a_newer_attempt_ends_a_lost_one_with_its_incident(service: Service, clo
     assert (incident["status"], incident["attempt"], incident["end_step"]) == ("resolved", 0, 9)
 
 
+@pytest.mark.parametrize("how", ["ended", "exited", "silent"])
+def test_a_run_started_again_under_its_name_is_a_job_of_its_own(
+    service: Service, clock: FakeClock, how: str
+) -> None:
+    service.receive_layouts(layouts_body(pid=100))
+    send(service, 0, slow=3)
+    turn(service, clock)
+    if how != "silent":
+        gone = [make_beat(rank, ts_s=clock.now_s, state=how) for rank in range(4)]
+        service.receive_heartbeats(beats_body(*gone))
+    turn(service, clock, after_s=20 if how == "silent" else 1)
+    service.receive_layouts(layouts_body(pid=500))
+    service.receive_layouts(layouts_body(pid=500))
+    for window in range(2):
+        send(service, window)
+    turn(service, clock)
+    assert statuses(service) == {0: "analysed", 1: "analysed"}
+    with service.store.read() as connection:
+        found = queries.runs(connection, limit=10, offset=0).items
+        every = queries.incidents(connection, run=None, status=None, fault_class=None, limit=9, offset=0)
+    assert {(item["run"], item["status"]) for item in found} == {
+        ("job", "live"),
+        (next(item["run"] for item in found if item["run"] != "job"), "ended"),
+    }
+    assert [item["status"] for item in every.items if item["class"] == "compute.slow"] == ["resolved"]
+
+
+def test_two_jobs_side_by_side_under_one_name_do_not_oust_each_other(
+    service: Service, clock: FakeClock
+) -> None:
+    for pid in (100, 500, 100, 500):
+        service.receive_layouts(layouts_body(pid=pid))
+        service.receive_heartbeats(beats_body(*(make_beat(rank, ts_s=clock.now_s) for rank in range(4))))
+        turn(service, clock)
+    with service.store.read() as connection:
+        assert queries.runs(connection, limit=10, offset=0).total == 1
+
+
 def test_a_forgotten_attempt_wakes_when_it_speaks(service: Service, clock: FakeClock) -> None:
     service.receive_layouts(layouts_body())
     send(service, 0)
@@ -282,6 +340,25 @@ def test_a_window_too_large_to_hold_fails_alone(service: Service, clock: FakeClo
     service.receive_windows(upload(make_window(0, 0, num_steps=1000)))
     turn(service, clock, after_s=60)
     assert statuses(service) == {0: "failed"}
+
+
+def rename(service: Service, old: str, new: str) -> None:
+    with service.store.write() as connection:
+        connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
+
+
+def test_the_worker_outlives_a_database_that_fails(tmp_path: Path) -> None:
+    with service_at(tmp_path / "a.sqlite", clock=FakeClock()) as service:
+        service.receive_layouts(layouts_body())
+        rename(service, "windows", "lost_windows")
+        service.worker.start()
+        wait_for(lambda: any("no such table" in trouble for trouble in service.published.troubles_now()))
+        rename(service, "lost_windows", "windows")
+        send(service, 0)
+        wait_for(lambda: statuses(service) == {0: "analysed"})
+        wait_for(lambda: service.published.troubles_now() == ())
+        assert service.worker.is_alive
+        service.worker.stop()
 
 
 def test_the_worker_thread_starts_and_stops(tmp_path: Path) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from argus.api.cli import main
 from argus.evals.moments import BEAT_PERIOD_S, WATCH_STOPPED_S, moments
 from argus.evals.play import play
+from argus.evals.scenarios import scenarios
 from argus.evals.score import Trial
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import Simulation, simulate
-from argus.evals.suites import HELDOUT_SEED, SUITES, run_trial
+from argus.evals.suites import HELDOUT_SEED, SUITES, Suite, run_trial
 
 JOB = Job(ranks=4, steps=45, step_s=0.5)
 
@@ -50,11 +54,37 @@ def test_playing_twice_says_the_same() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trial", list(SUITES["smoke"].trials()), ids=lambda t: f"{t.scenario}-{t.ranks}")
-def test_every_smoke_trial_is_right(trial: Trial) -> None:
-    outcome = run_trial(trial)
+@pytest.mark.parametrize("name", list(scenarios()))
+def test_a_gross_fault_is_named_right_within_three_windows(name: str) -> None:
+    outcome = run_trial(Trial(scenario=name, seed=7, ranks=4, severity=2.0))
     assert outcome.ok, (outcome.truth, outcome.got, outcome.error)
     assert outcome.delay_windows is None or outcome.delay_windows <= 3
+
+
+def test_a_crash_of_the_analysis_is_a_failed_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object, **__: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("argus.evals.suites.play", crash)
+    outcome = run_trial(Trial(scenario="healthy", seed=0, ranks=4, severity=1.5))
+    assert outcome.error == "RuntimeError: boom" and not outcome.ok
+
+
+@pytest.mark.slow
+def test_the_command_gates_on_a_baseline(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = Suite(ranks=(2,), severities=(2.0,), seeds=(3,))
+    monkeypatch.setattr("argus.evals.evaluate.SUITES", {"smoke": tiny})
+    gate = tmp_path / "baseline.json"
+    assert main(["eval", "run", "--smoke", "--json", "--write-gate", str(gate)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert set(report["scenarios"]) == set(scenarios()) and not report["dropped"]
+    scores = json.loads(gate.read_text(encoding="utf-8"))
+    scores["smoke"]["healthy"]["ok_ratio"] = 1.5
+    gate.write_text(json.dumps(scores), encoding="utf-8")
+    assert main(["eval", "run", "--smoke", "--gate", str(gate)]) == 1
+    assert "below the baseline: healthy: ok_ratio" in capsys.readouterr().out
 
 
 def test_no_seed_is_in_both_splits() -> None:

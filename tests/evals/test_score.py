@@ -103,7 +103,8 @@ def test_scores_add_up() -> None:
     healthy = outcome(truth=Truth())
     crash = Outcome(trial=TRIAL, truth=TRUTH, is_faulty=True, error="ValueError: x")
     row = summarise([outcome(incident()), outcome(incident("host.gc")), outcome(), healthy, crash])
-    assert (row.trials, row.recall, row.class_ratio, row.precision) == (5, 0.5, 0.25, 1.0)
+    assert (row.trials, row.ok_ratio, row.recall, row.class_ratio) == (5, 0.4, 0.5, 0.25)
+    assert row.precision == 1.0
     assert (row.delay_windows_max, row.resolved_ratio, row.crashed) == (1, 1.0, 1)
     assert summarise([healthy]).recall is None
 

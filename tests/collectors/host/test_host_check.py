@@ -6,13 +6,16 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from argus.collectors.host.check import MAX_AHEAD_STEPS, Checked, Checker, first_layout
 from argus.collectors.host.fake_rank import NAMES, steps
 from argus.collectors.host.names import MAX_NAMES, OVERFLOW, NameTable
+from argus.collectors.host.recorder import encode
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.events import DTYPES, Rows
-from argus.collectors.records.frames import Frame, Kind
+from argus.collectors.records.frames import Frame, FrameReader, Kind
 from argus.collectors.records.layout import Layout
 
 LAYOUT = Layout(run="r", attempt=0, rank=1, world_size=2, host="h")
@@ -141,3 +144,33 @@ def test_text_that_no_encoding_holds_is_replaced() -> None:
         Frame(kind=Kind.STRINGS, body={"first": 1, "names": ["\ud800kernel", "x" * 5000]})
     )
     assert table.all()[1:] == ("?kernel", "x" * 1024)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+BODIES: dict[Kind, dict[str, object]] = {
+    Kind.LAYOUT: LAYOUT.to_json(),
+    Kind.STRINGS: {"first": 1, "names": ["a", "b"]},
+    Kind.STATUS: {"ts_ns": 1, "step": 2, "phase": "forward", "groups": {"g": [1, 2]}},
+    Kind.DROPS: {"ring_full": 3},
+    Kind.NOTE: {"unseen": "kernels"},
+    Kind.BYE: {},
+}
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(kind=st.sampled_from(list(BODIES)), data=st.data())
+def test_any_json_is_taken_or_refused_with_a_reason(kind: Kind, data: st.DataObject) -> None:
+    body = dict(BODIES[kind])
+    for key in data.draw(st.lists(st.sampled_from([*body, "other"]), max_size=3)):
+        body[key] = data.draw(JSON)
+    try:
+        checked = checker().check(Frame(kind=kind, body=body))
+    except WireError as error:
+        assert str(error)
+    else:
+        assert checked.frame is None or FrameReader().feed(encode(checked.frame)).__next__().kind == kind

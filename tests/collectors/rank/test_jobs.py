@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -13,61 +10,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 from argus.collectors.rank.fake_receiver import FakeReceiver
-from argus.collectors.records.events import RankRecords
 from tests.collectors.rank import jobs
+from tests.collectors.rank.observe import assert_sound, counts, observe, ops, phases
 
 pytestmark = pytest.mark.slow
 
 STEPS = 6
-
-
-def observe(job: jobs.Job, receiver: FakeReceiver, *, world: int) -> list[RankRecords]:
-    """Records of every rank of a job that ended well, lost nothing and said goodbye."""
-    assert jobs.run(job, world=world, path=receiver.path) == [0] * world
-    receiver.drain()
-    heard = receiver.by_rank()
-    assert sorted(heard) == list(range(world))
-    assert all(one.said_bye and not one.dropped for one in heard.values())
-    return [heard[rank].records() for rank in range(world)]
-
-
-def phases(records: RankRecords, step: int, *, depth: int = 0) -> dict[str, int]:
-    """Nanoseconds by phase of one step."""
-    rows = records.phases[(records.phases["step"] == step) & (records.phases["depth"] == depth)]
-    found: dict[str, int] = {}
-    for row in rows:
-        name = records.name(int(row["name"]))
-        found[name] = found.get(name, 0) + int(row["dur_ns"])
-    return found
-
-
-def ops(records: RankRecords, step: int) -> list[str]:
-    rows = records.collectives[records.collectives["step"] == step]
-    return [records.name(int(op)) for op in rows["op"][np.argsort(rows["entry_ns"])]]
-
-
-def assert_sound(records: RankRecords) -> None:
-    """What holds for every job: steps follow each other, phases add up, ends come after entries."""
-    steps = records.steps
-    assert list(steps["step"]) == list(range(len(steps)))
-    assert np.array_equal(steps["start_ns"][1:], steps["end_ns"][:-1])
-    for row in steps[1:]:
-        total = sum(phases(records, int(row["step"])).values())
-        assert total == row["end_ns"] - row["start_ns"]
-    assert (records.phases["wait_ns"] <= records.phases["dur_ns"]).all()
-    assert (records.phases["wait_ns"] >= 0).all()
-    assert (records.collectives["end_ns"] >= records.collectives["entry_ns"]).all()
-    assert (records.phases["cpu_ns"] >= 0).all()
-
-
-def same_calls(all_records: list[RankRecords]) -> Mapping[tuple[str, int], int]:
-    """(op, seq) of the world group with how many ranks have it: all of them, or numbering went wrong."""
-    found: dict[tuple[str, int], int] = {}
-    for records in all_records:
-        for row in records.collectives:
-            key = (records.name(int(row["op"])), int(row["seq"]))
-            found[key] = found.get(key, 0) + 1
-    return found
 
 
 def plain(rank: int, world: int) -> None:
@@ -108,7 +56,7 @@ def test_ddp_buckets_and_waiting_are_seen(receiver: FakeReceiver) -> None:
         assert ops(records, 3) == ["all_reduce"]
         [group] = records.layout.groups
         assert (group.desc, group.ranks) == ("default_pg", (0, 1, 2))
-    assert set(same_calls(all_records).values()) == {3}
+    assert set(counts(all_records).values()) == {3}
 
 
 def manual(rank: int, world: int) -> None:
@@ -137,7 +85,7 @@ def test_gradients_reduced_by_hand_are_a_grad_sync_phase(receiver: FakeReceiver)
         reduced = rows[[records.name(int(op)) == "all_reduce" for op in rows["op"]]]
         assert {records.name(int(p)) for p in reduced["phase"]} == {"grad_sync"}
         assert set(reduced["bytes"]) == {16 * 4, 16 * 16 * 4}
-    assert set(same_calls(all_records).values()) == {2}
+    assert set(counts(all_records).values()) == {2}
 
 
 def accumulate(rank: int, world: int) -> None:

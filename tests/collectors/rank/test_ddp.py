@@ -1,0 +1,120 @@
+"""DDP's gradients with our communication hook: the same bits as without, and the user's hook first."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from torch._C._distributed_c10d import BuiltinCommHookType
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+
+from argus.collectors.rank import attach
+from argus.collectors.rank.fake_receiver import FakeReceiver
+from tests.collectors.rank import jobs
+from tests.collectors.rank.observe import observe, ops
+
+pytestmark = pytest.mark.slow
+
+WIDTH = 33
+
+
+def gradients(rank: int, *, steps: int, views: bool = False, dtype: torch.dtype = torch.float32) -> bytes:
+    """All gradients of a short run, as bytes."""
+    torch.manual_seed(3)
+    net = DistributedDataParallel(
+        jobs.model(WIDTH).to(dtype), bucket_cap_mb=0.001, gradient_as_bucket_view=views
+    )
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    seen = b""
+    for step in range(steps):
+        optimizer.zero_grad(set_to_none=step % 2 == 0)
+        net(jobs.batch(rank + 10 * step, WIDTH).to(dtype)).float().square().mean().backward()
+        for parameter in net.parameters():
+            assert parameter.grad is not None
+            seen += parameter.grad.float().numpy().tobytes()
+        optimizer.step()
+    return seen
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_gradients_are_the_same_to_the_bit(tmp_path: Path, world: int) -> None:
+    def job(rank: int, size: int) -> None:
+        for views, dtype in product((False, True), (torch.float32, torch.bfloat16)):
+            attach.start()
+            with_us = gradients(rank, steps=6, views=views, dtype=dtype)
+            assert attach._attachment is not None and attach._attachment.session is not None
+            notes = list(attach._attachment.session.notes)
+            attach.detach()
+            assert with_us == gradients(rank, steps=6, views=views, dtype=dtype)
+            # There the hook would change bits, so it yields.
+            assert bool(notes) is (views and size == 3)
+
+    assert jobs.run(job, world=world, path=tmp_path / "none.sock") == [0] * world
+
+
+def users(rank: int, world: int) -> None:
+    net = DistributedDataParallel(jobs.model())
+    net.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    train(net, rank)
+
+
+def train(net: DistributedDataParallel, rank: int) -> None:
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(5):
+        optimizer.zero_grad()
+        net(jobs.batch(rank)).square().mean().backward()
+        optimizer.step()
+
+
+def test_the_users_own_hook_stays_and_what_it_calls_is_seen(receiver: FakeReceiver) -> None:
+    for records in observe(users, receiver, world=2):
+        assert ops(records, 3) == ["all_reduce"]
+        sizes = {int(row["bytes"]) for row in records.collectives if row["step"] == 3}
+        assert sizes == {2 * sum(p.numel() for p in jobs.model().parameters())}
+
+
+def late_hook(rank: int, world: int) -> None:
+    net = DistributedDataParallel(jobs.model())
+    train(net, rank)
+    calls = []
+
+    def hook(state, bucket):  # type: ignore[no-untyped-def] # DDP refuses annotations that are strings
+        calls.append(state)
+        return default_hooks.allreduce_hook(None, bucket)  # type: ignore[arg-type]
+
+    net.register_comm_hook("state", hook)
+    train(net, rank)
+    assert calls == ["state"] * 5
+
+
+def test_a_hook_registered_after_ours_takes_over(receiver: FakeReceiver) -> None:
+    for records in observe(late_hook, receiver, world=2):
+        assert ops(records, 8) == ["all_reduce"]
+
+
+def builtin(rank: int, world: int) -> None:
+    net = DistributedDataParallel(jobs.model())
+    net._register_builtin_comm_hook(BuiltinCommHookType.ALLREDUCE)  # type: ignore[no-untyped-call]
+    train(net, rank)
+
+
+def test_a_builtin_hook_is_said_to_be_unseen(receiver: FakeReceiver) -> None:
+    for records in observe(builtin, receiver, world=2):
+        assert ops(records, 3) == []
+        assert any("built-in hook" in text for text in records.unseen)
+
+
+def buffers(rank: int, world: int) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.BatchNorm1d(16))
+    train(DistributedDataParallel(net), rank)
+
+
+def test_the_broadcast_of_buffers_is_seen_and_waited_for(receiver: FakeReceiver) -> None:
+    for records in observe(buffers, receiver, world=2):
+        assert ops(records, 3) == ["broadcast", "all_reduce"]
+        [row] = [r for r in records.collectives if r["step"] == 3 and r["peer"] == 0]
+        assert records.name(int(row["phase"])) == "forward"
+        assert row["blocked_ns"] > 0

@@ -1,0 +1,51 @@
+"""The bounded ring."""
+
+from __future__ import annotations
+
+import threading
+
+from argus.collectors.rank import ring as module
+from argus.collectors.rank.ring import Ring
+
+
+def test_the_newest_is_dropped_and_counted() -> None:
+    ring = Ring(capacity=3)
+    for number in range(5):
+        ring.put("events", (number,))
+    assert ring.take("events") == [(0,), (1,), (2,)]
+    assert ring.dropped() == {"ring_full": 2}
+    assert ring.take("events") == []
+
+
+def test_names_are_one_table_from_the_empty_string() -> None:
+    ring = Ring()
+    assert [ring.intern(text) for text in ("", "a", "b", "a")] == [0, 1, 2, 1]
+    assert ring.names == ["", "a", "b"]
+
+
+def test_generated_names_end_in_the_empty_string_and_are_counted() -> None:
+    ring = Ring()
+    indices = [ring.intern(f"n{number}") for number in range(module.MAX_NAMES + 10)]
+    assert len(ring.names) == module.MAX_NAMES
+    assert indices[-1] == 0
+    assert ring.dropped() == {"names_full": 11}
+    assert len(ring.names[ring.intern("x" * 5000)]) <= module.MAX_NAME
+
+
+def test_threads_lose_nothing() -> None:
+    ring = Ring(capacity=1 << 20)
+
+    def put_many() -> None:
+        for number in range(2000):
+            ring.put("events", (ring.intern(f"k{number % 50}"),))
+
+    threads = [threading.Thread(target=put_many) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    taken = 0
+    while any(thread.is_alive() for thread in threads):
+        taken += len(ring.take("events"))
+    for thread in threads:
+        thread.join()
+    assert taken + len(ring.take("events")) == 8000
+    assert len(ring.names) == 51

@@ -1,0 +1,201 @@
+"""The rank's end of the socket against processors that are absent, slow, stalled or restarted."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from argus.collectors.rank.clock import anchored_clock
+from argus.collectors.rank.fake_receiver import FakeReceiver
+from argus.collectors.rank.recorder import Recorder
+from argus.collectors.rank.ring import Ring
+from argus.collectors.rank.session import Session
+from argus.collectors.rank.sink import Sink, connect_to
+from argus.collectors.rank.writer import Stream, Writer
+from argus.collectors.records.frames import FrameReader, Kind
+from argus.collectors.records.layout import Layout
+
+
+class Rank:
+    """A session whose writer the test drives by hand; a small outbox, a clock it moves."""
+
+    def __init__(self, path: Path, *, capacity: int = 64, max_bytes: int = 4096) -> None:
+        self.now_s = 0.0
+        self.layouts = [Layout(run="r", attempt=0, rank=0, world_size=1)]
+        self.session = Session(
+            Recorder(ring=Ring(capacity=capacity), now_ns=anchored_clock(), cpu_ns=lambda: 0)
+        )
+        self.stream = Stream(
+            self.session,
+            layout=lambda: self.layouts.pop() if self.layouts else None,
+            sink=lambda stream: Sink(
+                connect=lambda: connect_to(path),
+                prelude=stream.prelude,
+                now_s=lambda: self.now_s,
+                max_bytes=max_bytes,
+            ),
+        )
+
+    def event(self, kind: str, value: float) -> None:
+        self.session.recorder.event(kind, start_ns=0, dur_ns=0, value=value)
+
+    def tick(self, *, after_s: float = 10.0) -> None:
+        self.now_s += after_s
+        self.stream.send_rows()
+        self.stream.send_status()
+        self.stream.sink.pump()
+
+    def close(self) -> None:
+        Writer(self.stream, self.session, period_s=0.0)._finish()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "s" / "p.sock"
+
+
+@pytest.fixture
+def servers() -> Iterator[list[FakeReceiver]]:
+    started: list[FakeReceiver] = []
+    yield started
+    for server in started:
+        server.stop()
+
+
+def listen(path: Path, servers: list[FakeReceiver]) -> FakeReceiver:
+    servers.append(FakeReceiver(path).start())
+    return servers[-1]
+
+
+def values(receiver: FakeReceiver) -> list[float]:
+    return [float(v) for heard in receiver.heard for rows in heard.rows["events"] for v in rows["value"]]
+
+
+def test_everything_arrives_in_order_with_a_goodbye(path: Path, servers: list[FakeReceiver]) -> None:
+    receiver = listen(path, servers)
+    rank = Rank(path)
+    for number in range(20):
+        rank.event(f"mark:{number}", number)
+        rank.tick()
+    rank.close()
+    receiver.drain()
+    [heard] = receiver.heard
+    records = heard.records()
+    assert [records.name(int(row["kind"])) for row in records.events] == [f"mark:{n}" for n in range(20)]
+    assert heard.said_bye and heard.statuses and not heard.dropped
+    assert heard.layouts[-1].run == "r"
+
+
+def test_without_a_processor_the_newest_are_dropped_and_counted(
+    path: Path, servers: list[FakeReceiver]
+) -> None:
+    rank = Rank(path, capacity=16, max_bytes=1000)
+    for number in range(500):
+        rank.event("mark:x", number)
+        if number % 5 == 0:
+            rank.tick()
+    receiver = listen(path, servers)
+    for _ in range(3):
+        rank.tick()
+    rank.close()
+    receiver.drain()
+    [heard] = receiver.heard
+    got = values(receiver)
+    assert got == sorted(got) == list(range(len(got)))
+    assert heard.dropped == {"processor_absent": 500 - len(got)}
+
+
+def test_a_stalled_processor_costs_bounded_memory_and_counts(path: Path, servers: list[FakeReceiver]) -> None:
+    receiver = listen(path, servers)
+    receiver.stall.set()
+    rank = Rank(path, capacity=4000, max_bytes=1 << 16)
+    sent = 0
+    while not rank.session.ring.dropped() and sent < 200_000:
+        for _ in range(4000):
+            rank.event("mark:x", sent)
+            sent += 1
+        rank.tick()
+    assert set(rank.session.ring.dropped()) == {"processor_slow"}
+    receiver.stall.clear()
+    for _ in range(100):
+        rank.tick(after_s=0.0)
+        if rank.stream.sink.is_empty and not rank.session.ring.rows["events"]:
+            break
+    rank.close()
+    receiver.drain()
+    [heard] = receiver.heard
+    got = values(receiver)
+    assert got == sorted(got)
+    assert len(got) + heard.dropped["processor_slow"] == sent
+
+
+def test_a_restarted_processor_hears_layout_and_strings_again(
+    path: Path, servers: list[FakeReceiver]
+) -> None:
+    first = listen(path, servers)
+    rank = Rank(path)
+    rank.session.unseen("something")
+    rank.event("mark:before", 1)
+    rank.tick()
+    first.stop()
+    rank.tick()
+    second = listen(path, servers)
+    rank.event("mark:before", 2)
+    rank.event("mark:after", 3)
+    for _ in range(3):
+        rank.tick()
+    rank.close()
+    second.drain()
+    [heard] = second.heard
+    records = heard.records()
+    names = [records.name(int(row["kind"])) for row in records.events]
+    assert names[-2:] == ["mark:before", "mark:after"]
+    assert records.layout.run == "r" and records.unseen == ("something",)
+
+
+def test_a_frame_cut_by_a_lost_connection_is_sent_whole_again() -> None:
+    class Brittle:
+        """Takes 10 bytes a write and breaks after `limit` bytes."""
+
+        def __init__(self, limit: int) -> None:
+            self.limit = limit
+            self.taken = b""
+
+        def send(self, data: memoryview) -> int:
+            if len(self.taken) >= self.limit:
+                raise BrokenPipeError
+            self.taken += bytes(data[:10])
+            return min(len(data), 10)
+
+        def close(self) -> None:
+            self.limit = 0
+
+    from argus.collectors.records.frames import encode_json
+
+    sockets = [Brittle(35), Brittle(1 << 20)]
+    queue = list(sockets)
+    now_s = [0.0]
+
+    def connect() -> socket.socket:
+        return queue.pop(0)  # type: ignore[return-value]
+
+    sink = Sink(connect=connect, prelude=lambda: b"", now_s=lambda: now_s[0])
+    frames = [encode_json(Kind.NOTE, {"unseen": str(n)}) for n in range(5)]
+    for frame in frames:
+        sink.push(frame)
+    sink.pump()
+    assert not sink.is_connected
+    now_s[0] = 100.0
+    sink.pump()
+    reader = FrameReader()
+    heard = [frame.body for frame in reader.feed(sockets[1].taken)]
+    assert heard[-1] == {"unseen": "4"} and reader.pending == 0
+    assert sink.is_empty
+
+
+def test_a_socket_of_nobody_is_an_error(path: Path) -> None:
+    with pytest.raises(OSError, match=r"."):
+        connect_to(path)

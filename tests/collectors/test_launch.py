@@ -1,0 +1,251 @@
+"""`argus run`: the environment, the processor of the host, and becoming the command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import argus
+from argus.collectors import launch
+from argus.collectors.rank.fake_receiver import FakeReceiver
+
+ROOT = Path(argus.__file__).parents[1]
+
+STUB = """
+import sys, os
+sys.path.insert(0, {root!r})
+from pathlib import Path
+from argus.collectors.rank.fake_receiver import FakeReceiver
+open({started!r}, "a").write(f"{{os.getpid()}} {{os.getppid()}} {{os.environ.get('ARGUS_OFF')}}\\n")
+FakeReceiver(Path({socket!r})).start()
+sys.stdin.read()
+time.sleep(60)
+"""
+
+
+def plan_of(env: dict[str, str], **options: str) -> launch.Plan:
+    return launch.make_plan(
+        env,
+        run=options.get("run"),
+        socket=options.get("socket"),
+        server=options.get("server"),
+        record=options.get("record"),
+        has_processor=True,
+        generated="run-1",
+    )
+
+
+def test_a_plan_prefers_options_then_environment_then_defaults() -> None:
+    assert plan_of({}).run == "run-1"
+    assert plan_of({"SLURM_JOB_ID": "17"}).run == "17"
+    assert plan_of({"ARGUS_RUN": "mine", "SLURM_JOB_ID": "17"}).run == "mine"
+    assert plan_of({"ARGUS_RUN": "mine"}, run="other").run == "other"
+    assert plan_of({"ARGUS_SERVER": "http://a"}, server="http://b").server == "http://b"
+
+
+def test_without_a_service_it_records_on_a_socket_of_its_own() -> None:
+    local, served = plan_of({}), plan_of({"ARGUS_SERVER": "http://a"})
+    assert local.record == Path("argus-recording-run-1").absolute()
+    assert local.socket.name == "run-1.sock"
+    assert served.record is None
+    assert served.socket.name == "processor.sock"
+    assert plan_of({}, run="x" * 300).socket.name != plan_of({}, run="x" * 301).socket.name
+    assert len(str(plan_of({}, run="x" * 300).socket)) < 100
+
+
+def test_the_environment_gets_one_directory_first_and_keeps_the_rest() -> None:
+    env = launch.rank_env({"PYTHONPATH": "/a:/b", "HOME": "/h"}, plan_of({}))
+    assert env["PYTHONPATH"].split(":")[1:] == ["/a", "/b"]
+    assert Path(env["PYTHONPATH"].split(":")[0], "sitecustomize.py").is_file()
+    assert (env["HOME"], env["ARGUS_RUN"]) == ("/h", "run-1")
+    assert launch.rank_env(env, plan_of(env))["PYTHONPATH"] == env["PYTHONPATH"]
+    assert launch.plan_from(env) == plan_of({})
+
+
+def stub_processor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, script: str = STUB
+) -> tuple[launch.Plan, Path]:
+    plan = plan_of({}, socket=str(tmp_path / "s" / "p.sock"))
+    started = tmp_path / "started"
+    text = script.format(root=str(ROOT), started=str(started), socket=str(plan.socket))
+    monkeypatch.setattr(launch, "processor_command", lambda _plan, launcher_pid: [sys.executable, "-c", text])
+    return plan, started
+
+
+@pytest.mark.slow
+def test_many_launchers_start_one_detached_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plan, started = stub_processor(monkeypatch, tmp_path)
+    said: list[str] = []
+
+    def ensure() -> None:
+        said.append(launch.ensure_processor(plan, launcher_pid=os.getpid(), env=dict(os.environ), wait_s=30))
+
+    threads = [threading.Thread(target=ensure) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(said) == ["joined the processor of this host"] * 3 + ["processor started"]
+    [line] = started.read_text().splitlines()
+    pid, parent, off = line.split()
+    os.kill(int(pid), signal.SIGTERM)
+    assert int(parent) != os.getpid() and off == "1"
+    assert plan.socket.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.slow
+def test_a_processor_that_dies_is_said_and_its_words_are_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan, _ = stub_processor(monkeypatch, tmp_path, script="import sys; sys.exit('broken')")
+    said = launch.ensure_processor(plan, launcher_pid=1, env=dict(os.environ), wait_s=1.0)
+    log = plan.socket.with_suffix(".log")
+    assert said == f"no processor answers yet, see {log}"
+    assert log.read_text() == "broken\n"
+
+
+def test_a_directory_others_can_enter_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir(mode=0o755)
+    plan = plan_of({}, socket=str(tmp_path / "open" / "p.sock"))
+    with pytest.raises(ValueError, match="0700"):
+        launch.ensure_processor(plan, launcher_pid=1, env={})
+
+
+def argus_run(*words: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    """`argus run --no-processor` before a command."""
+    command = [sys.executable, "-m", "argus", "run", "--no-processor", *words]
+    full = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **(env or {})}
+    return subprocess.Popen(command, env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_it_becomes_the_command() -> None:
+    process = argus_run("--", "bash", "-c", "echo $$; exit 7")
+    out, err = process.communicate()
+    assert (out, process.returncode) == (f"{process.pid}\n", 7)
+    assert err.count("\n") == 1 and err.startswith("argus: run ")
+
+
+@pytest.mark.slow
+def test_signals_reach_the_command() -> None:
+    process = argus_run(
+        "--", "bash", "-c", "trap 'echo got; exit 5' USR1; echo up; while :; do sleep 0.05; done"
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGUSR1)
+    out, _ = process.communicate()
+    assert (out, process.returncode) == ("got\n", 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        ((), 2, "no command given"),
+        (("--",), 2, "no command given"),
+        (("--", "no-such-command-anywhere"), 127, "command not found"),
+        (("--", str(ROOT / "pyproject.toml")), 126, "not executable"),
+    ],
+)
+def test_what_cannot_run_is_one_sentence(words: tuple[str, ...], code: int, text: str) -> None:
+    process = argus_run(*words)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (code, "")
+    assert text in err and err.count("\n") == 1
+
+
+TRAIN = """
+import os, sys, builtins, torch
+import torch.distributed as dist
+torch.set_num_threads(1)
+if "RANK" in os.environ:
+    dist.init_process_group("gloo")
+net = torch.nn.Linear(4, 4)
+if dist.is_initialized():
+    net = torch.nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(6):
+    net(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+print(getattr(builtins, "users_site", "none"), flush=True)
+sys.exit(int(os.environ.get("CODE", "0")))
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(TRAIN)
+    return path
+
+
+@pytest.mark.slow
+def test_an_unchanged_script_is_recorded_and_the_users_sitecustomize_runs(
+    tmp_path: Path, script: Path
+) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import builtins; builtins.users_site = 'theirs'\n")
+    receiver = FakeReceiver(tmp_path / "s" / "p.sock").start()
+    words = ("--run", "mine", "--socket", str(receiver.path), "--", sys.executable, str(script))
+    process = argus_run(*words, env={"PYTHONPATH": f"{ROOT}:{site}", "CODE": "3"})
+    out, err = process.communicate()
+    receiver.drain()
+    receiver.stop()
+    assert (out, process.returncode) == ("theirs\n", 3), err
+    [heard] = receiver.heard
+    records = heard.records()
+    assert (records.layout.run, records.layout.rank, records.layout.world_size) == ("mine", 0, 1)
+    assert records.layout.pid == process.pid
+    assert len(records.steps) == 6
+    assert heard.said_bye
+
+
+@pytest.mark.slow
+def test_torchrun_itself_is_no_rank_but_its_workers_are(tmp_path: Path, script: Path) -> None:
+    receiver = FakeReceiver(tmp_path / "s" / "p.sock").start()
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        str(script),
+    ]
+    process = argus_run("--socket", str(receiver.path), "--", *torchrun)
+    out, err = process.communicate()
+    receiver.drain()
+    receiver.stop()
+    assert (out, process.returncode) == ("none\nnone\n", 0), err
+    ranks = {heard.layouts[-1].rank: heard.records() for heard in receiver.heard}
+    assert len(receiver.heard) == 2 and sorted(ranks) == [0, 1]
+    for records in ranks.values():
+        assert records.layout.world_size == 2
+        assert len(records.steps) == 6
+        assert {records.name(int(op)) for op in records.collectives["op"]} >= {"all_reduce"}
+
+
+@pytest.mark.slow
+def test_python_without_torch_imports_nothing_of_ours(tmp_path: Path) -> None:
+    code = (
+        "import sys; print(sorted(n for n in sys.modules if n.startswith('argus.')), 'numpy' in sys.modules)"
+    )
+    process = argus_run("--", sys.executable, "-c", code)
+    out, err = process.communicate()
+    assert (out, process.returncode) == ("[] False\n", 0), err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("off", "watches"), [("0", True), ("1", False)])
+def test_off_is_off(off: str, watches: bool) -> None:
+    code = "import sys; print(any(type(f).__name__ == 'TorchFinder' for f in sys.meta_path))"
+    process = argus_run("--", sys.executable, "-c", code, env={"ARGUS_OFF": off})
+    out, err = process.communicate()
+    assert (out, process.returncode) == (f"{watches}\n", 0), err
