@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,18 @@ FLOOR_SHARE = 0.01
 
 def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | None = None) -> Digest:
     """Digest of one window; ranks without a usable step are NaN. `engine` computes the kernels' effects."""
-    waits = waits or waits_of(window)
+    digest = _digest(window, waits or waits_of(window))
+    return replace(digest, kernels=digest_kernels(window, engine=engine)) if window.kernels else digest
+
+
+def _digest(window: Window, waits: Waits) -> Digest:
     usable = window.usable
     phases, self_s, cpu_s, max_s = _phases(window)
     step_s = _mean(window.step_s[:, usable])
     typical = float(np.nanmedian(step_s)) if np.isfinite(step_s).any() else np.nan
     own_s = self_s.sum(axis=0)
     classes = work_classes(window.topology, window.ranks)
-    peers_s = peer_medians(self_s, classes)
-    own_peers_s = peer_medians(own_s, classes)
+    peers_s, own_peers_s = peer_medians(self_s, classes), peer_medians(own_s, classes)
     floor = FLOOR_SHARE * typical
     late_s = np.where(np.isfinite(step_s), waits.late_s, np.nan)
     transfer_s, transfer_sum_s = _transfers(window, waits)
@@ -62,7 +66,6 @@ def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | No
         coverage=window.coverage.ratio,
         wall_clock=not bool(window.clock_gpu.any()),
         sees_waits=bool(len(waits.calls.first)),
-        kernels=digest_kernels(window, engine=engine) if window.kernels else None,
     )
 
 

@@ -67,29 +67,10 @@ def _kernel_finding(
     assert now.effects is not None and now.found is not None
     effects, found, window = now.effects, now.found, view.window
     worst = int(ranks[np.argmax(lost[ranks])])
-    tail = kind == "kernel_tail"
-    effect = effects.tail if tail else effects.shift
-    score = float((found.tail_score if tail else found.score)[kernel, worst])
-    name, role = (now.table.text(key) for key in now.keys[kernel])
+    is_tail = kind == "kernel_tail"
+    score = float((found.tail_score if is_tail else found.score)[kernel, worst])
     log10 = found.spread_tail.log10_probability(score)
     members = tuple(sorted(int(rank) for rank in now.ranks[ranks]))
-    evidence = [
-        Evidence(name="score", value=score, note="healthy spreads from the peers"),
-        Evidence(name="error_bound_ratio", value=math.expm1(3.0 * float(effects.noise[kernel, worst]))),
-        Evidence(name="mean_us", value=math.exp(float(effects.mean[kernel, worst])) * 1e-3, unit="us"),
-        Evidence(name="breadth", value=float(len(ranks)), note=_breadth(now, worst)),
-        Evidence(name="device_factor", value=math.exp(float(found.factor[worst]))),
-    ]
-    if tail:
-        evidence.append(Evidence(name="max_ratio", value=math.exp(float(effects.top[kernel, worst]))))
-    if w1 is not None:
-        evidence.append(
-            Evidence(
-                name="w1_to_peers_us", value=float(w1[0][worst]) * 1e-3, unit="us", baseline=w1[1] * 1e-3
-            )
-        )
-    if votes.own is not None and np.isfinite(votes.own[kernel, worst]):
-        evidence.append(Evidence(name="own_past_ratio", value=math.exp(float(votes.own[kernel, worst]))))
     group = _group_of(view.topology, members)
     return Finding(
         run=view.run,
@@ -102,15 +83,42 @@ def _kernel_finding(
         ranks=members,
         nodes=(*(f"rank:{rank}" for rank in members), *((f"group:{group}",) if group else ())),
         group=group,
-        kernel=short_name(name),
+        kernel=short_name(now.table.text(now.keys[kernel][0])),
         start_step=window.first_step,
         end_step=window.first_step + window.num_steps - 1,
-        ratio=math.exp(float(effect[kernel, worst])),
+        ratio=math.exp(float((effects.tail if is_tail else effects.shift)[kernel, worst])),
         effect_s_per_step=float(lost[worst]),
         share_of_step=float(found.share[kernel]),
         significance=expected_per_day(log10, num_tests=effects.shift.size, window_s=_window_s(view)),
-        evidence=(*evidence, Evidence(name="role", value=0.0, note=role)),
+        evidence=tuple(_evidence(now, votes, kernel=kernel, rank=worst, score=score, w1=w1)),
     )
+
+
+def _evidence(
+    now: KernelDigest,
+    votes: Votes,
+    *,
+    kernel: int,
+    rank: int,
+    score: float,
+    w1: tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float] | None,
+) -> Iterator[Evidence]:
+    """The numbers behind one kernel on its worst rank."""
+    assert now.table is not None and now.effects is not None and now.found is not None
+    effects = now.effects
+    yield Evidence(name="score", value=score, note="healthy spreads from the peers")
+    yield Evidence(name="breadth", value=1.0, note=_breadth(now, rank))
+    bound = math.expm1(3.0 * float(effects.noise[kernel, rank]))
+    yield Evidence(name="error_bound_ratio", value=bound, note="three standard errors of the comparison")
+    mean_us = math.exp(float(effects.mean[kernel, rank])) * 1e-3
+    yield Evidence(name="mean_us", value=mean_us, unit="us", note=now.table.text(now.keys[kernel][1]))
+    yield Evidence(name="device_factor", value=math.exp(float(now.found.factor[rank])))
+    yield Evidence(name="max_ratio", value=math.exp(float(effects.top[kernel, rank])))
+    if w1 is not None:
+        distance = float(w1[0][rank]) * 1e-3
+        yield Evidence(name="w1_to_peers_us", value=distance, unit="us", baseline=w1[1] * 1e-3)
+    if votes.own is not None and np.isfinite(votes.own[kernel, rank]):
+        yield Evidence(name="own_past_ratio", value=math.exp(float(votes.own[kernel, rank])))
 
 
 def _device_finding(

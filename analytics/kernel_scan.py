@@ -89,35 +89,24 @@ def scan(
 ) -> Candidates:
     """Candidates of one window."""
     share = _share(effects, step_ns=step_ns * num_steps)
+    heavy = (share >= settings.share)[:, None]
     shift = effects.shift
     factor = _factor(shift, effects, is_compute=is_compute)
     beyond = shift - np.where(is_compute[:, None], factor[None, :], np.float32(0.0))
-    scale = _scale(beyond, effects.noise, settings=settings)
-    score = beyond / scale
+    score = beyond / _scale(beyond, effects.noise, settings=settings)
     probability = per_test(beyond.size, window_s=window_s, settings=settings)
-    tail_of = {flag: healthy_tail(score[is_compute == flag]) for flag in (True, False)}
-    compute = is_compute[:, None]
-    limit = np.where(compute, tail_of[True].threshold(probability), tail_of[False].threshold(probability))
-    gate = np.float32(math.log1p(settings.effect))
-    heavy = (share >= settings.share)[:, None]
-    large = (np.minimum(beyond, shift) >= gate) & heavy
+    limit, spread_tail = _limits(score, is_compute, probability)
+    slow = np.minimum(beyond, shift)
     few = (peers.sizes < settings.small_group)[peers.of][None, :]
-    by_score = large & (score >= limit) & ~few
-    by_ratio = (
-        heavy & few & (np.minimum(beyond, shift) >= math.log(settings.small_ratio)) & (score >= limit / 2)
+    total = (slow >= math.log1p(settings.effect)) & (score >= limit) & ~few
+    total |= (slow >= math.log(settings.small_ratio)) & (score >= limit / 2) & few
+    total |= _two_populations(beyond, peers, settings=settings)
+    device, device_score, device_tail = _devices(
+        factor, peers, few=few[0], window_s=window_s, settings=settings
     )
-    by_two = heavy & _two_populations(beyond, peers, settings=settings)
-    device_scale = _scale(factor[None, :], np.zeros((1, len(factor))), settings=settings)[0]
-    device_score = factor / device_scale
-    device_tail = healthy_tail(device_score[None, :])
-    device_limit = device_tail.threshold(per_test(len(factor), window_s=window_s, settings=settings))
-    device = (factor >= gate) & (device_score >= device_limit) & ~few[0]
-    device |= few[0] & (factor >= math.log(settings.small_ratio))
-    device |= _two_populations(factor[None, :], peers, settings=settings)[0]
     tail, tail_score = _tails(effects, heavy=heavy, probability=probability, settings=settings)
-    total = by_score | by_ratio | by_two
     return Candidates(
-        shift=total,
+        shift=total & heavy,
         tail=tail & ~total & ~device[None, :],
         device=device,
         gross=(shift >= math.log(settings.gross)) & (score >= 2.0 * limit),
@@ -127,10 +116,34 @@ def scan(
         factor=factor,
         share=share,
         is_compute=is_compute,
-        spread_tail=tail_of[True],
+        spread_tail=spread_tail,
         device_tail=device_tail,
         probability=probability,
     )
+
+
+def _limits(score: Reals, is_compute: Bools, probability: float) -> tuple[Reals, Tail]:
+    """Threshold of each kernel, with the tail of the compute kernels. (kernel, 1)
+
+    Communication waits for others and strays much further; the two do not share a tail.
+    """
+    compute, other = healthy_tail(score[is_compute]), healthy_tail(score[~is_compute])
+    limit = np.where(is_compute, compute.threshold(probability), other.threshold(probability))
+    return np.asarray(limit[:, None], np.float32), compute
+
+
+def _devices(
+    factor: Reals, peers: Peers, *, few: Bools, window_s: float, settings: Settings
+) -> tuple[Bools, Reals, Tail]:
+    """Ranks all of whose kernels are slow by one factor, with scores and their healthy tail. (rank,)"""
+    scale = _scale(factor[None, :], np.zeros((1, len(factor))), settings=settings)[0]
+    score = factor / scale
+    tail = healthy_tail(score[None, :])
+    limit = tail.threshold(per_test(len(factor), window_s=window_s, settings=settings))
+    device = (factor >= math.log1p(settings.effect)) & (score >= limit) & ~few
+    device |= few & (factor >= math.log(settings.small_ratio))
+    device |= _two_populations(factor[None, :], peers, settings=settings)[0]
+    return device, score, tail
 
 
 def per_test(num_tests: int, *, window_s: float, settings: Settings) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -64,24 +65,7 @@ class KernelTable:
 
 def open_table(payloads: Iterable[bytes], *, texts: Mapping[int, str] | None = None) -> KernelTable:
     """Heads of all blobs; a rank sent twice counts once, the first time."""
-    blobs: list[Blob] = []
-    names = dict(texts or {})
-    refused: dict[str, int] = {}
-    seen: set[int] = set()
-    for payload in payloads:
-        try:
-            blob = open_blob(payload)
-            texts_here = blob.texts()
-            here = {int(rank) for rank in blob.ranks["rank"]}
-            if here & seen:
-                raise WireError("a rank was sent twice")
-        except WireError as error:
-            reason = str(error)[:60]
-            refused[reason] = refused.get(reason, 0) + 1
-            continue
-        names |= texts_here
-        seen |= here
-        blobs.append(blob)
+    blobs, names, refused = _opened(payloads)
     heads = np.concatenate([blob.ranks for blob in blobs] or [np.empty(0, RANK)])
     order = np.argsort(heads["rank"], kind="stable")
     bundled = bundle(blobs)
@@ -101,11 +85,33 @@ def open_table(payloads: Iterable[bytes], *, texts: Mapping[int, str] | None = N
         ranks=ranks,
         kernels=tuple(keys),
         mixed=known,
-        texts=names,
+        texts={**(texts or {}), **names},
         events=heads["events"][order].astype(np.int64),
         clusters=heads["clusters"][order].astype(np.int64),
         refused=refused,
     )
+
+
+def _opened(payloads: Iterable[bytes]) -> tuple[list[Blob], dict[int, str], dict[str, int]]:
+    """The blobs that can be read, the names they define, and why others cannot."""
+    blobs: list[Blob] = []
+    names: dict[int, str] = {}
+    refused: Counter[str] = Counter()
+    seen: set[int] = set()
+    for payload in payloads:
+        try:
+            blob = open_blob(payload)
+            texts = blob.texts()
+            here = {int(rank) for rank in blob.ranks["rank"]}
+            if here & seen:
+                raise WireError("a rank was sent twice")
+        except WireError as error:
+            refused[str(error)[:60]] += 1
+            continue
+        names |= texts
+        seen |= here
+        blobs.append(blob)
+    return blobs, names, refused
 
 
 def dense(table: KernelTable, first: int, *, last: int) -> tuple[Kernel, ...]:

@@ -112,38 +112,29 @@ class Window:
         return np.maximum(self.dur_s - self.wait_s, 0.0)
 
 
-def assemble(
-    summaries: Iterable[RankWindow],
-    topology: Topology,
-    *,
-    kernels: Iterable[bytes] = (),
-    kernel_names: Mapping[int, str] | None = None,
-) -> Window:
+def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
     """All ranks' summaries of one window as arrays; every rank of `topology` has a row, NaN if missing.
 
-    Packed `kernels` stored apart from the summaries are added to those the summaries bring.
     ValueError if there is no summary or if they are not of one window.
     """
     parts = _one_window(summaries)
     head = parts[0]
     ranks = np.array(sorted({*topology.ranks, *(p.rank for p in parts)}), np.int64)
     row = {int(rank): i for i, rank in enumerate(ranks)}
-    steps = np.arange(head.first_step, head.first_step + head.num_steps)
-    series = _step_series(parts, row, shape=(len(ranks), len(steps)))
+    series = _step_series(parts, row, shape=(len(ranks), head.num_steps))
     cells = _phase_cells(parts, row, head.first_step, series.step_s)
     groups, collectives = _collectives(parts, topology)
     hosts = {topology.host_of(int(rank)) for rank in ranks}
     return Window(
         run=head.run,
         attempt=head.attempt,
-        kernels=(*(part.kernels for part in parts if part.kernels), *kernels),
-        kernel_names=kernel_names or {},
+        kernels=tuple(part.kernels for part in parts if part.kernels),
         index=head.window,
         first_step=head.first_step,
         num_steps=head.num_steps,
         topology=topology,
         ranks=ranks,
-        steps=steps,
+        steps=np.arange(head.first_step, head.first_step + head.num_steps),
         flags=series.flags,
         step_s=series.step_s,
         step_cpu_s=series.step_cpu_s,

@@ -155,7 +155,7 @@ def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topolo
             f"{topology.world_size} ranks × {row.num_steps} steps × {len(phases)} phases are {cells} cells, "
             f"the limit is {MAX_CELLS}"
         )
-    return align(assemble(parts, topology, kernels=blobs, kernel_names=names))
+    return replace(align(assemble(parts, topology)), kernels=tuple(blobs), kernel_names=names)
 
 
 def missing_evidence(window: Window) -> tuple[str, ...]:

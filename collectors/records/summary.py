@@ -14,7 +14,7 @@ from argus.collectors.records.pack import pack, unpack
 from argus.collectors.records.plan import MAX_STEPS
 
 SUMMARY_VERSION = 2
-READABLE = frozenset({1, 2})
+READABLE = (1, 2)
 """Versions this side reads: its own and the one before, which had no kernels."""
 
 MAX_KERNEL_BYTES = 4 << 20

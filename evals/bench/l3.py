@@ -191,7 +191,7 @@ def _window(num_ranks: int, packed: Sequence[bytes], *, step_ns: int) -> Window:
         RankWindow(run="bench", attempt=0, rank=rank, window=1, first_step=0, num_steps=STEPS, steps=steps)
         for rank in range(num_ranks)
     ]
-    return assemble(parts, build(layouts), kernels=packed)
+    return replace(assemble(parts, build(layouts)), kernels=tuple(packed))
 
 
 def _pairwise(num_ranks: int) -> dict[str, Any]:
