@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 
@@ -29,12 +30,16 @@ class LocalEngine:
         if self.workers < 2 or num_kernels * num_ranks < self.small:
             return effects_of_all(table, peers)
         cuts = [round(i * num_kernels / self.workers) for i in range(self.workers + 1)]
-        futures = [
-            self.pool().submit(effects_of_part, list(blobs), peers, cuts[i], cuts[i + 1])
-            for i in range(1, self.workers)
-        ]
-        parts = [_part(table, peers, first=cuts[0], last=cuts[1])]
-        return Effects.join([*parts, *(future.result() for future in futures)], num_ranks=num_ranks)
+        try:
+            futures = [
+                self.pool().submit(effects_of_part, list(blobs), peers, cuts[i], cuts[i + 1])
+                for i in range(1, self.workers)
+            ]
+            parts = [_part(table, peers, first=cuts[0], last=cuts[1])]
+            return Effects.join([*parts, *(future.result() for future in futures)], num_ranks=num_ranks)
+        except BrokenProcessPool:  # a worker was killed: do without, with fresh ones next time
+            self.close()
+            return effects_of_all(table, peers)
 
     def pool(self) -> Executor:
         """The workers; this process is one of them, and computes too."""

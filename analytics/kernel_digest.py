@@ -32,7 +32,8 @@ CLUSTER_BYTES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class KernelDigest:
-    """Kernels of a window: `keys` (kernel,) sorted as in the table, `mean` (kernel, rank) log duration.
+    """Kernels of a window: `keys` (kernel,) sorted as in the table, `mean` (kernel, rank) log duration,
+    `beyond` (kernel, rank) the effect beyond what a rank's kernels share.
 
     `ratio` (rank,) is raw bytes over summary bytes. `shift`, `tail`, `device` hold the candidates as sets
     of (key, rank) and of ranks. `table`, `effects` and `found` are there for the window itself only.
@@ -42,6 +43,7 @@ class KernelDigest:
     keys: tuple[tuple[int, int], ...]
     devices: tuple[str, ...]
     mean: Reals
+    beyond: Reals
     ratio: Reals
     shift: frozenset[tuple[tuple[int, int], int]]
     tail: frozenset[tuple[tuple[int, int], int]]
@@ -65,20 +67,44 @@ def digest_kernels(
         return None
     peers = kernel_peers(window.topology, table.ranks)
     effects = (engine or _here)(table, peers, window.kernels)
+    return digest_table(
+        table,
+        peers,
+        effects=effects,
+        devices=tuple(_device(window.topology, int(rank)) for rank in table.ranks),
+        step_ns=step_ns(window, effects),
+        num_steps=window.num_steps,
+        settings=settings or Settings(),
+    )
+
+
+def digest_table(
+    table: KernelTable,
+    peers: Peers,
+    *,
+    step_ns: float,
+    num_steps: int,
+    settings: Settings,
+    effects: Effects | None = None,
+    devices: tuple[str, ...] | None = None,
+) -> KernelDigest:
+    """Digest of an opened table; effects are computed here if not given, a rank is its own device if unnamed."""
+    effects = effects or effects_of_all(table, peers)
     found = scan(
         effects,
         peers,
         is_compute=is_compute(table),
-        step_ns=step_ns(window, effects),
-        num_steps=window.num_steps,
-        window_s=step_ns(window, effects) * window.num_steps * 1e-9,
-        settings=settings or Settings(),
+        step_ns=step_ns,
+        num_steps=num_steps,
+        window_s=step_ns * num_steps * 1e-9,
+        settings=settings,
     )
     return KernelDigest(
         ranks=table.ranks,
         keys=table.kernels,
-        devices=tuple(_device(window.topology, int(rank)) for rank in table.ranks),
+        devices=devices or tuple(str(rank) for rank in table.ranks),
         mean=effects.mean,
+        beyond=found.beyond,
         ratio=_ratio(table),
         shift=_pairs(found.shift, table),
         tail=_pairs(found.tail, table),

@@ -23,6 +23,7 @@ class Effects:
     """`kernel_match.Comparison` of every kernel, all (kernel, rank), in the table's order."""
 
     shift: Matrix
+    p50: Matrix
     tail: Matrix
     top: Matrix
     mean: Matrix

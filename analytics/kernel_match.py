@@ -23,6 +23,9 @@ Reals = NDArray[np.float32]
 BOUNDARY = 0.05
 """Boundaries of modes are the same if their cumulative shares differ by less; a valley moves a few samples."""
 
+ALIKE, ALIKE_FLOOR = 0.3, 0.02
+"""Modes moved by one factor if none strays from it by more than this part of it, or by two per cent."""
+
 MAIN_SHARE = 0.9
 """A merged block's tail is read only if one of its clusters holds this part of the samples."""
 
@@ -33,12 +36,13 @@ _Z99 = 2.3263478740408408
 class Comparison:
     """Logarithmic effects of one kernel against the peers' reference, all (rank,), NaN where absent.
 
-    `shift`: the slowdown on which medians and means agree; `tail`: what the means show beyond the medians;
+    `shift`: the slowdown on which medians and means agree; `p50`: what the medians alone say; `tail`: what the means show beyond the medians;
     `top`: the maximum against the peers' median maximum; `mean`: own mean duration in log ns;
     `total_ns`: time in the window; `noise`: sampling and quantisation error of `shift`.
     """
 
     shift: Reals
+    p50: Reals
     tail: Reals
     top: Reals
     mean: Reals
@@ -79,19 +83,21 @@ def compare(kernel: Kernel, peers: Peers) -> Comparison:
     reference = _reference(kernel, peers, own=own, modes=modes, agrees=agrees)
     mass = own.time.sum(axis=0)
     log_mass = np.log(np.maximum(mass, np.float32(1e-30)))
-    p50, mean = _in_order(kernel, peers, own=own, reference=reference)
+    p50, mean, alike = _in_order(kernel, peers, own=own, reference=reference)
     moved = agrees & _moved(own.share, reference, peers=peers)
     clean = agrees & ~moved
     odd = np.flatnonzero(own.present & ~agrees)
     if len(odd):
         p50[odd], mean[odd], clean[odd] = _merged(kernel, odd, own=own, reference=reference, of=peers.of[odd])
-    if moved.any():
+    doubtful = moved & ~alike
+    if doubtful.any():
         whole = log_mass - reference.log_total[peers.of]
-        p50 = np.where(moved, _lesser(p50, whole), p50)
+        p50 = np.where(doubtful, _lesser(p50, whole), p50)
     top = np.where(kernel.count > 0, kernel.log_max, -np.inf).max(axis=0)
     known = own.present & np.isfinite(top)
     return Comparison(
         shift=np.where(own.present, _lesser(p50, mean), np.nan),
+        p50=np.where(own.present, p50, np.nan),
         tail=np.where(own.present, np.where(clean, mean - p50, 0.0), np.nan),
         top=np.where(known, top - peers.medians(top[None], valid=known)[0][peers.of], 0.0),
         mean=np.where(own.present, log_mass, np.nan),
@@ -155,16 +161,23 @@ def _reference(kernel: Kernel, peers: Peers, *, own: _Own, modes: Ints, agrees: 
     )
 
 
-def _in_order(kernel: Kernel, peers: Peers, *, own: _Own, reference: _Reference) -> tuple[Reals, Reals]:
-    """Effects (rank,) of modes paired by their order, weighted by time: in medians and in means."""
+def _in_order(
+    kernel: Kernel, peers: Peers, *, own: _Own, reference: _Reference
+) -> tuple[Reals, Reals, Bools]:
+    """Effects (rank,) of modes paired by their order, weighted by time: in medians and in means.
+
+    And whether the modes' medians moved by one factor: then other counts are another mix, not other modes.
+    """
     wide = len(reference.p50)
     if len(reference.modes) == 1:
         weight, p50, mean = reference.weight, reference.p50, reference.mean
     else:
         weight, p50, mean = (part[:, peers.of] for part in (reference.weight, reference.p50, reference.mean))
-    by_p50 = (weight * (kernel.log_p50[:wide] - p50)).sum(axis=0)
+    moved = kernel.log_p50[:wide] - p50
+    by_p50 = (weight * moved).sum(axis=0)
     by_mean = (weight * (own.mean[:wide] - mean)).sum(axis=0)
-    return by_p50, by_mean
+    apart = np.where(weight > 0, np.abs(moved - by_p50), 0.0).max(axis=0, initial=0.0)
+    return by_p50, by_mean, apart <= np.maximum(ALIKE * np.abs(by_p50), ALIKE_FLOOR)
 
 
 def _moved(share: Reals, reference: _Reference, *, peers: Peers) -> Bools:

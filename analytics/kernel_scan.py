@@ -70,6 +70,7 @@ class Candidates:
     tail_score: Reals
     device_score: Reals
     factor: Reals
+    beyond: Reals = field(repr=False)
     share: Reals  # (kernel,)
     is_compute: Bools  # (kernel,)
     spread_tail: Tail = field(repr=False)
@@ -91,19 +92,19 @@ def scan(
     share = _share(effects, step_ns=step_ns * num_steps)
     heavy = (share >= settings.share)[:, None]
     shift = effects.shift
-    factor = _factor(shift, effects, is_compute=is_compute)
-    beyond = shift - np.where(is_compute[:, None], factor[None, :], np.float32(0.0))
-    score = beyond / _scale(beyond, effects.noise, settings=settings)
+    factor = _factor(effects, is_compute=is_compute)
+    shared = np.where(is_compute[:, None], factor[None, :], np.float32(0.0))
+    beyond = shift - shared
+    score = beyond / spread_of(beyond, effects.noise, settings=settings)
     probability = per_test(beyond.size, window_s=window_s, settings=settings)
     limit, spread_tail = _limits(score, is_compute, probability)
     slow = np.minimum(beyond, shift)
     few = (peers.sizes < settings.small_group)[peers.of][None, :]
-    total = (slow >= math.log1p(settings.effect)) & (score >= limit) & ~few
-    total |= (slow >= math.log(settings.small_ratio)) & (score >= limit / 2) & few
-    total |= _two_populations(beyond, peers, settings=settings)
-    device, device_score, device_tail = _devices(
-        factor, peers, few=few[0], window_s=window_s, settings=settings
-    )
+    # Few peers have no spread to speak of: there only a ratio counts, and half the threshold.
+    gate = np.where(few, math.log(settings.small_ratio), math.log1p(settings.effect))
+    total = (slow >= gate) & (score >= np.where(few, limit / 2, limit))
+    total |= _two_populations(effects.p50 - shared, peers, settings=settings, mean=effects.mean)
+    device, own, of_devices = _devices(factor, peers, few=few[0], window_s=window_s, settings=settings)
     tail, tail_score = _tails(effects, heavy=heavy, probability=probability, settings=settings)
     return Candidates(
         shift=total & heavy,
@@ -112,12 +113,13 @@ def scan(
         gross=(shift >= math.log(settings.gross)) & (score >= 2.0 * limit),
         score=score,
         tail_score=tail_score,
-        device_score=device_score,
+        device_score=own,
         factor=factor,
         share=share,
         is_compute=is_compute,
         spread_tail=spread_tail,
-        device_tail=device_tail,
+        beyond=beyond,
+        device_tail=of_devices,
         probability=probability,
     )
 
@@ -136,7 +138,7 @@ def _devices(
     factor: Reals, peers: Peers, *, few: Bools, window_s: float, settings: Settings
 ) -> tuple[Bools, Reals, Tail]:
     """Ranks all of whose kernels are slow by one factor, with scores and their healthy tail. (rank,)"""
-    scale = _scale(factor[None, :], np.zeros((1, len(factor))), settings=settings)[0]
+    scale = spread_of(factor[None, :], np.zeros((1, len(factor))), settings=settings)[0]
     score = factor / scale
     tail = healthy_tail(score[None, :])
     limit = tail.threshold(per_test(len(factor), window_s=window_s, settings=settings))
@@ -159,8 +161,8 @@ def _share(effects: Effects, *, step_ns: float) -> Reals:
     return np.asarray(total / max(step_ns, 1.0), np.float32)
 
 
-def _factor(shift: Reals, effects: Effects, *, is_compute: Bools, most: int = 64) -> Reals:
-    """What the compute kernels of a rank share: the median of their effects, over the largest. (rank,)
+def _factor(effects: Effects, *, is_compute: Bools, most: int = 64) -> Reals:
+    """What the compute kernels of a rank share: the median of their medians' effects, over the largest. (rank,)
 
     With fewer than five kernels nothing can be told apart and the factor is 0.
     """
@@ -168,10 +170,10 @@ def _factor(shift: Reals, effects: Effects, *, is_compute: Bools, most: int = 64
     largest = np.argsort(-total, kind="stable")[:most]
     largest = largest[total[largest] > 0]
     if len(largest) < 5:
-        return np.zeros(shift.shape[1], np.float32)
-    ordered = np.sort(shift[largest], axis=0)  # NaN last
+        return np.zeros(effects.p50.shape[1], np.float32)
+    ordered = np.sort(effects.p50[largest], axis=0)  # NaN last
     count = np.isfinite(ordered).sum(axis=0)
-    at = np.arange(shift.shape[1])
+    at = np.arange(ordered.shape[1])
     low, high = (
         ordered[np.maximum(count - 1, 0) // 2, at],
         ordered[np.minimum(count // 2, len(largest) - 1), at],
@@ -179,7 +181,7 @@ def _factor(shift: Reals, effects: Effects, *, is_compute: Bools, most: int = 64
     return np.asarray(np.nan_to_num((low + high) / 2.0), np.float32)
 
 
-def _scale(beyond: Reals, noise: NDArray[np.floating], *, settings: Settings) -> Reals:
+def spread_of(beyond: Reals, noise: NDArray[np.floating], *, settings: Settings) -> Reals:
     """Healthy spread of each kernel over its ranks, never below noise and floor. (kernel, 1) or (kernel, rank)"""
     size = np.sort(np.abs(beyond), axis=1)  # NaN last; effects are centred by construction
     count = np.isfinite(size).sum(axis=1)
@@ -188,8 +190,11 @@ def _scale(beyond: Reals, noise: NDArray[np.floating], *, settings: Settings) ->
     return np.asarray(np.maximum(np.maximum(spread, noise), settings.scale_floor), np.float32)
 
 
-def _two_populations(values: Reals, peers: Peers, *, settings: Settings) -> Bools:
-    """The slower of two well separated populations of a class, if it is no more than half of it."""
+def _two_populations(values: Reals, peers: Peers, *, settings: Settings, mean: Reals | None = None) -> Bools:
+    """The slower of two well separated populations of a class, if it is no more than half of it.
+
+    Where `mean` (log durations) is given, it must part them too.
+    """
     out = np.zeros(values.shape, np.bool_)
     gate = math.log1p(settings.effect)
     for rows in peers.rows:
@@ -201,8 +206,18 @@ def _two_populations(values: Reals, peers: Peers, *, settings: Settings) -> Bool
         some = np.flatnonzero((spread >= gate) & np.isfinite(mine).all(axis=1))
         if len(some):
             cut = _cut(mine[some], settings=settings, gate=gate)
-            out[np.ix_(some, members)] = mine[some] > cut[:, None]
+            slower = mine[some] > cut[:, None]
+            if mean is not None:
+                slower &= _parts_means(slower, mean[np.ix_(some, members)], gate=gate)[:, None]
+            out[np.ix_(some, members)] = slower
     return out
+
+
+def _parts_means(slower: Bools, mean: Reals, *, gate: float) -> Bools:
+    """Whether the slower population's typical mean lies above the other's by half the gate. (kernel,)"""
+    high = np.where(slower, mean, 0.0).sum(axis=1) / np.maximum(slower.sum(axis=1), 1)
+    low = np.where(slower, 0.0, mean).sum(axis=1) / np.maximum((~slower).sum(axis=1), 1)
+    return np.asarray(high - low >= gate / 2.0)
 
 
 def _cut(values: Reals, *, settings: Settings, gate: float) -> Reals:
@@ -253,7 +268,7 @@ def changed(
 
 def _tails(effects: Effects, *, heavy: Bools, probability: float, settings: Settings) -> tuple[Bools, Reals]:
     """Kernels whose mean and maximum rise while their median does not."""
-    scale = _scale(effects.tail, effects.noise, settings=settings)
+    scale = spread_of(effects.tail, effects.noise, settings=settings)
     score = effects.tail / scale
     limit = healthy_tail(score).threshold(probability)
     flagged = (effects.tail >= math.log1p(settings.tail_effect)) & (score >= limit) & heavy

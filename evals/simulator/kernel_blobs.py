@@ -25,12 +25,17 @@ def blobs(
     fault: Fault | None = None,
     device_spread: float = 0.005,
     count: int = 640,
+    job_seed: int | None = None,
 ) -> list[bytes]:
-    """One blob a host. Kernels have one to four modes; every fifth has ranks with one mode more or fewer."""
-    device = np.exp(device_spread * rng.normal(size=num_ranks))
+    """One blob a host. Kernels have one to four modes; every fifth has ranks with one mode more or fewer.
+
+    Windows of one job share `job_seed`, which fixes its kernels and its devices.
+    """
+    job = rng if job_seed is None else np.random.default_rng(job_seed)
     medians = [
-        np.cumprod(rng.uniform(1.6, 4.0, modes)) * rng.uniform(5e3, 5e5) for modes in _modes(num_kernels)
+        np.cumprod(job.uniform(1.6, 4.0, modes)) * job.uniform(5e3, 5e5) for modes in _modes(num_kernels)
     ]
+    device = np.exp(device_spread * job.normal(size=num_ranks))
     pairs = tuple((f"{CLASSES[i % len(CLASSES)]}_{i}", "compute") for i in range(num_kernels))
     out = []
     for first in range(0, num_ranks, RANKS_PER_HOST):
