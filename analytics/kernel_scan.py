@@ -90,8 +90,7 @@ def scan(
 ) -> Candidates:
     """Candidates of one window."""
     share = _share(effects, step_ns=step_ns * num_steps)
-    heavy = (share >= settings.share)[:, None]
-    shift = effects.shift
+    heavy, shift = (share >= settings.share)[:, None], effects.shift
     factor = _factor(effects, is_compute=is_compute)
     shared = np.where(is_compute[:, None], factor[None, :], np.float32(0.0))
     beyond = shift - shared
@@ -100,9 +99,7 @@ def scan(
     limit, spread_tail = _limits(score, is_compute, probability)
     slow = np.minimum(beyond, shift)
     few = (peers.sizes < settings.small_group)[peers.of][None, :]
-    # Few peers have no spread to speak of: there only a ratio counts, and half the threshold.
-    gate = np.where(few, math.log(settings.small_ratio), math.log1p(settings.effect))
-    total = (slow >= gate) & (score >= np.where(few, limit / 2, limit))
+    total = _stands_out(slow, score, limit=limit, few=few, settings=settings)
     total |= _two_populations(effects.p50 - shared, peers, settings=settings, mean=effects.mean)
     device, own, of_devices = _devices(factor, peers, few=few[0], window_s=window_s, settings=settings)
     tail, tail_score = _tails(effects, heavy=heavy, probability=probability, settings=settings)
@@ -122,6 +119,12 @@ def scan(
         device_tail=of_devices,
         probability=probability,
     )
+
+
+def _stands_out(slow: Reals, score: Reals, *, limit: Reals, few: Bools, settings: Settings) -> Bools:
+    """Few peers have no spread to speak of: there only a ratio counts, and half the threshold."""
+    gate = np.where(few, math.log(settings.small_ratio), math.log1p(settings.effect))
+    return np.asarray((slow >= gate) & (score >= np.where(few, limit / 2, limit)))
 
 
 def _limits(score: Reals, is_compute: Bools, probability: float) -> tuple[Reals, Tail]:

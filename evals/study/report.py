@@ -81,7 +81,7 @@ def _scope(study: Row) -> str:
     if study["size"] == "full":
         return "This is the full design."
     return (
-        "This is a reduced form of the design: fewer seeds, up to 512 ranks and a shorter healthy run; "
+        "This is a reduced form of the design: one seed a condition, up to 512 ranks and a shorter healthy run; "
         "`argus eval fidelity --full` runs all of it."
     )
 
