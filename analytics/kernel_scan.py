@@ -19,6 +19,8 @@ from argus.analytics.kernel_peers import Bools, Peers
 from argus.analytics.kernel_tail import Reals, Tail, healthy_tail
 
 MAD_TO_SIGMA = 1.4826
+CHANGE_SCORE = 8.0
+"""Spreads a device must move against its own past; it is told only with a second window."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,7 +251,7 @@ def _cut(values: Reals, *, settings: Settings, gate: float) -> Reals:
 
 
 def changed(
-    mean: Reals, past: Reals, peers: Peers, *, share: Reals, settings: Settings
+    mean: Reals, past: Reals, peers: Peers, *, noise: Reals, share: Reals, settings: Settings
 ) -> tuple[Reals, Bools]:
     """Change of each kernel against the same device's past, beyond what the class's steadiest tenth shows.
 
@@ -264,8 +266,10 @@ def changed(
             steady = np.sort(moved[:, members], axis=1)[:, len(members) // 10][:, None]
             out[:, members] = moved[:, members] - steady
     known = np.nan_to_num(out, nan=0.0)
-    quiet = np.sort(np.abs(known), axis=1)[:, known.shape[1] // 4][:, None] * np.float32(3.0)
-    limit = np.maximum(math.log1p(settings.effect), 8.0 * np.maximum(quiet, settings.scale_floor))
+    # The quietest tenth of the devices says how large a change is none; of a normal it lies at an eighth of σ.
+    quiet = np.sort(np.abs(known), axis=1)[:, known.shape[1] // 10][:, None] * np.float32(8.0)
+    spread = np.maximum(np.maximum(quiet, noise * np.float32(math.sqrt(2.0))), settings.scale_floor)
+    limit = np.maximum(math.log1p(settings.effect), CHANGE_SCORE * spread)
     return out, (known >= limit) & (share >= settings.share)[:, None]
 
 

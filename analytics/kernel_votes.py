@@ -119,10 +119,11 @@ def _own(
     """Change of `one` against its past, in the order of `like`'s kernels and ranks."""
     like = like or one
     shape = like.mean.shape
-    if one.keys != like.keys or one.devices != like.devices or like.found is None:
+    if one.keys != like.keys or one.devices != like.devices or like.found is None or like.effects is None:
         return None, np.zeros(shape, np.bool_)
     known = past_mean(past, one, least=settings.history_windows)
     if known is None:
         return None, np.zeros(shape, np.bool_)
-    own, moved = changed(one.mean, known, one.peers, share=like.found.share, settings=settings)
+    noise, share = like.effects.noise, like.found.share
+    own, moved = changed(one.mean, known, one.peers, noise=noise, share=share, settings=settings)
     return own, moved & like.found.is_compute[:, None]
