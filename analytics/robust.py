@@ -143,13 +143,19 @@ def _log(scale: float) -> float:
 
 
 def _spread(values: Floats) -> Floats:
-    """Spread around zero per column: the larger of what the middle and what the tail say."""
+    """Spread around zero per column: the larger of what the middle and what the tail say.
+
+    The tail starts at the 95th percentile, with few values at the 80th, lest one of them be the tail.
+    """
     ranked = np.sort(np.abs(values), axis=0)
     counts = np.isfinite(ranked).sum(axis=0)
     result = np.full(values.shape[1], np.nan)
     enough = np.flatnonzero(counts >= 3)
-    middle, tail = (_quantile(ranked[:, enough], counts[enough], share) for share in (0.5, 0.95))
-    result[enough] = np.maximum(1.4826 * middle, tail / 1.96)
+    ranked, counts = ranked[:, enough], counts[enough]
+    middle = _quantile(ranked, counts, 0.5)
+    upper, tail = _quantile(ranked, counts, 0.8), _quantile(ranked, counts, 0.95)
+    outer = np.where(counts < TAIL_WINDOWS, upper / 1.2816, tail / 1.96)
+    result[enough] = np.maximum(1.4826 * middle, outer)
     return result
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from argus.collectors.records.layout import Layout
-from argus.topology.merge import Declared
+from argus.topology.identity import Declared
 
 ELEMENT_KINDS = (
     "rank",
@@ -36,6 +37,12 @@ group."""
 
 ANY_HOST = "*"
 """Host of facts that describe every host of the fleet, as one `nvidia-smi topo -m` of a model does."""
+
+
+MAX_RANKS = 1 << 20
+"""Ranks taken of a file; the wire has the same limit."""
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class LoaderError(ValueError):
@@ -78,6 +85,19 @@ class Edge:
         )
 
 
+def moved(edge: Edge, *, source: str, target: str) -> Edge:
+    """The same relation between other elements; much faster than `dataclasses.replace`."""
+    return Edge(
+        source=source,
+        target=target,
+        kind=edge.kind,
+        provenance=edge.provenance,
+        capacity_gbps=edge.capacity_gbps,
+        since_s=edge.since_s,
+        until_s=edge.until_s,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """Everything one file says. `attributes` are per element id; `warnings` name what was left out."""
@@ -90,6 +110,15 @@ class Facts:
     declared: tuple[Declared, ...] = ()
     ranks_on: Mapping[int, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+
+def whole_number(text: str) -> int | None:
+    """A plain number of at most nine digits, None for anything else.
+
+    >>> whole_number("42"), whole_number("²"), whole_number("-1")
+    (42, None, None)
+    """
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def kind_of_id(element: str) -> str:

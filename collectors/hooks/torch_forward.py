@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from argus.collectors.rank import state
 from argus.collectors.rank.guard import LOGGER, Part
-from argus.collectors.rank.recorder import Frame, Recorder
+from argus.collectors.rank.open import Frame
+from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.session import Session
 from argus.collectors.records.events import FLAG_EVAL
 

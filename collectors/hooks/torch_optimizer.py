@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from argus.collectors.rank import state
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.recorder import Frame
+from argus.collectors.rank.open import Frame
 from argus.collectors.rank.session import Session
 
 if TYPE_CHECKING:

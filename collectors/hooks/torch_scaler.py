@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-
-from argus.collectors.rank import state
 from argus.collectors.rank.guard import Part
+from argus.collectors.rank.open import Frame
 from argus.collectors.rank.session import Session
+from argus.collectors.rank.wrap import timed
 
 NEEDS = "torch.amp.grad_scaler"
 
@@ -18,23 +16,13 @@ def install(session: Session, part: Part) -> None:
 
     recorder = session.recorder
     optimizer, native = recorder.names["optimizer"], recorder.ring.intern("GradScaler")
-    open_safe, close_safe = part.guard(recorder.open), part.guard(recorder.close)
-    end_safe = part.guard(recorder.end_candidate)
 
-    def wrapper_of(original: Callable[..., object]) -> Callable[..., object]:
-        @wraps(original)
-        def wrapper(*args: object, **kwargs: object) -> object:
-            if not part.is_on or state.is_compiling():
-                return original(*args, **kwargs)
-            frame = open_safe(optimizer, native)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                if frame is not None:
-                    close_safe(frame)
-                    end_safe()
+    def before() -> Frame:
+        return recorder.open(optimizer, native)
 
-        return wrapper
+    def after(frame: Frame) -> None:
+        recorder.close(frame)
+        recorder.end_candidate()
 
     for name in ("step", "update"):
-        part.patch(GradScaler, name, wrapper_of(getattr(GradScaler, name)))
+        part.patch(GradScaler, name, timed(getattr(GradScaler, name), part, before=before, after=after))

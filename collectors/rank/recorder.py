@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import statistics
-import threading
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from argus.collectors.rank.clock import Clock
 from argus.collectors.rank.gpu import GpuClock, Stamp
+from argus.collectors.rank.open import Comm, Frame, Local, ThreadState
 from argus.collectors.rank.ring import Ring, Row
 from argus.collectors.records.events import (
     CLOCK_GPU,
@@ -22,9 +21,6 @@ from argus.collectors.records.events import (
 )
 from argus.collectors.records.heartbeat import Status
 
-if TYPE_CHECKING:
-    from argus.collectors.rank.calls import Call
-
 WARMUP_STEPS = 3  # the first one is seen in part, the second finds the modules, the third warms caches
 COMPILE_WARMUP_STEPS = 50  # a compilation after that is a disturbance worth seeing, not warm-up
 MEDIAN_STEPS = 31  # step times kept for the typical one in the status
@@ -35,84 +31,6 @@ MARK_FLAGS = {
     "evaluation": FLAG_EVAL,
     "validation": FLAG_EVAL,
 }
-
-
-class Frame:
-    """An open phase."""
-
-    __slots__ = (
-        "acc_ns",
-        "cpu_ns",
-        "depth",
-        "name",
-        "native",
-        "stamp",
-        "start_ns",
-        "step",
-        "wait_ns",
-        "wait_stamp",
-    )
-
-    name: int
-    native: int
-    start_ns: int
-    cpu_ns: int
-    wait_ns: int
-    depth: int
-    step: int
-    acc_ns: int
-    stamp: Stamp | None
-    wait_stamp: Stamp | None  # from here to the phase's end the stream only waits for communication
-
-
-class Comm:
-    """Communication called outside of every phase: consecutive calls make one phase."""
-
-    __slots__ = (
-        "cpu_end_ns",
-        "cpu_ns",
-        "end_ns",
-        "name",
-        "native",
-        "since_ns",
-        "start_ns",
-        "step",
-        "wait_ns",
-    )
-
-    name: int
-    native: int
-    step: int
-    start_ns: int
-    end_ns: int
-    since_ns: int  # entry of the call that is open now, 0 between calls
-    cpu_ns: int
-    cpu_end_ns: int
-    wait_ns: int
-
-
-class ThreadState:
-    """What one thread has open.
-
-    `wait_ns` is all the time it ever stood still in communication, `comm_phase` the phase a library
-    says its calls belong to (0 = the open one), `tokens` what nested hooks keep from entry to exit,
-    `blocking` the work that a blocking call will wait for next.
-    """
-
-    __slots__ = ("blocking", "comm", "comm_phase", "stack", "tokens", "wait_ns")
-
-    def __init__(self) -> None:
-        self.stack: list[Frame] = []
-        self.tokens: list[Frame | None] = []
-        self.blocking: tuple[object, Call] | None = None
-        self.comm_phase = 0
-        self.wait_ns = 0
-        self.comm: Comm | None = None
-
-
-class _Local(threading.local):
-    def __init__(self) -> None:
-        self.state = ThreadState()
 
 
 class Recorder:
@@ -136,7 +54,7 @@ class Recorder:
         self.last_bucket: Stamp | None = None  # the same on the GPU
         self._other, self._optimizer = self.names["other"], self.names["optimizer"]
         self._host = {self.names[name] for name in HOST_PHASES}
-        self._local = _Local()
+        self._local = Local()
         self.train = self._local.state
         self._gap = ring.intern("between phases")
         self._manual = False
@@ -258,6 +176,7 @@ class Recorder:
         self.train.tokens.clear()
         self.train.comm = None
         self.train.comm_phase = 0
+        self._manual = False  # argus.step may be what failed: the optimizer ends the steps again
 
     # Communication outside of phases
 

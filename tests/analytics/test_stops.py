@@ -44,6 +44,7 @@ def beat(
     state: str = "running",
     reason: str = "",
     mark: str = "",
+    phase: str = "backward",
     p50_s: float = 0.5,
     age_s: float = 0.0,
 ) -> Heartbeat:
@@ -59,7 +60,7 @@ def beat(
         status=Status(
             ts_ns=int(ts_s * 1e9),
             step=7,
-            phase="backward",
+            phase=phase,
             step_since_ns=int((ts_s - stalled_s) * 1e9),
             step_p50_ns=int(p50_s * 1e9),
             in_mark=mark,
@@ -127,9 +128,21 @@ def test_a_vanished_rank_is_named_at_once_and_not_those_killed_after_it() -> Non
     assert found[0].ranks == (1,) and found[0].measure("lost") == 1.0
 
 
-def test_a_host_that_went_silent_is_lost() -> None:
-    beats = [beat(r, {"dp": (10, 9)}, stalled_s=5.0, age_s=60.0 if r == 3 else 0.0) for r in range(WORLD)]
-    assert detect(beats)[0].ranks == (3,)
+def test_a_host_that_went_silent_is_lost_if_the_job_stands_still() -> None:
+    def silent(stalled_s: float) -> list[Heartbeat]:
+        age = {3: 58.0}
+        return [beat(r, {"dp": (10, 9)}, stalled_s=stalled_s, age_s=age.get(r, 0.0)) for r in range(WORLD)]
+
+    assert detect(silent(55.0))[0].ranks == (3,)
+    assert detect(silent(2.0)) == ()
+
+
+def test_evaluating_or_finishing_alone_is_no_stop() -> None:
+    evaluating = [beat(r, {"dp": (10, 10)}, phase="eval", stalled_s=900) for r in range(WORLD)]
+    finishing = [
+        beat(r, {"dp": (10, 10)}, state="ended" if r else "running", stalled_s=900) for r in range(WORLD)
+    ]
+    assert detect(evaluating) == () and detect(finishing) == ()
 
 
 def test_our_own_outage_makes_nobody_lost() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from argus.topology.collect import Collector, decode
-from argus.topology.facts import Facts
+from argus.topology.facts import Facts, whole_number
 
 _NETWORK = "network.topology.nvidia.com/"
 NODE_LABELS = {
@@ -28,6 +28,9 @@ INDEX_LABELS = (
     "leaderworkerset.sigs.k8s.io/worker-index",
 )
 """Labels that number the pods of a job, tried in this order; a JobSet adds its own jobs' indices."""
+
+MAX_PER_POD = 1024
+"""Processes taken per pod."""
 
 JOB_LABELS = (
     "jobset.sigs.k8s.io/jobset-name",
@@ -119,17 +122,15 @@ def _pods(found: Collector, pods: list[Pod]) -> dict[int, str]:
     jobs: dict[str, list[Pod]] = {}
     for pod in pods:
         job = next((pod[2][label] for label in JOB_LABELS if label in pod[2]), "")
-        if job and pod[1].get("status", {}).get("phase", "Running") == "Running":
+        if job and _object(pod[1].get("status")).get("phase", "Running") == "Running":
             jobs.setdefault(job, []).append(pod)
     if len(jobs) > 1:
         found.warn(f"holds pods of {len(jobs)} jobs ({', '.join(sorted(jobs)[:4])}); ranks are left out")
         return {}
     ranks_on: dict[int, str] = {}
     for place, item, labels in next(iter(jobs.values()), []):
-        spec = item.get("spec")
-        node = spec.get("nodeName") if isinstance(spec, dict) else None
-        index = _pod_index(labels)
-        size = _processes(spec) if isinstance(spec, dict) else 0
+        spec = _object(item.get("spec"))
+        node, index, size = spec.get("nodeName"), _pod_index(labels), _processes(spec)
         if not isinstance(node, str) or index is None or not size:
             found.warn("node, index or processes per pod are unknown; it is left out", field=f"{place}.spec")
             continue
@@ -145,22 +146,29 @@ def _pod_index(labels: Mapping[str, str]) -> int | None:
     if labels.get("training.kubeflow.org/replica-type", "").lower() == "master":
         return 0
     text = next((labels[label] for label in INDEX_LABELS if label in labels), "")
-    if not text.isdigit():
+    index = whole_number(text)
+    if index is None:
         return None
     # PyTorchJob numbers the workers from 0 beside one master, which is pod 0.
-    return int(text) + int(labels.get("training.kubeflow.org/operator-name", "") == "pytorchjob-controller")
+    return index + int(labels.get("training.kubeflow.org/operator-name", "") == "pytorchjob-controller")
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _processes(spec: Mapping[str, Any]) -> int:
     """Processes per pod: PET_NPROC_PER_NODE, else the GPUs it is given."""
-    for container in spec.get("containers") or ():
-        if not isinstance(container, dict):
-            continue
-        for variable in container.get("env") or ():
-            if isinstance(variable, dict) and variable.get("name") == "PET_NPROC_PER_NODE":
+    for container in map(_object, _list(spec.get("containers"))):
+        for variable in map(_object, _list(container.get("env"))):
+            if variable.get("name") == "PET_NPROC_PER_NODE":
                 text = str(variable.get("value", ""))
-                return min(int(text), 1024) if text.isdigit() else 0
-        limits = (container.get("resources") or {}).get("limits") or {}
-        if str(limits.get("nvidia.com/gpu", "")).isdigit():
-            return min(int(limits["nvidia.com/gpu"]), 1024)
+                return min(whole_number(text) or 0, MAX_PER_POD)
+        limits = _object(_object(container.get("resources")).get("limits"))
+        if gpus := whole_number(str(limits.get("nvidia.com/gpu", ""))):
+            return min(gpus, MAX_PER_POD)
     return 0
