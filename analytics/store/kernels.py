@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-from sqlalchemy import Connection, delete, func, select
+from sqlalchemy import Connection, bindparam, delete, func, select
 
 from argus.analytics.store.engine import insert_new
 from argus.analytics.store.intake import CHUNK, Arrival, AttemptKey, AttemptRow
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS, KERNEL_NAMES
 from argus.collectors.records.kernel_blob import HEAD, INDEX, RANK
 from argus.collectors.records.kernel_read import Blob, Clusters, bundle, open_blob, read
+
+FRONT_BYTES = 8192
+"""Head and index of most blobs: 380 kernels; what is longer takes a second look."""
 
 PRUNED_AT_ONCE = 2000
 """Blobs deleted in one transaction, so that the intake never waits long."""
@@ -86,32 +89,40 @@ def read_kernel(
     connection: Connection, attempt_id: int, window: int, *, key: tuple[int, int]
 ) -> Iterator[tuple[str, Blob, Clusters]]:
     """One kernel (name hash, role hash) of a window, host by host, without the others' bytes."""
-    body = KERNEL_BLOBS.c.body
     here = (KERNEL_BLOBS.c.attempt_id == attempt_id, KERNEL_BLOBS.c.window == window)
     columns = (KERNEL_BLOBS.c.host, KERNEL_BLOBS.c.rank, KERNEL_BLOBS.c.num_bytes)
-    for host, rank, num_bytes in connection.execute(select(*columns).where(*here)).all():
-        mine = (*here, KERNEL_BLOBS.c.host == host, KERNEL_BLOBS.c.rank == rank)
+    front = func.substr(KERNEL_BLOBS.c.body, 1, FRONT_BYTES)
+    mine = (KERNEL_BLOBS.c.host == bindparam("h"), KERNEL_BLOBS.c.rank == bindparam("r"))
+    cut = select(func.substr(KERNEL_BLOBS.c.body, bindparam("b"), bindparam("n"))).where(*here, *mine)
+    for host, rank, num_bytes, begin in connection.execute(select(*columns, front).where(*here)).all():
 
-        def part(begin: int, end: int, where: Sequence[object] = mine) -> bytes:
-            cut = select(func.substr(body, begin + 1, end - begin)).where(*where)  # type: ignore[arg-type]
-            return bytes(connection.execute(cut).scalar_one())
+        def part(first: int, last: int, host: str = host, rank: int = rank) -> bytes:
+            where = {"b": first + 1, "n": last - first, "h": host, "r": rank}
+            return bytes(connection.execute(cut, where).scalar_one())
 
-        head = part(0, HEAD.size)
-        ranks, kernels, size = HEAD.unpack(head)[3:6]
-        start = HEAD.size + ranks * RANK.itemsize + kernels * INDEX.itemsize
-        front = head + part(HEAD.size, start)
-        index = np.frombuffer(front, INDEX, kernels, HEAD.size + ranks * RANK.itemsize)
-        found = np.flatnonzero((index["name"] == np.uint64(key[0])) & (index["role"] == np.uint64(key[1])))
-        if not len(found):
-            continue
-        entry = int(found[0])
-        first = int(index["offset"][entry])
-        last = int(index["offset"][entry + 1]) if entry + 1 < kernels else size
-        # The chunk in its place, nothing around it: only this entry is read.
-        chunk = bytes(first) + part(start + first, start + last)
-        padded = chunk + bytes(size - len(chunk))
-        blob = open_blob(front + padded + bytes(num_bytes - start - size))
-        yield host, blob, read(bundle([blob]), entries=np.array([entry]))
+        alone = _one_entry(bytes(begin), num_bytes, key=key, part=part)
+        if alone is not None:
+            blob, entry = alone
+            yield host, blob, read(bundle([blob]), entries=np.array([entry]))
+
+
+def _one_entry(
+    front: bytes, num_bytes: int, *, key: tuple[int, int], part: Callable[[int, int], bytes]
+) -> tuple[Blob, int] | None:
+    """A blob of which only the front and the chunk of `key` are there; None if it has no such kernel."""
+    ranks, kernels, size = HEAD.unpack_from(front)[3:6]
+    start = HEAD.size + ranks * RANK.itemsize + kernels * INDEX.itemsize
+    front = front[:start] if len(front) >= start else front + part(len(front), start)
+    index = np.frombuffer(front, INDEX, kernels, HEAD.size + ranks * RANK.itemsize)
+    found = np.flatnonzero((index["name"] == np.uint64(key[0])) & (index["role"] == np.uint64(key[1])))
+    if not len(found):
+        return None
+    entry = int(found[0])
+    first = int(index["offset"][entry])
+    last = int(index["offset"][entry + 1]) if entry + 1 < kernels else size
+    chunk = bytes(first) + part(start + first, start + last)
+    # Zeros stand where the others' bytes would be: only this entry is read.
+    return open_blob(front + chunk + bytes(num_bytes - start - len(chunk))), entry
 
 
 def prune_kernels(connection: Connection, *, before_s: float, max_bytes: int) -> int:
