@@ -136,20 +136,18 @@ def _common(clusters: Ints, peers: Peers) -> Ints:
 
 def _reference(kernel: Kernel, peers: Peers, *, own: _Own, modes: Ints, agrees: Bools) -> _Reference:
     wide = int(modes.max(initial=0))
-    columns = np.concatenate([kernel.log_p50[:wide], own.mean[:wide], own.share[:wide]])
-    parts = np.split(peers.medians(columns, valid=agrees), 3)
+    sigma = (kernel.log_p99 - kernel.log_p50)[:wide] * np.float32(1.25 / _Z99)
+    error = own.share[:wide] * sigma / np.sqrt(np.maximum(kernel.count[:wide], np.float32(1.0)))
+    # The median rank's error: a spike makes one rank's p99 huge and says nothing of the others.
+    error = np.sqrt((error * error).sum(axis=0, keepdims=True))
+    columns = np.concatenate([kernel.log_p50[:wide], own.mean[:wide], own.share[:wide], error])
+    medians = peers.medians(columns, valid=agrees)
     counts = np.arange(wide)[:, None] < modes
-    p50, mean, share = (np.where(counts, part, np.float32(0.0)) for part in parts)
+    p50, mean, share = (np.where(counts, part, np.float32(0.0)) for part in np.split(medians[:-1], 3))
     share = share / np.maximum(share.sum(axis=0), np.float32(1e-30))
     weight = share * np.exp(mean) * counts
     total = np.maximum(weight.sum(axis=0), np.float32(1e-30))
-    sigma = (kernel.log_p99 - kernel.log_p50)[:wide] * np.float32(1.25 / _Z99)
-    error = (
-        own.share[:wide] * own.share[:wide] * sigma * sigma / np.maximum(kernel.count[:wide], np.float32(1.0))
-    )
-    per_rank = np.where(agrees, error.sum(axis=0), 0.0)
-    members = np.maximum(np.bincount(peers.of, agrees, len(modes)), 1.0)
-    noise = np.sqrt(np.bincount(peers.of, per_rank, len(modes)) / members) + LOG_STEP / np.sqrt(6.0)
+    noise = np.nan_to_num(medians[-1]) + LOG_STEP / np.sqrt(6.0)
     return _Reference(
         modes=modes,
         p50=p50,

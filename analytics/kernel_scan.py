@@ -91,19 +91,18 @@ def scan(
     settings: Settings,
 ) -> Candidates:
     """Candidates of one window."""
-    share = _share(effects, step_ns=step_ns * num_steps)
-    heavy, shift = (share >= settings.share)[:, None], effects.shift
+    shift, share = effects.shift, _share(effects, step_ns=step_ns * num_steps)
+    heavy = (share >= settings.share)[:, None]
     factor = _factor(effects, is_compute=is_compute)
-    shared = np.where(is_compute[:, None], factor[None, :], np.float32(0.0))
+    shared = np.where(is_compute[:, None], factor, np.float32(0.0))
     beyond = shift - shared
     score = beyond / spread_of(beyond, effects.noise, settings=settings)
     probability = per_test(beyond.size, window_s=window_s, settings=settings)
     limit, spread_tail = _limits(score, is_compute, probability)
-    slow = np.minimum(beyond, shift)
-    few = (peers.sizes < settings.small_group)[peers.of][None, :]
-    total = _stands_out(slow, score, limit=limit, few=few, settings=settings)
+    few = (peers.sizes < settings.small_group)[peers.of]
+    total = _stands_out(np.minimum(beyond, shift), score, limit=limit, few=few, settings=settings)
     total |= _two_populations(effects.p50 - shared, peers, settings=settings, mean=effects.mean)
-    device, own, of_devices = _devices(factor, peers, few=few[0], window_s=window_s, settings=settings)
+    device, own, of_devices = _devices(factor, peers, few=few, window_s=window_s, settings=settings)
     tail, tail_score = _tails(effects, heavy=heavy, probability=probability, settings=settings)
     return Candidates(
         shift=total & heavy,

@@ -13,6 +13,9 @@ from argus.analytics.kernel_peers import Bools
 from argus.analytics.kernel_scan import Settings, changed, spread_of
 from argus.analytics.kernel_tail import Reals, healthy_tail
 
+Pairs = frozenset[tuple[tuple[int, int], int]]
+"""((kernel), rank) candidates of one window."""
+
 LUCK = 0.01
 """Ranks that may last by luck, per kernel and window."""
 
@@ -36,7 +39,9 @@ def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings)
     found = now.found
     before = list(past[-(settings.of - 1) :])
     own, moved = _own(now, past, settings=settings)
-    shift = _lasting(now, found.shift, [one.shift for one in before], settings=settings)
+    # A mode of its own in one window and a tail in the next is one and the same trouble.
+    seen = [one.shift | one.tail for one in before]
+    shift = _lasting(now, found.shift, seen, settings=settings)
     lasting = shift | (found.shift & found.gross)
     moved_before = [
         _own(one, past[: len(past) - len(before) + i], settings=settings, like=now)[1]
@@ -49,8 +54,8 @@ def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings)
         [1 + sum(int(rank) in one.device for one in before) >= settings.needed for rank in now.ranks],
         np.bool_,
     )
-    tail = _lasting(now, found.tail, [one.tail for one in before], settings=settings) & ~lasting
-    tail &= _more_than_chance(now, before, settings=settings)
+    tail = _lasting(now, found.tail, seen, settings=settings) & ~lasting
+    tail &= _more_than_chance(now, seen, settings=settings)
     return Votes(shift=lasting, tail=tail, device=device, own=own)
 
 
@@ -78,7 +83,7 @@ def averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Set
 def _lasting(
     now: KernelDigest,
     flags: Bools,
-    before: Sequence[frozenset[tuple[tuple[int, int], int]]],
+    before: Sequence[Pairs],
     *,
     settings: Settings,
 ) -> Bools:
@@ -89,22 +94,22 @@ def _lasting(
     return out
 
 
-def _more_than_chance(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Settings) -> Bools:
+def _more_than_chance(now: KernelDigest, seen: Sequence[Pairs], *, settings: Settings) -> Bools:
     """Tails that luck does not explain: where spikes fall on all ranks, some rank is hit twice in a row.
 
     With share g of the other (rank, window) showing one, N · C(of, needed) · g^needed ranks last by luck; that
     must be few, or the ranks hit in every window several times those N · g^of that luck would give.
     """
     assert now.found is not None
-    num, windows = len(now.ranks), 1 + len(before)
+    num, windows = len(now.ranks), 1 + len(seen)
     if windows < settings.needed or num < 2:
         return np.ones(now.mean.shape, np.bool_)
     out = np.zeros(now.mean.shape, np.bool_)
     for k in np.flatnonzero(now.found.tail.any(axis=1)):
         key = now.keys[k]
-        hits = now.found.tail[k].astype(np.int64)
-        for one in before:
-            hits += np.array([(key, int(rank)) in one.tail for rank in now.ranks])
+        hits = (now.found.tail[k] | now.found.shift[k]).astype(np.int64)
+        for one in seen:
+            hits += np.array([(key, int(rank)) in one for rank in now.ranks])
         others = (hits.sum() - hits) / ((num - 1) * windows)
         lucky = num * comb(windows, settings.needed) * others**settings.needed
         always = int((hits == windows).sum())

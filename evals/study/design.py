@@ -81,14 +81,14 @@ def rules() -> dict[str, dict[str, Rule]]:
 
 
 def surface_conditions(size: Size) -> Sequence[Condition]:
-    """Where the surfaces are read: a slowdown of a tenth on one rank in 64."""
+    """Where the surfaces are read: a slowdown of a twentieth on one rank in 64."""
     families = SURFACE_FAMILIES[:2] if size == "smoke" else SURFACE_FAMILIES
     seeds = {"smoke": 1, "default": 1, "full": 8}[size]
     ranks = 32 if size == "smoke" else 64
     return [
         Condition(
             family=family,
-            factor=1.1,
+            factor=1.05,
             seeds=seeds,
             ranks=ranks,
             count=500 if FAMILIES[family].tail_share else 200,

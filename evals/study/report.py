@@ -201,7 +201,7 @@ def _smallest(sweep: Sequence[Row]) -> str:
 
 def _surfaces(surfaces: Mapping[str, Mapping[str, Row]]) -> str:
     out = [
-        "A slowdown of ×1.10 (or a tail) on one rank, mean over families; the default value stands on a plateau."
+        "A slowdown of ×1.05 (or a tail) on one rank, mean over families; the default value stands on a plateau."
     ]
     for parameter, values in surfaces.items():
         out += [
