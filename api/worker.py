@@ -30,6 +30,9 @@ PRUNE_EVERY_S = 600.0
 REST_S = 0.1
 """Between turns when no window waits: a thousand hosts' uploads must not mean a thousand turns a second."""
 
+MAX_INBOX = 10_000
+"""Signs of life kept while the database cannot be read."""
+
 WINDOWS_PER_TURN = 8
 """Windows of one attempt analysed before the others get their turn."""
 
@@ -110,10 +113,15 @@ class Worker:
         """Once over every live attempt; whether windows still wait."""
         with self._lock:
             inbox, self._inbox = self._inbox, []
-        with self._means.store.read() as connection:
-            lives = progress.live_attempts(connection)
-            pending = progress.pending_windows(connection)
-        self._take_up(lives)
+        try:
+            with self._means.store.read() as connection:
+                lives = progress.live_attempts(connection)
+                pending = progress.pending_windows(connection)
+            self._take_up(lives)
+        except SQLAlchemyError:
+            with self._lock:
+                self._inbox = [*inbox, *self._inbox][-MAX_INBOX:]  # the last word of a rank comes once
+            raise
         for attempt_id, beats, hosts, heard_s in inbox:
             if attempt_id in self._watches:
                 _hear(self._watches[attempt_id], beats, hosts=hosts, now_s=heard_s)
