@@ -19,11 +19,15 @@ from argus.collectors.rank.cupti import process
 from argus.collectors.rank.cupti.channel import Channel
 from argus.collectors.rank.session import Session
 from argus.collectors.records.kernel_names import short_name
-from argus.evals.workloads.overhead import START_STEPS, WARM_STEPS, Step, switch, transformer_step
-from argus.evals.workloads.train import Transformer
+from argus.evals.workloads.train import VOCABULARY, Transformer
+
+Step = Callable[[], None]
 
 ARMS = ("off", "all", "torch.profiler", "torch.profiler with stacks")
+START_STEPS = 8
+WARM_STEPS = 2  # the first finds the modules again, the second runs with everything in place
 BLOCK_STEPS = 2
+SEQUENCE = 64
 BLOCKS_S = 220.0  # of the eight minutes; fewer blocks are said, not hidden
 STEP_S = 0.08  # the batch doubles until a step lasts so long
 MAX_BATCH = 1024
@@ -51,13 +55,36 @@ def build() -> tuple[Step, int]:
     model = Transformer(width=768, layers=12).cuda()
     batch = 16
     while True:
-        with torch.device("cuda"):  # where it makes its batch
-            step = transformer_step(model, batch=batch)
+        step = transformer_step(model, batch=batch)
         for _ in range(START_STEPS):
             step()
         if seconds(step, num_steps=3) >= STEP_S or batch >= MAX_BATCH:
             return step, batch
         batch *= 2
+
+
+def transformer_step(model: Transformer, *, batch: int) -> Step:
+    """Forward, backward and optimizer, always of the same shapes."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tokens = torch.randint(0, VOCABULARY, (batch, SEQUENCE + 1), device="cuda")
+
+    def step() -> None:
+        model(tokens).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def switch(*, on: bool) -> None:
+    """Put every collector in, or take every one out."""
+    session = attach.current_session()
+    if session is None:
+        raise SystemExit("the collectors are not attached: run this under `argus run`")
+    session.stop()
+    if on:
+        for name, hook in attach.find_hooks():
+            session.add(name, hook)
 
 
 def session_and_channel() -> tuple[Session, Channel]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from argus.collectors.rank.cupti.series import Series
@@ -24,6 +24,7 @@ def kernels(*rows: tuple[int, int, int, int]) -> Rows:
 SPANS = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 50)), min_size=1, max_size=20)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(spans=SPANS)
 def test_busy_time_is_the_union_of_the_intervals(spans: list[tuple[int, int]]) -> None:
     start, dur = np.array(sorted(spans)).T
@@ -31,6 +32,7 @@ def test_busy_time_is_the_union_of_the_intervals(spans: list[tuple[int, int]]) -
     assert busy_ns(start, start + dur) == len(covered)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(spans=SPANS, seed=st.integers(0, 9))
 def test_order_and_shift_of_the_kernels_do_not_matter(spans: list[tuple[int, int]], seed: int) -> None:
     rows = kernels(*((1, 0, start, dur) for start, dur in spans))

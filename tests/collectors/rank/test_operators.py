@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -96,6 +96,7 @@ class Rank:
         return [int(row[5]) for row in self.ring.take("steps")]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(run=st.text(max_size=20), period=st.integers(1, 200), block=st.integers(0, 10**6))
 def test_one_step_of_every_block_is_profiled(run: str, period: int, block: int) -> None:
     steps = range(block * period, (block + 1) * period)
@@ -186,6 +187,7 @@ def test_only_outermost_operators_are_kept() -> None:
     assert len(rows_of([], timeline=line, intern=ring.intern)) == 0
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(spans=st.lists(st.tuples(st.integers(1, 2), st.integers(0, 50), st.integers(1, 20)), max_size=30))
 def test_outermost_intervals_do_not_overlap_and_cover_the_others_starts(
     spans: list[tuple[int, int, int]],

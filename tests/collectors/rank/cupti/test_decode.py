@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from argus.collectors.rank.cupti.decode import Bytes, Decoded, Layouts, decode, find_runs
@@ -72,14 +72,14 @@ def test_every_version_of_every_record_is_read(version: int) -> None:
 
 
 @given(kinds=KINDS, version=st.sampled_from(versions.VERSIONS))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_any_order_of_kinds_is_read(kinds: list[int], version: int) -> None:
     layouts, texts = versions.layouts(version), Texts()
     assert_same(decode(buffer_of(written(kinds, layouts, texts)), layouts, read_name=texts.read), kinds)
 
 
 @given(kinds=KINDS, cut=st.integers(0, 12_000))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_a_cut_buffer_keeps_what_is_whole_and_counts_the_rest(kinds: list[int], cut: int) -> None:
     layouts, texts = versions.layouts(0), Texts()
     parts = written(kinds, layouts, texts)
@@ -92,7 +92,7 @@ def test_a_cut_buffer_keeps_what_is_whole_and_counts_the_rest(kinds: list[int], 
 
 
 @given(data=st.binary(max_size=4096), seed=st.integers(0, 99))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 def test_no_bytes_make_it_raise_or_read_past_the_end(data: bytes, seed: int) -> None:
     layouts = versions.layouts(seed % 5)
     words = np.frombuffer(data[: len(data) // 8 * 8], "<u8").copy()
