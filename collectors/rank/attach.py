@@ -132,6 +132,7 @@ def _arm(attachment: Attachment) -> None:
     recorder = Recorder(ring=Ring(), now_ns=now_ns, cpu_ns=time.thread_time_ns, gpu=cuda_clock(now_ns))
     session = Session(recorder)
     run = run_of(env) or f"{os.path.basename(_command()[0] or 'python')}-{os.getppid()}"
+    session.run = run
     watch = LayoutWatch(run=run, place=place, env=dict(env), on_change=session.groups_changed)
     path = socket_path(env)
     stream = Stream(

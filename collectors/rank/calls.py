@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from argus.collectors.rank.recorder import Recorder
+from argus.collectors.rank.timeline import CallSpans
 
 MAX_GROUPS = 4096  # as many as a layout may hold
 
@@ -76,6 +77,7 @@ class CallLog:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.groups: dict[str, GroupState] = {}
+        self.spans: CallSpans | None = None  # kept for those who look up calls by time
         self._timers: dict[str, Timer] = {}
         self._lock = threading.Lock()
         names = recorder.names
@@ -139,6 +141,8 @@ class CallLog:
         """The call returned to its thread; the work may go on unless the call was a blocking one."""
         cpu_ns, now_ns = self.recorder.cpu_ns(), self.recorder.now_ns()
         call.cpu_ns += cpu_ns
+        if self.spans is not None:
+            self.spans.put(call.entry_ns, end_ns=now_ns, group=call.group.index, seq=call.seq)
         here = self.recorder.here()
         if is_blocking:
             stood_ns = max(now_ns - call.entry_ns - call.cpu_ns, 0)

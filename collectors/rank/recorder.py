@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from argus.collectors.rank.clock import Clock
 from argus.collectors.rank.gpu import GpuClock, Stamp
 from argus.collectors.rank.open import Comm, Frame, Local, ThreadState
 from argus.collectors.rank.ring import Ring, Row
+from argus.collectors.rank.timeline import Timeline
 from argus.collectors.records.events import (
     CLOCK_GPU,
     CLOCK_WALL,
@@ -66,6 +67,9 @@ class Recorder:
         self._base_ns = self._base_cpu_ns = 0  # of that, before this step
         self._end: tuple[int, int, int, int] | None = None  # candidate: time, CPU, phases, their CPU
         self._durations_ns: deque[int] = deque(maxlen=MEDIAN_STEPS)
+        self.timeline: Timeline | None = None  # kept for those who look up phases by time
+        self.on_step: list[Callable[[int], None]] = []  # told the number of each step that begins
+        self.on_optimized: list[Callable[[], None]] = []  # told when an optimizer step is done
 
     def here(self) -> ThreadState:
         """The calling thread's state."""
@@ -100,6 +104,8 @@ class Recorder:
         frame.start_ns = self.now_ns()
         if not self._start_ns:
             self._start_ns, self._start_cpu_ns = frame.start_ns, frame.cpu_ns
+        if self.timeline is not None and here is self.train:
+            self.timeline.put(frame.start_ns, step=frame.step, phase=name)
         return frame
 
     def close(self, frame: Frame) -> None:
@@ -112,6 +118,8 @@ class Recorder:
             self.flush_comm(here)
         while here.stack.pop() is not frame:
             pass
+        if self.timeline is not None and here is self.train:
+            self.timeline.put(end_ns, step=frame.step, phase=here.stack[-1].name if here.stack else 0)
         dur_ns, used_ns = end_ns - frame.start_ns, cpu_ns - frame.cpu_ns
         depth = frame.depth
         if depth == 0 and frame.name == self._other and self._acc_ns != frame.acc_ns:
@@ -242,6 +250,10 @@ class Recorder:
             self.flush_comm(here)
         if not self._manual and self._start_ns:
             self._end = (self.now_ns(), self.cpu_ns(), self._acc_ns, self._acc_cpu_ns)
+            if self.timeline is not None:
+                self.timeline.put(self._end[0], step=self.step + 1, phase=0)
+        for call in tuple(self.on_optimized):
+            call()
 
     def finish(self) -> None:
         """The process ends: the last step is over if its optimizer was."""
@@ -277,6 +289,10 @@ class Recorder:
         self._start_ns, self._start_cpu_ns = end_ns, cpu_ns
         self._base_ns, self._base_cpu_ns = acc_ns, acc_cpu_ns
         self._flags, self._next_flags = self._next_flags, 0
+        if self.timeline is not None:
+            self.timeline.put(end_ns, step=self.step, phase=0)
+        for call in tuple(self.on_step):
+            call(self.step)
 
     def flag(self, bit: int) -> None:
         """Set a step flag on the step that runs now."""

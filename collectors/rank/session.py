@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from argus.collectors.rank.calls import CallLog
+from argus.collectors.rank.claims import Claims
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from argus.collectors.rank.cupti.channel import Channel
 
 
 class Hook(Protocol):
@@ -29,8 +32,11 @@ class Session:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
+        self.run = ""  # name of the run, for what must be the same on all its ranks
         self.ring: Ring = recorder.ring
         self.calls = CallLog(recorder)
+        self.claims = Claims()
+        self.kernels: Channel | None = None  # where there is a GPU and CUPTI, once CUDA is initialised
         self.parts: list[Part] = []
         self.notes: list[str] = []
         self._pending: list[tuple[str, Hook]] = []
