@@ -17,6 +17,7 @@ from typing import cast
 
 from argus.collectors import hooks
 from argus.collectors.rank import state
+from argus.collectors.rank.channels import Channels
 from argus.collectors.rank.clock import anchored_clock
 from argus.collectors.rank.gpu import cuda_clock
 from argus.collectors.rank.guard import Part
@@ -129,16 +130,25 @@ def _arm(attachment: Attachment) -> None:
         return
     place = place_in_group() or place_of(env) or Place(rank=0, world_size=1, local_rank=0)
     now_ns = anchored_clock()
-    recorder = Recorder(ring=Ring(), now_ns=now_ns, cpu_ns=time.thread_time_ns, gpu=cuda_clock(now_ns))
-    session = Session(recorder)
     run = run_of(env) or f"{os.path.basename(_command()[0] or 'python')}-{os.getppid()}"
+    recorder = Recorder(
+        ring=Ring(),
+        now_ns=now_ns,
+        cpu_ns=time.thread_time_ns,
+        gpu=cuda_clock(now_ns),
+        channels=Channels("" if env.get("ARGUS_GOVERNOR") == "0" else run),
+    )
+    session = Session(recorder)
     watch = LayoutWatch(run=run, place=place, env=dict(env), on_change=session.groups_changed)
     path = socket_path(env)
     stream = Stream(
         session,
         layout=watch,
         sink=lambda stream: Sink(
-            connect=_connector(path, dict(env)), prelude=stream.prelude, now_s=time.monotonic
+            connect=_connector(path, dict(env)),
+            prelude=stream.prelude,
+            now_s=time.monotonic,
+            on_control=session.control,
         ),
     )
     attachment.session, attachment.writer = session, Writer(stream, session)

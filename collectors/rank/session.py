@@ -10,6 +10,7 @@ from argus.collectors.rank.calls import CallLog
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
+from argus.collectors.records.channels import off_at
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,6 +33,7 @@ class Session:
         self.ring: Ring = recorder.ring
         self.calls = CallLog(recorder)
         self.parts: list[Part] = []
+        recorder.channels.on_level(self._say_level)
         self.notes: list[str] = []
         self._pending: list[tuple[str, Hook]] = []
         self._on_groups: list[Callable[[], None]] = []
@@ -61,6 +63,17 @@ class Session:
         """A collector switched itself off."""
         self.unseen(text)
         self.recorder.forget_open()
+
+    def control(self, body: dict[str, object]) -> None:
+        """The host's processor says which channels to have off, and from which step on."""
+        level, step = body.get("level"), body.get("from_step")
+        if isinstance(level, int) and isinstance(step, int):
+            self.recorder.channels.want(level, from_step=step)
+
+    def _say_level(self, level: int) -> None:
+        off = "+".join(off_at(level)) or "none"
+        now_ns = self.recorder.now_ns()
+        self.recorder.event(f"argus:off:{off}", start_ns=now_ns, dur_ns=0, value=float(level))
 
     def stop(self) -> None:
         """Take every patch out."""

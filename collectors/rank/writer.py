@@ -130,7 +130,8 @@ class Writer:
 
     def _tick(self, *, with_status: bool) -> None:
         self._session.tick()
-        self._stream.send_rows()
+        if not self._session.recorder.channels.is_shadow:
+            self._stream.send_rows()
         if with_status:
             self._stream.send_status()
         self._stream.sink.pump()
