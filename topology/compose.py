@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from argus.topology.collect import Collector, gpu_id
-from argus.topology.facts import ANY_HOST, Edge, Facts, kind_of_id, name_of_id
+from argus.topology.facts import ANY_HOST, Edge, Facts, kind_of_id, moved, name_of_id
+from argus.topology.hosts import host_in_id, one_name_per_host, rename_hosts
 from argus.topology.layout import Topology, build
 from argus.topology.loaders.slurm_env import emit_address
 
@@ -72,9 +73,11 @@ def compose(facts: Iterable[Facts], *, topology: Topology | None = None) -> Phys
             (layout for part in parts for layout in part.layouts),
             declared=[item for part in parts for item in part.declared],
         )
+    names = one_name_per_host(topology, parts)
+    parts = tuple(rename_hosts(part, names) for part in parts)
     topology = _place_ranks(topology, parts, conflicts)
     parts = tuple(_expand(part, topology, parts) for part in parts)
-    parts = (*parts, _from_layouts(topology, parts))
+    parts = (*parts, rename_hosts(_from_layouts(topology, parts), names))
     canonical = _canonical(edge for part in parts for edge in part.edges if edge.kind == "same")
     claims = _claims(parts, canonical)
     edges = _settle(claims, conflicts)
@@ -123,8 +126,7 @@ def _place_ranks(topology: Topology, parts: Sequence[Facts], conflicts: list[str
 
 def _expand(part: Facts, topology: Topology, parts: Sequence[Facts]) -> Facts:
     """Facts of every host (`*`) written out for each host that no file describes by itself."""
-    mark = f":{ANY_HOST}"
-    if not any(name_of_id(e.source).split("/")[0] == ANY_HOST for e in part.edges):
+    if not any(host_in_id(e.source) == ANY_HOST for e in part.edges):
         return part
     described = {
         name_of_id(edge.target)
@@ -134,17 +136,12 @@ def _expand(part: Facts, topology: Topology, parts: Sequence[Facts]) -> Facts:
         if kind_of_id(edge.target) == "host"
     }
     hosts = [host for host in dict.fromkeys(topology.hosts.values()) if host and host not in described]
-    edges = tuple(
-        replace(e, source=e.source.replace(mark, f":{host}"), target=e.target.replace(mark, f":{host}"))
-        for host in hosts
-        for e in part.edges
+    copies = [rename_hosts(part, {ANY_HOST: host}) for host in hosts]
+    return replace(
+        part,
+        edges=tuple(edge for copy in copies for edge in copy.edges),
+        attributes={element: row for copy in copies for element, row in copy.attributes.items()},
     )
-    attributes = {
-        element.replace(mark, f":{host}"): values
-        for host in hosts
-        for element, values in part.attributes.items()
-    }
-    return replace(part, edges=edges, attributes=attributes)
 
 
 def _from_layouts(topology: Topology, parts: Sequence[Facts]) -> Facts:
@@ -152,7 +149,7 @@ def _from_layouts(topology: Topology, parts: Sequence[Facts]) -> Facts:
     found = Collector("layouts", origin="records")
     indexed = {e.source for p in parts for e in p.edges if e.source.startswith("gpu:")}
     indexed |= {e.target for p in parts for e in p.edges if e.target.startswith("gpu:")}
-    local = local_ranks(topology)
+    local = gpu_indices(topology, parts)
     for rank, host in topology.hosts.items():
         device = topology.devices.get(rank, "")
         by_index = f"gpu:{host}/{local[rank]}"
@@ -175,6 +172,18 @@ def _from_layouts(topology: Topology, parts: Sequence[Facts]) -> Facts:
         if address:
             emit_address(found, address, pattern=pattern)
     return found.facts()
+
+
+def gpu_indices(topology: Topology, parts: Sequence[Facts]) -> dict[int, int]:
+    """Index of each rank's GPU on its host: its local rank, seen through CUDA_VISIBLE_DEVICES."""
+    local = local_ranks(topology)
+    for layout in (layout for part in parts for layout in part.layouts):
+        visible = layout.env.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        if layout.rank in local and all(word.strip().isdigit() for word in visible):
+            at = 0 if len(visible) == 1 else local[layout.rank]  # one each, or the same list for all
+            if at < len(visible):
+                local[layout.rank] = int(visible[at])
+    return local
 
 
 def local_ranks(topology: Topology) -> dict[int, int]:
@@ -230,7 +239,7 @@ def _claims(parts: Sequence[Facts], canonical: Mapping[str, str]) -> dict[tuple[
             target = canonical.get(edge.target, edge.target)
             if source != target:
                 if source is not edge.source or target is not edge.target:
-                    edge = replace(edge, source=source, target=target)
+                    edge = moved(edge, source=source, target=target)
                 key = (source, edge.kind, kind_of_id(target))
                 claims[key].append(_Claim(loader=part.loader, edge=edge))
     return claims

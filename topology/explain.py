@@ -26,6 +26,9 @@ ANOTHER = 1.5
 """Nats each further cause costs: two at once are taken as four to five times rarer than one."""
 
 MAX_STARTS = 12
+MAX_LOOKED_AT = 2000
+"""Candidates looked through for a start of another size; the best explanations come first."""
+
 MAX_CAUSES = 4
 
 
@@ -110,7 +113,7 @@ def _starts(order: Ints, pool: Candidates, over: Incidence) -> list[int]:
     """The best few, and the best of each size: one coarse element must not hide two fine ones."""
     starts = [int(at) for at in order[: MAX_STARTS // 2]]
     sizes = {int(pool.size[at]) for at in starts}
-    for at in order.tolist():
+    for at in order[:MAX_LOOKED_AT].tolist():
         if len(starts) >= MAX_STARTS:
             break
         if int(pool.size[at]) not in sizes:

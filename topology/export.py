@@ -50,32 +50,42 @@ def layouts_from_json(raw: Mapping[str, Any]) -> tuple[Layout, ...]:
 
     Raises WireError naming the field.
     """
-    mine: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    mine: dict[int, list[GroupInfo]] = defaultdict(list)
     groups = raw.get("groups", [])
     ranks = raw.get("ranks", [])
     if not isinstance(groups, list) or not isinstance(ranks, list):
         raise WireError("topology.groups and topology.ranks must be lists")
     for at, group in enumerate(groups):
-        if not isinstance(group, dict) or not isinstance(group.get("ranks"), list):
-            raise WireError(f"topology.groups[{at}] must be an object with ranks")
-        info = {"name": group.get("id", ""), "desc": group.get("kind", ""), "ranks": tuple(group["ranks"])}
-        for rank in (rank for rank in group["ranks"] if isinstance(rank, int)):
+        info = _group(group, f"topology.groups[{at}]", world=raw.get("world_size"))
+        for rank in info.ranks:
             mine[rank].append(info)
     layouts = []
-    seats: dict[object, int] = defaultdict(int)
+    seats: dict[str, int] = defaultdict(int)
     for at, row in enumerate(ranks):
         if not isinstance(row, dict):
             raise WireError(f"topology.ranks[{at}] must be an object")
         fields = {key: raw.get(key) for key in ("run", "attempt", "world_size")}
         fields |= {key: row.get(key) or "" for key in ("host", "device", "gpu_model")}
-        seat = seats[row.get("host")]  # the HTTP form has no local ranks: they are in order
-        seats[row.get("host")] += 1
+        host = str(row.get("host"))
+        seat = seats[host]  # the HTTP form has no local ranks: they are in order
+        seats[host] += 1
         local = row.get("local_rank")
         body = {**fields, "rank": row.get("rank"), "local_rank": seat if local is None else local}
         layout = Layout.from_json({**body, "source": "file"})
-        infos = tuple(GroupInfo(**info) for info in mine.get(layout.rank, ()))
-        layouts.append(replace(layout, groups=infos))
+        layouts.append(replace(layout, groups=tuple(mine.get(layout.rank, ()))))
     return tuple(layouts)
+
+
+def _group(raw: object, place: str, *, world: object) -> GroupInfo:
+    """One group, checked once for all its members, who share it."""
+    fields = raw if isinstance(raw, dict) else {}
+    name, kind, ranks = fields.get("id"), fields.get("kind"), fields.get("ranks")
+    if not isinstance(name, str) or not isinstance(kind, str) or not isinstance(ranks, list):
+        raise WireError(f"{place} must be an object with id, kind and ranks")
+    limit = world if isinstance(world, int) else 0
+    if not all(isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < limit for rank in ranks):
+        raise WireError(f"{place}.ranks must be ranks below the world size")
+    return GroupInfo(name=name[:256], desc=kind[:256], ranks=tuple(ranks))
 
 
 def topology_from_json(raw: Mapping[str, Any]) -> Topology:

@@ -78,6 +78,19 @@ class Edge:
         )
 
 
+def moved(edge: Edge, *, source: str, target: str) -> Edge:
+    """The same relation between other elements; much faster than `dataclasses.replace`."""
+    return Edge(
+        source=source,
+        target=target,
+        kind=edge.kind,
+        provenance=edge.provenance,
+        capacity_gbps=edge.capacity_gbps,
+        since_s=edge.since_s,
+        until_s=edge.until_s,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """Everything one file says. `attributes` are per element id; `warnings` name what was left out."""

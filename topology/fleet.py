@@ -16,6 +16,7 @@ from argus.topology.facts import Edge, Facts, kind_of_id
 from argus.topology.incidence import Incidence, compress_rows, gather, incidence, without
 from argus.topology.layout import Topology
 from argus.topology.names import NotInTopology, close_names
+from argus.topology.pause import collection_paused
 
 UP_KINDS = ("runs_on", "part_of", "uses", "attached")
 """Edges along which a rank belongs to what lies above it."""
@@ -109,6 +110,7 @@ class Fleet:
         """Groups × what their traffic crosses; items are `comm_groups` in order."""
         return _group_incidence(self)
 
+    @collection_paused()
     def prepare(self) -> None:
         """Build every index now, so that no query pays for one."""
         _ = self.above, self.comm_groups, self.hardware, self.kind_codes, self.group_sizes
@@ -121,6 +123,7 @@ class Fleet:
         return tuple(g.id for g in self.topology.groups if len(g.ranks) > 1 and g.kind != "world")
 
 
+@collection_paused()
 def build_fleet(
     facts: Iterable[Facts] = (), *, topology: Topology | None = None, at_s: float | None = None
 ) -> Fleet:
@@ -255,5 +258,7 @@ def rename(fleet: Fleet, new_rank: Sequence[int]) -> Fleet:
 
 def rank_array(fleet: Fleet, ranks: Iterable[int]) -> Ints:
     """Distinct ranks as an array; NotInTopology for one the attempt has not."""
-    found = np.unique(np.fromiter((fleet.topology.check_rank(rank) for rank in ranks), np.int64))
+    found = np.unique(np.fromiter(ranks, np.int64))
+    for rank in (found[0], found[-1]) if len(found) else ():
+        fleet.topology.check_rank(int(rank))
     return found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from argus.topology.facts import kind_of_id, name_of_id
 from argus.topology.fleet import Fleet
+from argus.topology.pause import collection_paused
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -24,6 +25,7 @@ COLOURS = {
 """Fill of a node in the DOT form; kinds not named are white."""
 
 
+@collection_paused()
 def to_networkx(fleet: Fleet) -> nx.DiGraph[str]:
     """Every element and group as a node, every relation as a typed edge with its provenance.
 

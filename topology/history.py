@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from argus.topology.collect import gpu_id
 from argus.topology.facts import Edge
 from argus.topology.layout import Topology
 
@@ -87,6 +88,24 @@ class History:
     def of_uuid(self, device: str) -> tuple[Stay, ...]:
         """Whatever ran on a GPU, wherever it was plugged in."""
         return tuple(stay for stay in self.stays if stay.device == device)
+
+    def edges(self, run: str) -> tuple[Edge, ...]:
+        """Where the run's ranks ran, as relations in force for the time of each stay."""
+        found = []
+        for stay in (stay for stay in self.stays if stay.run == run):
+            seat = gpu_id(stay.host, stay.device) if stay.device else f"host:{stay.host}"
+            edge = Edge(
+                source=f"rank:{stay.rank}",
+                target=seat,
+                kind="runs_on",
+                provenance=f"attempt {stay.attempt}",
+                since_s=stay.since_s,
+                until_s=stay.until_s,
+            )
+            found.append(edge)
+            if stay.device:
+                found.append(replace(edge, source=seat, target=f"host:{stay.host}", kind="part_of"))
+        return tuple(found)
 
     def moved(self, run: str) -> tuple[tuple[Stay, Stay], ...]:
         """Ranks whose next stay is elsewhere: pairs before and after."""

@@ -68,9 +68,9 @@ class Incidence:
         """How many of the items each element covers. (element,)"""
         return np.bincount(gather(self.item_ptr, self.item_elements, rows=items), minlength=len(self.ids))
 
-    def num_under(self, elements: Ints) -> int:
-        """Number of distinct items under any of the elements."""
-        return len(distinct(gather(self.element_ptr, self.element_items, rows=elements)))
+    def items_under(self, elements: Ints) -> Ints:
+        """Distinct items under any of the elements, ascending."""
+        return distinct(gather(self.element_ptr, self.element_items, rows=elements))
 
     def elements_equal_to(self, element_class: int) -> Ints:
         """Every element of a class."""

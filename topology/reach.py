@@ -51,7 +51,7 @@ def blast_radius(fleet: Fleet, element: str) -> BlastRadius:
         hosts=of_kind("host"),
         groups={kind: tuple(over.ids[i].removeprefix("group:") for i in ids) for kind, ids in groups.items()},
         stages=of_kind("stage"),
-        reached={kind: over.num_under(np.array(ids)) for kind, ids in groups.items()},
+        reached={kind: len(over.items_under(np.array(ids))) for kind, ids in groups.items()},
         share_of_world=len(items) / fleet.topology.world_size,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -86,7 +86,8 @@ class Shared:
 class Scope:
     """The smallest scope that explains suspects; `causes` is empty if there is none in common.
 
-    `unexplained` are suspects outside every cause; `gain` is the log odds against chance, in nats.
+    `unexplained` are suspects outside every cause; `gain` is the log odds against chance, in nats. For
+    groups and pairs `labels` says which one each number is; numbers of ranks need none.
     """
 
     nature: str
@@ -95,6 +96,7 @@ class Scope:
     unexplained: tuple[int, ...]
     gain: float
     note: str
+    labels: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def found(self) -> bool:
@@ -129,7 +131,7 @@ def smallest_scope(fleet: Fleet, suspects: Iterable[int], *, nature: str = "self
 def scope_of_groups(fleet: Fleet, groups: Iterable[str], *, nature: str = "transfer") -> Scope:
     """What slow groups share: the element all of their traffic crosses and others' does not.
 
-    Suspects and members in the answer are places in `fleet.comm_groups`.
+    Numbers in the answer are places in `fleet.comm_groups`; `labels` has their ids.
     """
     place = {name: i for i, name in enumerate(fleet.comm_groups)}
     asked = [name.removeprefix("group:") for name in groups]
@@ -138,7 +140,7 @@ def scope_of_groups(fleet: Fleet, groups: Iterable[str], *, nature: str = "trans
             known = f"{len(place)} groups of two ranks or more are known"
             raise NotInTopology(f"group {name!r}", close=close_names(name, place), known=known)
     items = _some(np.unique(np.array([place[name] for name in asked], np.int64)))
-    return _scope(fleet.groups, items, nature=nature, what="groups")
+    return _labelled(_scope(fleet.groups, items, nature=nature, what="groups"), fleet.comm_groups)
 
 
 def scope_of_pairs(
@@ -147,13 +149,20 @@ def scope_of_pairs(
     """What slow pairs of ranks share, of all pairs tested: a common end, or an edge between two elements.
 
     Pairs with one host in common name the host; pairs that are slow although each end is fast with
-    others name the edge. Suspects and members are places in the sorted list of pairs.
+    others name the edge. Numbers in the answer are places in the sorted list of pairs; `labels` names
+    them.
     """
     pairs = sorted({_pair(pair) for pair in tested} | {_pair(pair) for pair in slow})
     place = {pair: i for i, pair in enumerate(pairs)}
     over = _pair_incidence(fleet, pairs)
     items = _some(np.array(sorted({place[_pair(pair)] for pair in slow}), np.int64))
-    return _scope(over, items, nature="transfer", what="pairs", order=("edge",))
+    scope = _scope(over, items, nature="transfer", what="pairs", order=("edge",))
+    return _labelled(scope, [f"{a}–{b}" for a, b in pairs])
+
+
+def _labelled(scope: Scope, names: Sequence[str]) -> Scope:
+    used = {*scope.suspects, *(member for cause in scope.causes for member in cause.members)}
+    return replace(scope, labels={at: names[at] for at in sorted(used)})
 
 
 def _pair(pair: tuple[int, int]) -> tuple[int, int]:
@@ -212,18 +221,20 @@ def _scope(over: Incidence, items: Ints, *, nature: str, what: str, order: tuple
     result = explain(over, items, pool=pool)
     chosen = list(result.chosen)
     note = ""
-    if len(items) == 1 and not chosen:
+    if len(items) == over.num_items:
+        chosen, note = _whole(over, pool), f"all {what} are suspects: nothing to tell apart"
+    elif len(items) == 1 and not chosen:
         chosen, note = _own(over, int(items[0]), pool), f"one suspect: its own {nature} scope"
     causes = [_shared(over, items, pool, at, nature=nature, extra=order) for at in chosen]
     causes.sort(key=lambda cause: (-cause.hits, cause.size, natural(cause.element)))
-    covered = {item for cause in causes for item in cause.members}
+    covered = over.items_under(pool.element[chosen])
     return Scope(
         nature=nature,
         suspects=tuple(items.tolist()),
         causes=tuple(causes),
-        unexplained=tuple(item for item in items.tolist() if item not in covered),
+        unexplained=tuple(np.setdiff1d(items, covered, assume_unique=True).tolist()),
         gain=result.gain,
-        note=note or _note(over, items, causes, what),
+        note=note or _note(items, causes, what=what),
     )
 
 
@@ -234,11 +245,14 @@ def _own(over: Incidence, item: int, pool: Candidates) -> list[int]:
     return [int(at[np.argmin(pool.size[at])])] if len(at) else []
 
 
-def _note(over: Incidence, items: Ints, causes: Sequence[Shared], what: str) -> str:
+def _whole(over: Incidence, pool: Candidates) -> list[int]:
+    """The class that covers everything, if there is one."""
+    return [int(at) for at in np.flatnonzero(pool.size == over.num_items)[:1]]
+
+
+def _note(items: Ints, causes: Sequence[Shared], *, what: str) -> str:
     if not causes:
         return f"no common cause: {len(items)} {what} share nothing more than chance would give"
-    if len(items) >= over.num_items:
-        return f"all {what} are suspects: nothing to tell apart"
     if causes[0].chance > WEAK_CHANCE:
         return f"weak: chance alone gives as good an answer with probability {causes[0].chance:.2f}"
     return ""

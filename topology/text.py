@@ -35,7 +35,7 @@ def render(fleet: Fleet, *, max_rows: int = MAX_ROWS) -> str:
 def _head(fleet: Fleet) -> str:
     topology = fleet.topology
     hosts = {host for host in topology.hosts.values() if host}
-    where = f"{topology.world_size} ranks on {len(hosts)} hosts"
+    where = f"{topology.world_size} ranks" + (f" on {len(hosts)} hosts" if hosts else ", hosts unknown")
     lines = [f"run {topology.run or '(no name)'} · attempt {topology.attempt} · {where}"]
     if topology.dims:
         sizes = topology.dim_sizes

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from argus.collectors.records.layout import GroupInfo, Layout
 from argus.topology.layout import Topology, build
@@ -12,6 +17,8 @@ from argus.topology.megatron import megatron
 from argus.topology.merge import Declared
 from argus.topology.names import NotInTopology
 from argus.topology.parallel import Parallel, data_parallel, device_mesh
+
+ROOT = Path(__file__).parents[2]
 
 DESCS = {
     "world": "default_pg",
@@ -166,3 +173,44 @@ def test_nothing_known_is_an_error() -> None:
 def test_plain_topology_value_still_answers() -> None:
     topology = Topology(run="r", attempt=0, world_size=3)
     assert topology.ranks == (0, 1, 2) and topology.peers_of(1) == (0, 2) and topology.groups_of(1) == ()
+
+
+@given(
+    tp=st.sampled_from((1, 2, 4)),
+    cp=st.sampled_from((1, 2)),
+    dp=st.sampled_from((1, 2, 4)),
+    pp=st.sampled_from((1, 2, 3)),
+    ep=st.sampled_from((1, 2)),
+    gone=st.integers(0, 3),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_ranks_report_makes_the_layout_again(
+    tp: int, cp: int, dp: int, pp: int, ep: int, gone: int
+) -> None:
+    world = tp * cp * dp * pp
+    if dp * cp % ep or world < 2:
+        return
+    layout = megatron(world, tp=tp, cp=cp, pp=pp, ep=ep)
+    heard = records(layout)[min(gone, world - 1) :]
+    topology = build(heard)
+    for kind in ("tp", "cp", "dp", "pp", "ep", "edp"):
+        rows = [group.ranks for group in topology.groups if group.kind == kind]
+        if kind in layout.kinds and layout.members(kind).shape[1] > 1 and not gone:
+            assert rows == [tuple(row) for row in sorted(layout.members(kind).tolist())]
+            assert sorted(rank for row in rows for rank in row) == list(range(world))
+    if not gone:
+        assert len(set(topology.coords.values())) == len(topology.coords) == world
+        names, coords = layout.coords()
+        for rank in range(world):
+            told = dict(zip(names, coords[rank], strict=True))
+            assert all(told[name] == at for name, at in topology.coordinates_of(rank).items())
+    assert not topology.conflicts
+
+
+def test_the_service_path_needs_no_graph_library() -> None:
+    code = (
+        "import sys, argus.topology.layout, argus.topology.fleet, argus.topology.scope;"
+        "print([name for name in ('networkx', 'yaml', 'scipy', 'torch') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

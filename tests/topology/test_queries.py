@@ -129,6 +129,10 @@ def test_history_follows_ranks_and_hardware_apart() -> None:
     assert [s.host for s in history.of_uuid("GPU-0003")] == ["h0", "spare"]
     assert [s.rank for s in history.of_device("h0", "GPU-0003")] == [3]
     assert [(a.rank, b.host) for a, b in history.moved("r")] == [(3, "spare")]
+    seats = [e for e in history.edges("r") if e.source == "rank:3"]
+    assert [e.target for e in seats if e.holds_at(50.0)] == ["gpu:GPU-0003"] == [seats[1].target]
+    homes = [e for e in history.edges("r") if e.source == "gpu:GPU-0003"]
+    assert [e.target for e in homes if e.holds_at(150.0)] == ["host:spare"]
     assert history.of_rank("r", 3)[0].holds_at(50.0) and not history.of_rank("r", 3)[0].holds_at(150.0)
 
 

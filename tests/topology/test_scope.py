@@ -85,6 +85,7 @@ def test_slow_groups_name_the_nic_all_of_them_cross() -> None:
     assert smallest_scope(fleet, fleet.ranks_of(nic), nature="transfer").causes[0].element == nic
     scope = scope_of_groups(fleet, crossing)
     assert scope.causes[0].element == nic
+    assert {scope.labels[at] for at in scope.suspects} == set(crossing)
     with pytest.raises(NotInTopology, match="close"):
         scope_of_groups(fleet, ["edp/999"])
 
@@ -97,6 +98,12 @@ def test_a_host_in_every_slow_pair_is_named_and_a_pair_only_fault_is_not_a_host(
     assert "host:h-0003" in common.causes[0].elements
     only = scope_of_pairs(fleet, [(0, 16)], tested=tested)
     assert only.causes[0].element == "edge:host:h-0000--host:h-0002"
+    assert [only.labels[at] for at in only.suspects] == ["0–16"]
+
+
+def test_all_ranks_are_nothing_to_tell_apart() -> None:
+    scope = smallest_scope(cached_fleet(SMALL), range(64))
+    assert "group:world/0" in scope.causes[0].elements and "nothing to tell apart" in scope.note
 
 
 @given(seed=st.integers(0, 1000), kind=st.sampled_from(("host", "half", "stage", "rail", "nic")))

@@ -119,17 +119,15 @@ def _pods(found: Collector, pods: list[Pod]) -> dict[int, str]:
     jobs: dict[str, list[Pod]] = {}
     for pod in pods:
         job = next((pod[2][label] for label in JOB_LABELS if label in pod[2]), "")
-        if job and pod[1].get("status", {}).get("phase", "Running") == "Running":
+        if job and _object(pod[1].get("status")).get("phase", "Running") == "Running":
             jobs.setdefault(job, []).append(pod)
     if len(jobs) > 1:
         found.warn(f"holds pods of {len(jobs)} jobs ({', '.join(sorted(jobs)[:4])}); ranks are left out")
         return {}
     ranks_on: dict[int, str] = {}
     for place, item, labels in next(iter(jobs.values()), []):
-        spec = item.get("spec")
-        node = spec.get("nodeName") if isinstance(spec, dict) else None
-        index = _pod_index(labels)
-        size = _processes(spec) if isinstance(spec, dict) else 0
+        spec = _object(item.get("spec"))
+        node, index, size = spec.get("nodeName"), _pod_index(labels), _processes(spec)
         if not isinstance(node, str) or index is None or not size:
             found.warn("node, index or processes per pod are unknown; it is left out", field=f"{place}.spec")
             continue
@@ -151,16 +149,22 @@ def _pod_index(labels: Mapping[str, str]) -> int | None:
     return int(text) + int(labels.get("training.kubeflow.org/operator-name", "") == "pytorchjob-controller")
 
 
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _processes(spec: Mapping[str, Any]) -> int:
     """Processes per pod: PET_NPROC_PER_NODE, else the GPUs it is given."""
-    for container in spec.get("containers") or ():
-        if not isinstance(container, dict):
-            continue
-        for variable in container.get("env") or ():
-            if isinstance(variable, dict) and variable.get("name") == "PET_NPROC_PER_NODE":
+    for container in map(_object, _list(spec.get("containers"))):
+        for variable in map(_object, _list(container.get("env"))):
+            if variable.get("name") == "PET_NPROC_PER_NODE":
                 text = str(variable.get("value", ""))
                 return min(int(text), 1024) if text.isdigit() else 0
-        limits = (container.get("resources") or {}).get("limits") or {}
+        limits = _object(_object(container.get("resources")).get("limits"))
         if str(limits.get("nvidia.com/gpu", "")).isdigit():
             return min(int(limits["nvidia.com/gpu"]), 1024)
     return 0

@@ -29,6 +29,7 @@ def load(raw: bytes, *, origin: str, host: str) -> Facts:
         document = json.loads(decode(raw, origin=origin))
     except ValueError as error:
         raise LoaderError(f"is not JSON: {error}", origin=origin, line=getattr(error, "lineno", 0)) from None
+    document = document if isinstance(document, dict) else {"topology": document}
     body = document.get("topology", document)
     if not isinstance(body, dict):
         raise LoaderError("must be an object", origin=origin, field="topology")
@@ -37,9 +38,10 @@ def load(raw: bytes, *, origin: str, host: str) -> Facts:
     except WireError as error:
         raise LoaderError(str(error), origin=origin) from None
     warnings: list[str] = []
+    rows = document.get("edges")
     edges = [
         edge
-        for at, row in enumerate(document.get("edges") or ())
+        for at, row in enumerate(rows if isinstance(rows, list) else ())
         if (edge := _edge(row, f"edges[{at}]", origin=origin, warnings=warnings))
     ]
     attributes = document.get("attributes") or {}
