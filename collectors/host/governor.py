@@ -134,11 +134,12 @@ class Governor:
         before = level = state.level
         if cost.low > 1 + self._budget:
             level = min(level + 1, len(CHANNELS))
-            state.patience = min(state.patience * 2, MAX_PATIENCE)
         elif level and cost.high < 1 + self._budget / 2 and num >= self._min_pairs * state.patience:
             level -= 1
         if level == before:
             return
+        if level > before:
+            state.patience = min(state.patience * 2, MAX_PATIENCE)
         ahead = max(MIN_AHEAD_STEPS, math.ceil(AHEAD_S * 1e9 / max(state.step_ns, 1)))
         state.level, state.from_step, state.decided_at = level, state.last_step + ahead, 0
         state.ledger.forget()

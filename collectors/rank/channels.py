@@ -22,10 +22,15 @@ class Channels:
         self._block: Block | None = None
         self._block_end = BLOCK_STEPS
         self._on_level: list[Callable[[int], None]] = []
+        self._on_profile: list[Callable[[bool], object]] = []
 
     def on_level(self, call: Callable[[int], None]) -> None:
         """Call with the new level when channels step down or come back."""
         self._on_level.append(call)
+
+    def on_profile(self, call: Callable[[bool], object]) -> None:
+        """Call with True when a profiled step starts, with False when it is over."""
+        self._on_profile.append(call)
 
     def want(self, level: int, *, from_step: int) -> None:
         """Have the channels of `level` off from `from_step` on; said by the host's processor."""
@@ -43,7 +48,10 @@ class Channels:
         channel = self._special(step)
         off = off_at(self.level)
         self.is_shadow = channel == ALL
-        self.is_profiled = channel == "modules" and "modules" not in off
+        was_profiled, self.is_profiled = self.is_profiled, channel == "modules" and "modules" not in off
+        if was_profiled != self.is_profiled:
+            for call in self._on_profile:
+                call(self.is_profiled)
         self.phases = channel not in (ALL, "phases") and "phases" not in off
         self.collectives = channel not in (ALL, "collectives") and "collectives" not in off
         if channel == "modules":

@@ -60,6 +60,7 @@ class Recorder:
         self.step = 0
         self.mark = ""
         self.after_backward = False
+        self.has_user_work = False  # argus.work says it: what the hooks guess would count twice
         self.last_bucket_ns = 0  # entry of DDP's latest gradient bucket, 0 = none in this backward
         self.last_bucket: Stamp | None = None  # the same on the GPU
         self._other, self._optimizer = self.names["other"], self.names["optimizer"]
@@ -310,6 +311,13 @@ class Recorder:
             self._next_flags |= bit
 
     # Events, status
+
+    def work(self, units: Mapping[str, float]) -> None:
+        """How much the step that runs now has to do; several calls are its micro-batches."""
+        if units and self.channels.phases:
+            now_ns, step = self.now_ns(), self.current_step
+            for unit, amount in units.items():
+                self.ring.put("events", (step, self.ring.intern(f"work:{unit}"), now_ns, 0, amount))
 
     def event(self, kind: str, *, start_ns: int, dur_ns: int, value: float = 0.0) -> None:
         """What the runtime states exactly."""

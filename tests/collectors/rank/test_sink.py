@@ -170,6 +170,12 @@ def test_a_frame_cut_by_a_lost_connection_is_sent_whole_again() -> None:
             self.taken += bytes(data[:10])
             return min(len(data), 10)
 
+        def settimeout(self, value: float) -> None:
+            assert value >= 0
+
+        def recv(self, size: int) -> bytes:
+            raise BlockingIOError
+
         def close(self) -> None:
             self.limit = 0
 
