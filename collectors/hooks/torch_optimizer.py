@@ -7,72 +7,76 @@ from typing import TYPE_CHECKING
 
 from argus.collectors.rank import state
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.open import Frame
 from argus.collectors.rank.session import Session
-
-Args = tuple[object, ...]
-Kwargs = dict[str, object]
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 NEEDS = "torch.optim.optimizer"
 
+Args = tuple[object, ...]
+Kwargs = dict[str, object]
+
 
 def install(session: Session, part: Part) -> None:
     """Register the global hooks."""
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    recorder = session.recorder
-    optimizer = recorder.names["optimizer"]
+    hook = OptimizerHook(session, part)
+    part.on_undo(register_optimizer_step_pre_hook(hook.pre_hook).remove)
+    part.on_undo(register_optimizer_step_post_hook(hook.post_hook).remove)
 
-    def before(instance: Optimizer) -> None:
-        native = recorder.ring.intern(type(instance).__name__)
-        recorder.here().tokens.append(recorder.open(optimizer, native))
 
-    before_safe = part.guard(before)
+class OptimizerHook:
+    """What runs before and after each `step`.
 
-    def around_closure(instance: Optimizer, closure: Callable[[], object]) -> Callable[[], object]:
-        """Forward and backward run inside the step: they are no part of the optimizer phase."""
+    With a closure, forward and backward run inside `step` (Lightning does so): they are no part of the
+    optimizer phase, which starts when the closure returns.
+    """
 
-        def wrapped() -> object:
-            after_closure(False)
-            try:
-                return closure()
-            finally:
-                before_safe(instance)
+    def __init__(self, session: Session, part: Part) -> None:
+        self._recorder = session.recorder
+        self._part = part
+        self._optimizer = session.recorder.names["optimizer"]
+        self._open_safe, self._close_safe = part.guard(self._open), part.guard(self._close)
+        self._end_safe = part.guard(session.recorder.end_candidate)
 
-        return wrapped
-
-    def close_open(is_end: bool = True) -> None:
-        _close_last(recorder.here().tokens, recorder.close)
-        if is_end:
-            recorder.end_candidate()
-
-    after_closure = part.guard(close_open)
-
-    def pre_hook(instance: Optimizer, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
-        if state.is_compiling() or not part.is_on:
+    def pre_hook(self, instance: Optimizer, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
+        """A step starts; its closure is replaced by one that we see."""
+        if state.is_compiling() or not self._part.is_on:
             return None
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
         if not callable(closure):
-            before_safe(instance)
+            self._open_safe(instance)
             return None
-        wrapped = around_closure(instance, closure)
-        recorder.here().tokens.append(None)
+        self._recorder.here().tokens.append(None)
+        wrapped = self._seen(instance, closure)
         if len(args) > 1:
             return (args[0], wrapped, *args[2:]), kwargs
         return args, {**kwargs, "closure": wrapped}
 
-    def post_hook(_instance: Optimizer, _args: object, _kwargs: object) -> None:
+    def post_hook(self, _instance: Optimizer, _args: object, _kwargs: object) -> None:
+        """It is done: the training step ends here unless another one follows."""
         if not state.is_compiling():
-            after_closure()
+            self._close_safe()
+            self._end_safe()
 
-    part.on_undo(register_optimizer_step_pre_hook(pre_hook).remove)
-    part.on_undo(register_optimizer_step_post_hook(post_hook).remove)
+    def _seen(self, instance: Optimizer, closure: Callable[[], object]) -> Callable[[], object]:
+        def wrapped() -> object:
+            self._close_safe()
+            try:
+                return closure()
+            finally:
+                self._open_safe(instance)
 
+        return wrapped
 
-def _close_last(tokens: list[Frame | None], close: Callable[[Frame], None]) -> None:
-    frame = tokens.pop() if tokens else None
-    if frame is not None:
-        close(frame)
+    def _open(self, instance: Optimizer) -> None:
+        recorder = self._recorder
+        native = recorder.ring.intern(type(instance).__name__)
+        recorder.here().tokens.append(recorder.open(self._optimizer, native))
+
+    def _close(self) -> None:
+        tokens = self._recorder.here().tokens
+        if tokens:
+            self._recorder.close(tokens.pop())
