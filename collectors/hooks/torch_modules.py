@@ -40,7 +40,7 @@ def install(session: Session, part: Part) -> None:
     """Note the modules when they are looked for; hook them while a profiled step runs."""
     hook = ModuleHook(session, part)
     session.on_modules(part.guard(hook.found))
-    session.recorder.channels.on_profile(part.guard(hook.profile))
+    session.recorder.channels.on_profile.append(part.guard(hook.profile))
     part.on_undo(hook.remove)
 
 
@@ -116,8 +116,8 @@ def _by_name(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     for name, child in module.named_children():
         text = f"{name} {type(child).__name__}".lower()
         phase = next((phase for phase, pattern in PATTERNS if pattern.search(text)), None)
-        is_container = type(child).__name__ in ("ModuleList", "ModuleDict", "Sequential")
-        if phase is None or is_container:
+        is_list = type(child).__name__ in ("ModuleList", "ModuleDict")  # never called
+        if phase is None or is_list:
             yield from _by_name(child)
         elif not _is_compiled(child):
             yield child, phase

@@ -136,7 +136,7 @@ def _arm(attachment: Attachment) -> None:
         now_ns=now_ns,
         cpu_ns=time.thread_time_ns,
         gpu=cuda_clock(now_ns),
-        channels=Channels("" if env.get("ARGUS_GOVERNOR") == "0" else run),
+        channels=Channels(run, has_shadows=env.get("ARGUS_GOVERNOR") != "0"),
     )
     session = Session(recorder)
     watch = LayoutWatch(run=run, place=place, env=dict(env), on_change=session.groups_changed)

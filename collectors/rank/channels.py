@@ -9,10 +9,15 @@ from argus.collectors.records.events import FLAG_PROFILED, FLAG_SHADOW
 
 
 class Channels:
-    """The switches; `run` names the job, "" disturbs no step."""
+    """The switches. `run` names the job, "" disturbs no step; without shadows modules are sampled all the same.
 
-    def __init__(self, run: str = "") -> None:
+    `plan` says of a step which channel it is about: one of `SHADOWED` or `all` is off in it, `modules` is on.
+    """
+
+    def __init__(self, run: str = "", *, has_shadows: bool = True) -> None:
         self.run = run
+        self.has_shadows = has_shadows
+        self.plan: Callable[[int], str] = self._planned
         self.phases = True
         self.collectives = True
         self.is_shadow = False  # everything is off in this step: the writer rests, too
@@ -22,15 +27,12 @@ class Channels:
         self._block: Block | None = None
         self._block_end = BLOCK_STEPS
         self._on_level: list[Callable[[int], None]] = []
-        self._on_profile: list[Callable[[bool], object]] = []
+        self.on_profile: list[Callable[[bool], object]] = []
+        """Called with True when a profiled step starts, with False when it is over."""
 
     def on_level(self, call: Callable[[int], None]) -> None:
         """Call with the new level when channels step down or come back."""
         self._on_level.append(call)
-
-    def on_profile(self, call: Callable[[bool], object]) -> None:
-        """Call with True when a profiled step starts, with False when it is over."""
-        self._on_profile.append(call)
 
     def want(self, level: int, *, from_step: int) -> None:
         """Have the channels of `level` off from `from_step` on; said by the host's processor."""
@@ -42,15 +44,12 @@ class Channels:
         if wanted is not None and step >= wanted[1]:
             self._wanted = None
             self._set_level(wanted[0])
-        if step >= self._block_end:
-            self._block = block_of(self.run, step)
-            self._block_end = step - step % BLOCK_STEPS + BLOCK_STEPS
-        channel = self._special(step)
+        channel = self.plan(step)
         off = off_at(self.level)
         self.is_shadow = channel == ALL
         was_profiled, self.is_profiled = self.is_profiled, channel == "modules" and "modules" not in off
         if was_profiled != self.is_profiled:
-            for call in self._on_profile:
+            for call in self.on_profile:
                 call(self.is_profiled)
         self.phases = channel not in (ALL, "phases") and "phases" not in off
         self.collectives = channel not in (ALL, "collectives") and "collectives" not in off
@@ -58,13 +57,17 @@ class Channels:
             return FLAG_PROFILED if self.is_profiled else 0
         return FLAG_SHADOW if channel else 0
 
-    def _special(self, step: int) -> str:
-        """The channel this step is about: off in it, or on in it alone if it is `modules`."""
+    def _planned(self, step: int) -> str:
+        if step >= self._block_end:
+            self._block = block_of(self.run, step)
+            self._block_end = step - step % BLOCK_STEPS + BLOCK_STEPS
         block = self._block
         if block is None:
             return ""
         if step == block.profiled:
             return "modules"
+        if not self.has_shadows:
+            return ""
         return ALL if step == block.all_off else block.channel if step == block.one_off else ""
 
     def _set_level(self, level: int) -> None:

@@ -78,8 +78,10 @@ class Session:
     def stop(self) -> None:
         """Take every patch out."""
         self._pending = []
-        for part in reversed(self.parts):
-            part.off()
+        while self.parts:
+            self.parts.pop().off()
+        for calls in (self._on_groups, self._on_modules, self._on_tick, self.recorder.channels.on_profile):
+            calls.clear()
 
     def on_group_change(self, call: Callable[[], None]) -> None:
         """Call when process groups appeared or went."""

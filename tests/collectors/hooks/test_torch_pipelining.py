@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
+from torch.distributed.pipelining.stage import _PipelineStageBase
 
 from argus.collectors.rank.fake_receiver import FakeReceiver
 from argus.collectors.records.events import RankRecords, Rows
@@ -31,26 +32,29 @@ def one_stage_each(rank: int, world: int) -> None:
     optimizer = torch.optim.SGD(stage.submod.parameters(), lr=0.1)
     x = torch.randn(8, WIDTH)
     for _ in range(STEPS):
-        schedule.step(*([x] if rank == 0 else []), **({"target": x} if rank == world - 1 else {}))
+        schedule.step(*([x] if rank == 0 else []), target=x if rank == world - 1 else None)
         optimizer.step()
         optimizer.zero_grad()
 
 
 def two_stages_each(rank: int, world: int) -> None:
-    stages = [PipelineStage(layer(), i, 2 * world, torch.device("cpu")) for i in (rank, rank + world)]
+    stages: list[_PipelineStageBase] = [
+        PipelineStage(layer(), i, 2 * world, torch.device("cpu")) for i in (rank, rank + world)
+    ]
     schedule = ScheduleInterleaved1F1B(stages, n_microbatches=MICRO_BATCHES, loss_fn=loss)
     parameters = [p for stage in stages for p in stage.submod.parameters()]
     optimizer = torch.optim.SGD(parameters, lr=0.1)
     x = torch.randn(8, WIDTH)
     for _ in range(STEPS):
-        schedule.step(*([x] if rank == 0 else []), **({"target": x} if rank == world - 1 else {}))
+        schedule.step(*([x] if rank == 0 else []), target=x if rank == world - 1 else None)
         optimizer.step()
         optimizer.zero_grad()
 
 
 def rows(records: RankRecords, phase: str, *, step: int = 3) -> Rows:
     names = np.array([records.name(int(name)) for name in records.phases["name"]])
-    return records.phases[(names == phase) & (records.phases["step"] == step)]
+    found: Rows = records.phases[(names == phase) & (records.phases["step"] == step)]
+    return found
 
 
 def test_each_micro_batch_has_its_forward_and_backward(receiver: FakeReceiver) -> None:
