@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from argus.collectors.rank import state
 from argus.collectors.rank.guard import LOGGER, Part
 from argus.collectors.rank.open import Frame
+from argus.collectors.rank.optimizer_events import Args, Kwargs, optimizer_events
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.work import work_of
@@ -31,16 +32,14 @@ MAX_EVALS_IN_A_ROW = 3  # steps; a model evaluated in each step is part of the l
 
 def install(session: Session, part: Part) -> None:
     """Look for the modules at each optimizer step that follows steps without a forward."""
-    from torch.optim.optimizer import register_optimizer_step_pre_hook
-
     hook = ForwardHook(session, part)
     look_safe = part.guard(hook.look)
 
-    def pre_hook(instance: Optimizer, _args: object, _kwargs: object) -> None:
+    def before_step(instance: Optimizer, _args: Args, _kwargs: Kwargs) -> None:
         if not state.is_compiling():
             look_safe(instance)
 
-    part.on_undo(register_optimizer_step_pre_hook(pre_hook).remove)
+    optimizer_events().before(before_step, part)
     part.on_undo(hook.remove)
 
 

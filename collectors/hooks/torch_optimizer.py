@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from argus.collectors.rank import state
 from argus.collectors.rank.guard import Part
+from argus.collectors.rank.optimizer_events import Args, Kwargs, optimizer_events
 from argus.collectors.rank.session import Session
 
 if TYPE_CHECKING:
@@ -14,17 +15,12 @@ if TYPE_CHECKING:
 
 NEEDS = "torch.optim.optimizer"
 
-Args = tuple[object, ...]
-Kwargs = dict[str, object]
-
 
 def install(session: Session, part: Part) -> None:
-    """Register the global hooks."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-
+    """Be told of each step."""
     hook = OptimizerHook(session, part)
-    part.on_undo(register_optimizer_step_pre_hook(hook.pre_hook).remove)
-    part.on_undo(register_optimizer_step_post_hook(hook.post_hook).remove)
+    optimizer_events().before(hook.pre_hook, part)
+    optimizer_events().after(hook.post_hook, part)
 
 
 class OptimizerHook:
@@ -55,7 +51,7 @@ class OptimizerHook:
             return (args[0], wrapped, *args[2:]), kwargs
         return args, {**kwargs, "closure": wrapped}
 
-    def post_hook(self, _instance: Optimizer, _args: object, _kwargs: object) -> None:
+    def post_hook(self, _instance: Optimizer, _args: Args, _kwargs: Kwargs) -> None:
         """It is done: the training step ends here unless another one follows."""
         if not state.is_compiling():
             self._close_safe()

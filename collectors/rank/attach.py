@@ -23,6 +23,7 @@ from argus.collectors.rank.gpu import cuda_clock
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.identity import LAUNCH_HOST, RANK_PID, Place, may_attach, place_of, run_of
 from argus.collectors.rank.layout import LayoutWatch, place_in_group
+from argus.collectors.rank.optimizer_events import optimizer_events
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Hook, Session
@@ -76,15 +77,14 @@ def current_session() -> Session | None:
 def _install_triggers(part: Part) -> None:
     """The first optimizer step and `init_process_group` tell a training rank from everything else."""
     import torch
-    from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     state.is_compiling = torch.compiler.is_compiling
 
-    def first_step(*_args: object) -> None:
+    def first_step(_instance: object, _args: object, _kwargs: object) -> None:
         if not state.is_compiling():
             arm_on_step()
 
-    part.on_undo(register_optimizer_step_pre_hook(first_step).remove)
+    optimizer_events().before(first_step, part)
     if not torch.distributed.is_available():
         return
     original = torch.distributed.init_process_group

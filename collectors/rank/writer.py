@@ -126,7 +126,7 @@ class Writer:
             ticks += 1
         finish()
         if not part.is_on:
-            self._session.stop()
+            self._session.switch_off()
 
     def _tick(self, *, with_status: bool) -> None:
         self._session.tick()
