@@ -14,7 +14,12 @@ from argus.collectors.records.events import COLLECTIVE, EVENT, STEP, Rows, empty
 from argus.collectors.records.pack import pack, unpack
 from argus.collectors.records.plan import MAX_STEPS
 
-SUMMARY_VERSION = 1
+SUMMARY_VERSION = 2
+READABLE = (1, 2)
+"""Versions this side reads: its own and the one before, which had no kernels."""
+
+MAX_KERNEL_BYTES = 4 << 20
+"""Packed kernel summaries of one host and window; ten times what 64 ranks with 500 kernels need."""
 
 PHASE_CELL = np.dtype(
     [
@@ -31,6 +36,7 @@ PHASE_CELL = np.dtype(
 )
 """Outermost phases of one name in one step, added up."""
 
+_KERNELS = np.dtype("u1")
 _DTYPES = {"steps": STEP, "cells": PHASE_CELL, "collectives": COLLECTIVE, "events": EVENT}
 _LATER: dict[str, np.dtype[Any]] = {"details": PHASE_CELL}
 """Arrays that senders of the first release did not have."""
@@ -40,7 +46,8 @@ _LATER: dict[str, np.dtype[Any]] = {"details": PHASE_CELL}
 class RankWindow:
     """Steps [first_step, first_step + num_steps) of one rank; `steps` may hold fewer if some were lost.
 
-    `dropped` counts records lost in this window by reason, `unseen` says what was not observable.
+    `dropped` counts records lost in this window by reason, `unseen` says what was not observable. `kernels`
+    is a `kernel_blob` of this rank, or of several ranks of its host and this window; empty if there is none.
     `details` are phases inside the outermost ones, one cell per (phase, native, step): never add them up.
     `overhead` is what Argus costs by channel, as measured in the run so far.
     """
@@ -62,6 +69,7 @@ class RankWindow:
     channels_off: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
+    kernels: bytes = b""
 
     @property
     def key(self) -> tuple[str, int, int, int]:
@@ -90,13 +98,15 @@ class RankWindow:
             "channels_off": list(self.channels_off),
         }
         arrays = {name: (name, getattr(self, name)) for name in (*_DTYPES, *_LATER)}
+        if self.kernels:
+            arrays["kernels"] = ("kernels", np.frombuffer(self.kernels, _KERNELS))
         return pack(meta, arrays)
 
     @staticmethod
     def from_bytes(payload: bytes) -> RankWindow:
         """Parse and check what came over the wire. Raises WireError."""
-        meta, arrays = unpack(payload, _DTYPES | _LATER)
-        if meta.get("version") != SUMMARY_VERSION:
+        meta, arrays = unpack(payload, {**_DTYPES, **_LATER, "kernels": _KERNELS})
+        if meta.get("version") not in READABLE:
             raise WireError(
                 f"window of version {meta.get('version')!r:.20}, this side speaks {SUMMARY_VERSION}"
             )
@@ -124,9 +134,18 @@ class RankWindow:
             details=arrays.get("details", np.empty(0, PHASE_CELL)),
             overhead=costs_from_json(meta.get("overhead")),
             channels_off=_texts({"channels_off": [], **meta}, "channels_off"),
+            kernels=_kernels(arrays.get("kernels")),
         )
         _check_steps(window)
         return window
+
+
+def _kernels(raw: Rows | None) -> bytes:
+    if raw is None:
+        return b""
+    if len(raw) > MAX_KERNEL_BYTES:
+        raise WireError(f"window.kernels has {len(raw)} bytes, the limit is {MAX_KERNEL_BYTES}")
+    return raw.tobytes()
 
 
 def _check_steps(window: RankWindow) -> None:
