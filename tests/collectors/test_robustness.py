@@ -212,7 +212,8 @@ def test_a_full_disk_ends_the_recording_not_the_processor(
 ) -> None:
     counters = Counters()
     said: list[str] = []
-    monkeypatch.setattr(recorder_module, "_create", lambda directory, rank: Path("/dev/full").open("wb"))
+    full = Path("/dev/full").open("wb")  # noqa: SIM115 the recorder closes it
+    monkeypatch.setattr(recorder_module, "_create", lambda directory, rank: full)
     recorder = Recorder(tmp_path, max_bytes=1 << 20, counters=counters, notices=Notices(said.append))
     key = ("run", 0, 0)
     recorder.begin(key, layout=Layout(run="run", attempt=0, rank=0, world_size=1), names=("",))
