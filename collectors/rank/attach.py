@@ -17,11 +17,13 @@ from typing import cast
 
 from argus.collectors import hooks
 from argus.collectors.rank import state
+from argus.collectors.rank.channels import Channels
 from argus.collectors.rank.clock import anchored_clock
 from argus.collectors.rank.gpu import cuda_clock
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.identity import LAUNCH_HOST, RANK_PID, Place, may_attach, place_of, run_of
 from argus.collectors.rank.layout import LayoutWatch, place_in_group
+from argus.collectors.rank.optimizer_events import optimizer_events
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Hook, Session
@@ -75,15 +77,14 @@ def current_session() -> Session | None:
 def _install_triggers(part: Part) -> None:
     """The first optimizer step and `init_process_group` tell a training rank from everything else."""
     import torch
-    from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     state.is_compiling = torch.compiler.is_compiling
 
-    def first_step(*_args: object) -> None:
+    def first_step(_instance: object, _args: object, _kwargs: object) -> None:
         if not state.is_compiling():
             arm_on_step()
 
-    part.on_undo(register_optimizer_step_pre_hook(first_step).remove)
+    optimizer_events().before(first_step, part)
     if not torch.distributed.is_available():
         return
     original = torch.distributed.init_process_group
@@ -129,9 +130,15 @@ def _arm(attachment: Attachment) -> None:
         return
     place = place_in_group() or place_of(env) or Place(rank=0, world_size=1, local_rank=0)
     now_ns = anchored_clock()
-    recorder = Recorder(ring=Ring(), now_ns=now_ns, cpu_ns=time.thread_time_ns, gpu=cuda_clock(now_ns))
-    session = Session(recorder)
     run = run_of(env) or f"{os.path.basename(_command()[0] or 'python')}-{os.getppid()}"
+    recorder = Recorder(
+        ring=Ring(),
+        now_ns=now_ns,
+        cpu_ns=time.thread_time_ns,
+        gpu=cuda_clock(now_ns),
+        channels=Channels(run, has_shadows=env.get("ARGUS_GOVERNOR") != "0"),
+    )
+    session = Session(recorder)
     session.run = run
     watch = LayoutWatch(run=run, place=place, env=dict(env), on_change=session.groups_changed)
     path = socket_path(env)
@@ -139,7 +146,10 @@ def _arm(attachment: Attachment) -> None:
         session,
         layout=watch,
         sink=lambda stream: Sink(
-            connect=_connector(path, dict(env)), prelude=stream.prelude, now_s=time.monotonic
+            connect=_connector(path, dict(env)),
+            prelude=stream.prelude,
+            now_s=time.monotonic,
+            on_control=session.control,
         ),
     )
     attachment.session, attachment.writer = session, Writer(stream, session)

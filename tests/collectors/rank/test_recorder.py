@@ -228,6 +228,7 @@ def test_on_a_gpu_backward_waits_from_its_last_bucket_to_its_end() -> None:
     gpu = GpuClock(new_event=stream.new_event, is_capturing=lambda: False, now_ns=lambda: host[0])
     bench = Bench(gpu=gpu)
     frame = bench.recorder.open(bench.recorder.names["backward"])
+    assert frame is not None
     for kernel_ns in (100, 200):
         stream.launch(kernel_ns)
         bench.recorder.bucket_ready()
