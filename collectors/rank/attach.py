@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import pkgutil
 import sys
@@ -13,6 +14,7 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from socket import gethostname, socket
+from subprocess import CalledProcessError
 from typing import cast
 
 from argus.collectors import hooks
@@ -34,6 +36,9 @@ from argus.collectors.records.endpoint import socket_path
 
 INIT_HOLDERS = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 """Modules that hold a reference to `init_process_group`."""
+
+START_AGAIN_S = 60.0
+"""Between two starts of a processor by one rank: one that does not live must not be fed to it for ever."""
 
 
 class Attachment:
@@ -146,7 +151,7 @@ def _arm(attachment: Attachment) -> None:
         session,
         layout=watch,
         sink=lambda stream: Sink(
-            connect=_connector(path, dict(env)),
+            connect=_connector(path, dict(env), now_s=time.monotonic),
             prelude=stream.prelude,
             now_s=time.monotonic,
             on_control=session.control,
@@ -162,28 +167,36 @@ def _arm(attachment: Attachment) -> None:
     _at_exit(_leave)
 
 
-def _connector(path: Path, env: Mapping[str, str]) -> Connect:
-    """Connects; on a host that `argus run` did not reach, the first rank starts the processor."""
+def _connector(path: Path, env: Mapping[str, str], *, now_s: Callable[[], float]) -> Connect:
+    """Connects; starts the processor on a host that `argus run` did not reach, and again where it was killed."""
     is_elsewhere = env.get(LAUNCH_HOST, "") not in ("", gethostname())
-    tries = [is_elsewhere]
+    # On the launch host one is being started: only that it answered and does so no more is a reason to.
+    may_start_s = [now_s() if is_elsewhere else math.inf]
 
     def connect() -> socket:
         try:
-            return connect_to(path)
+            connection = connect_to(path)
         except OSError:
-            if not tries.pop():
-                tries.append(False)
+            if now_s() < may_start_s[0]:
                 raise
-        tries.append(False)
-        from argus.collectors import launch
-
-        try:
-            launch.ensure_processor(launch.plan_from(env), launcher_pid=os.getpid(), env=env)
-        except ValueError as error:
-            raise OSError(str(error)) from None
-        return connect_to(path)
+            may_start_s[0] = now_s() + START_AGAIN_S
+            _start_processor(env)
+            connection = connect_to(path)
+        if env.get(LAUNCH_HOST) and may_start_s[0] == math.inf:
+            may_start_s[0] = now_s()
+        return connection
 
     return connect
+
+
+def _start_processor(env: Mapping[str, str]) -> None:
+    """Start the host's processor if none answers. OSError if that cannot be."""
+    from argus.collectors import launch
+
+    try:
+        launch.ensure_processor(launch.plan_from(env), launcher_pid=os.getpid(), env=env)
+    except (ValueError, CalledProcessError) as error:
+        raise OSError(str(error)) from None
 
 
 def find_hooks() -> list[tuple[str, Hook]]:

@@ -104,7 +104,7 @@ class CallLog:
 
     def status(self) -> dict[str, tuple[int, int]]:
         """Calls entered and completed, by group."""
-        items = list(self.groups.items())[:MAX_GROUPS]
+        items = list(self.groups.copy().items())[:MAX_GROUPS]  # the training thread adds to it
         return {name: (group.entered, group.completed) for name, group in items}
 
     def begin(self, op: int, group: GroupState, *, peer: int, num_bytes: int) -> Call | None:

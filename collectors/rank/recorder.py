@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections import deque
 from collections.abc import Callable, Mapping
 
 from argus.collectors.rank.channels import Channels
@@ -78,7 +77,7 @@ class Recorder:
         self._acc_ns = self._acc_cpu_ns = 0  # outermost phases since ever
         self._base_ns = self._base_cpu_ns = 0  # of that, before this step
         self._end: tuple[int, int, int, int] | None = None  # candidate: time, CPU, phases, their CPU
-        self._durations_ns: deque[int] = deque(maxlen=MEDIAN_STEPS)
+        self._durations_ns: list[int] = []  # the last ones; no deque, which another thread cannot copy safely
         self.timeline: Timeline | None = None  # kept for those who look up phases by time
         self.on_step: list[Callable[[int], None]] = []  # told the number of each step that begins
         self.on_optimized: list[Callable[[], None]] = []  # told when an optimizer step is done
@@ -114,9 +113,9 @@ class Recorder:
         frame.chunk = frame.micro_batch = -1
         frame.wait_stamp = None
         frame.stamp = None if self.gpu is None or name in self._host else self.gpu.stamp()
-        here.stack.append(frame)
         frame.cpu_ns = self.cpu_ns()
         frame.start_ns = self.now_ns()
+        here.stack.append(frame)  # whole: the writer thread looks at it from now on
         if not self._start_ns:
             self._start_ns, self._start_cpu_ns = frame.start_ns, frame.cpu_ns
         if self.timeline is not None and here is self.train:
@@ -214,12 +213,13 @@ class Recorder:
         if comm is None or comm.name != name or comm.step != self.current_step:
             if comm is not None:
                 self.flush_comm(here)
-            comm = here.comm = Comm()
+            comm = Comm()
             comm.name, comm.native, comm.step = name, native, self.current_step
             comm.wait_ns = here.wait_ns
             comm.cpu_ns = comm.cpu_end_ns = self.cpu_ns()
             comm.start_ns = comm.end_ns = self.now_ns()
         comm.since_ns = self.now_ns()
+        here.comm = comm  # whole: the writer thread looks at it from now on
         return name
 
     def comm_leave(self, here: ThreadState, *, end_ns: int, cpu_ns: int) -> None:
@@ -309,7 +309,10 @@ class Recorder:
             rest_cpu_ns = max(used_ns - (acc_cpu_ns - self._base_cpu_ns), 0)
             row = (self.step, self._other, self._gap, self._start_ns, rest_ns, 0, rest_cpu_ns)
             self.ring.put("phases", (*row, CLOCK_WALL, 0, -1, -1))
-        self._durations_ns.append(dur_ns)
+        if len(self._durations_ns) < MEDIAN_STEPS:
+            self._durations_ns.append(dur_ns)
+        else:
+            self._durations_ns[self.step % MEDIAN_STEPS] = dur_ns
         self.step += 1
         self._start_ns, self._start_cpu_ns = end_ns, cpu_ns
         self._base_ns, self._base_cpu_ns = acc_ns, acc_cpu_ns
