@@ -100,17 +100,39 @@ def advance(
     beats: Iterable[Heartbeat] = (),
     votes: int = VOTES,
     min_past: int = MIN_PAST,
+    worth_s: Mapping[int, float] | None = None,
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
-    A recording too short for repetition passes `votes=1, min_past=0`.
+    A recording too short for repetition passes `votes=1, min_past=0`; `worth_s` is what a replay of the pipeline
+    says the step would gain by each rank.
     """
     before = {incident.id: incident for incident in state.incidents}
     state = _hear(state, beats)
     if window is not None and state.past and window.index <= state.past[-1].index:
         window = None
+    view = _view(state, topology, window=window, now_s=now_s, is_lone=votes == 1, worth_s=worth_s)
+    findings = run_detectors(view)
+    if view.digest is not None:
+        state = _judge(state, view, findings, votes=votes, min_past=min_past)
+    if view.beats:
+        state = _watch(state, view, findings)
+    changed = tuple(incident for incident in state.incidents if before.get(incident.id) != incident)
+    return Advance(state=state, findings=findings, incidents=changed)
+
+
+def _view(
+    state: AttemptState,
+    topology: Topology,
+    *,
+    window: Window | None,
+    now_s: float,
+    is_lone: bool,
+    worth_s: Mapping[int, float] | None,
+) -> View:
+    """What detectors see of the state and the new window."""
     waits = waits_of(window) if window is not None else None
-    view = View(
+    return View(
         run=state.run,
         attempt=state.attempt,
         topology=topology,
@@ -120,15 +142,9 @@ def advance(
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
         digest=digest_of(window, waits) if window is not None else None,
-        is_lone=votes == 1,
+        is_lone=is_lone,
+        worth_s=worth_s,
     )
-    findings = run_detectors(view)
-    if view.digest is not None:
-        state = _judge(state, view, findings, votes=votes, min_past=min_past)
-    if view.beats:
-        state = _watch(state, view, findings)
-    changed = tuple(incident for incident in state.incidents if before.get(incident.id) != incident)
-    return Advance(state=state, findings=findings, incidents=changed)
 
 
 def _hear(state: AttemptState, beats: Iterable[Heartbeat]) -> AttemptState:
@@ -250,8 +266,12 @@ def _still_slow(state: AttemptState, view: View, *, known: AbstractSet[int]) -> 
             row = at(digest.ranks, rank)
             if rank in known or row < 0 or not digest.own_s[row] > 0:
                 continue
-            symptom = measure(window, waits, digest, rank=rank)
-            costs = min(symptom.impact_s, symptom.excess_s) if symptom.sees_waits else symptom.excess_s
+            symptom = measure(window, waits, digest, rank=rank, worth_s=view.worth_s)
+            costs = (
+                min(symptom.impact_s, symptom.excess_s)
+                if symptom.sees_waits or symptom.worth_s is not None
+                else symptom.excess_s
+            )
             if costs >= STILL * incident.cost.s_per_step > 0:
                 found.append(symptom)
     return found

@@ -17,6 +17,9 @@ from argus.analytics.clocks import ALIGNED, DURATIONS, align
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.incident import Incident
 from argus.analytics.waits import Waits, waits_of
+from argus.analytics.whatif.graph import NotReplayable
+from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
+from argus.analytics.whatif.timeline import trace_of
 from argus.analytics.window import Window, assemble
 from argus.collectors.gather import gather
 from argus.collectors.host.window import cut
@@ -55,6 +58,14 @@ class Report:
     incidents: tuple[Incident, ...]
     diagnosis: dict[str, Any]
     warnings: tuple[str, ...]
+    what_if: WhatIf | None = None
+    replayer: Replayer | None = None
+
+    def ideal_timeline(self) -> dict[str, Any] | None:
+        """The ideal steps as a trace for Perfetto, None without pipeline records."""
+        if self.replayer is None:
+            return None
+        return trace_of(self.replayer.operations, self.replayer.ideal, title="every operation at its ideal")
 
     @property
     def incident(self) -> Incident | None:
@@ -76,6 +87,7 @@ class Report:
             "incidents": [incident.to_json() for incident in self.incidents],
             "diagnosis": self.diagnosis,
             "warnings": list(self.warnings),
+            **({"what_if": self.what_if.to_json()} if self.what_if else {}),
         }
 
 
@@ -102,6 +114,7 @@ def analyse(
     """The verdict on one job's records."""
     topology = _as_read(build(one.layout for one in job.records), job)
     windows = _windows(job, topology, window_steps)
+    replayer, replayed, doubts = _what_if(job, topology)
     is_lone = len(windows) == 1
     state = AttemptState.start(topology.run, topology.attempt)
     findings: list[Finding] = []
@@ -113,6 +126,7 @@ def analyse(
             window=window,
             votes=1 if is_lone else VOTES,
             min_past=0 if is_lone else MIN_PAST,
+            worth_s=replayed.worth_s if replayed is not None and replayed.is_close else None,
         )
         state = step.state
         findings += step.findings
@@ -132,14 +146,30 @@ def analyse(
         incidents=incidents,
         diagnosis=(worst.diagnosis if worst else None)
         or no_incident(missing=missing, doubt=_doubt(job, waits), num_ranks=len(job.ranks)),
-        warnings=tuple(dict.fromkeys([*warnings, *job.warnings, *topology.conflicts])),
+        warnings=tuple(dict.fromkeys([*warnings, *job.warnings, *topology.conflicts, *doubts])),
+        what_if=replayed,
+        replayer=replayer,
     )
+
+
+def _what_if(job: Job, topology: Topology) -> tuple[Replayer | None, WhatIf | None, tuple[str, ...]]:
+    """The replay of the job's pipeline, if there is one that can be replayed, with what is to be said of it."""
+    try:
+        replayer = replayer_of(job.records, topology)
+    except NotReplayable as error:
+        return None, None, (f"no what-if: {error}",)
+    if replayer is None:
+        return None, None, ()
+    result = what_if(replayer, world_size=job.world_size)
+    left = result.num_left_out
+    told = (f"what-if: {left} steps whose operations differ are left out",) if left else ()
+    return replayer, result, told
 
 
 def _doubt(job: Job, waits: Sequence[tuple[Window, Waits]]) -> str:
     """Why finding nothing proves nothing, "" if it does prove it."""
     read = f"{len(job.ranks)} of {job.world_size} ranks"
-    if len(job.ranks) < MIN_SHARE_READ * job.world_size:
+    if len(job.missing) > (1 - MIN_SHARE_READ) * job.world_size:
         return f"only {read} were read"
     if not any(window.usable.any() for window, _ in waits):
         return "every step is a warm-up, a mark or incomplete"
@@ -205,7 +235,7 @@ def _as_read(topology: Topology, job: Job) -> Topology:
 
 def _covered(window: Window, job: Job) -> Window:
     """Coverage against the ranks that were read, if they are most of the job: the warning says the rest."""
-    if not job.missing or len(job.ranks) < MIN_SHARE_READ * job.world_size:
+    if len(job.ranks) == job.world_size or len(job.missing) > (1 - MIN_SHARE_READ) * job.world_size:
         return window
     here = np.isin(window.ranks, job.ranks)
     ratio = float(np.isfinite(window.step_s[here]).mean())

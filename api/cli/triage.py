@@ -10,6 +10,7 @@ from pathlib import Path
 
 from argus.agent.card import render
 from argus.agent.wording import printable
+from argus.agent.worth import worth_lines
 from argus.api.cli.errors import CliError
 from argus.api.offline import NothingUsable, Report, triage_files
 from argus.collectors.readers import ReaderError
@@ -32,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window-steps", type=_count, metavar="N", help="steps compared at a time (default 10)"
     )
+    parser.add_argument(
+        "--ideal-timeline",
+        type=Path,
+        metavar="FILE",
+        help="write the ideal steps of a pipeline as a trace for Perfetto",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
         more = f"\n  and {len(sentences) - MAX_WARNINGS} more" if len(sentences) > MAX_WARNINGS else ""
         said = "\n  ".join(sentences[:MAX_WARNINGS])
         raise CliError(f"nothing usable: {said}{more}", code=NOTHING) from None
+    if args.ideal_timeline is not None:
+        _write_timeline(report, args.ideal_timeline)
     if args.json:
         print(json.dumps(report.to_json(), allow_nan=False, default=float))
     else:
@@ -56,6 +65,16 @@ def run(args: argparse.Namespace) -> int:
     if len(report.warnings) > MAX_WARNINGS:
         print(f"argus triage: and {len(report.warnings) - MAX_WARNINGS} more, see --json", file=sys.stderr)
     return exit_code(report, fail_on_fault=args.fail_on_fault)
+
+
+def _write_timeline(report: Report, path: Path) -> None:
+    trace = report.ideal_timeline()
+    if trace is None:
+        raise CliError("--ideal-timeline needs phases per micro-batch of whole pipelines", code=NOTHING)
+    try:
+        path.write_text(json.dumps(trace))
+    except OSError as error:
+        raise CliError(f"{path} cannot be written: {error.strerror or error}", code=NOTHING) from None
 
 
 def text(report: Report, *, color: bool = False) -> str:
@@ -75,7 +94,8 @@ def text(report: Report, *, color: bool = False) -> str:
         for incident in report.incidents
         if incident is not worst and incident.diagnosis
     ]
-    return "\n".join([read, "", card, *others])
+    worth = [f" {line}" for line in (worth_lines(report.what_if) if report.what_if else ())]
+    return "\n".join([read, "", card, *others, *worth])
 
 
 def exit_code(report: Report, *, fail_on_fault: bool) -> int:

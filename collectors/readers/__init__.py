@@ -28,7 +28,8 @@ class Reading:
 
     `warnings` are sentences. `is_world_known` is False if the world size is only a lower bound;
     `is_seq_known` is False if sequence numbers count the calls of this file in order.
-    `is_time_known` is False if its clock has no common origin with other files.
+    `is_time_known` is False if its clock has no common origin with other files. `stands_for` ranks from this
+    one on do the same work and only this one was recorded.
     """
 
     records: RankRecords
@@ -37,6 +38,7 @@ class Reading:
     is_world_known: bool = True
     is_seq_known: bool = True
     is_time_known: bool = True
+    stands_for: int = 1
 
 
 class Reader(Protocol):
