@@ -101,17 +101,19 @@ def advance(
     votes: int = VOTES,
     min_past: int = MIN_PAST,
     worth_s: Mapping[int, float] | None = None,
+    is_stopped: bool = False,
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
     A recording too short for repetition passes `votes=1, min_past=0`; `worth_s` is what a replay of the pipeline
-    says the step would gain by each rank.
+    says the step would gain by each rank; `is_stopped` says that the beats are those of a job known to stand still.
     """
     before = {incident.id: incident for incident in state.incidents}
     state = _hear(state, beats)
     if window is not None and state.past and window.index <= state.past[-1].index:
         window = None
     view = _view(state, topology, window=window, now_s=now_s, is_lone=votes == 1, worth_s=worth_s)
+    view = replace(view, is_stopped=is_stopped)
     findings = run_detectors(view)
     if view.digest is not None:
         state = _judge(state, view, findings, votes=votes, min_past=min_past)

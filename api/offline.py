@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from argus.analytics.incident import Incident
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.whatif.graph import NotReplayable
 from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
-from argus.analytics.whatif.timeline import trace_of
 from argus.analytics.window import Window, assemble
+from argus.api.offline_stops import analyse_dumps
+from argus.api.report import NothingUsable, Report, costliest
 from argus.collectors.gather import gather
 from argus.collectors.host.window import cut
 from argus.collectors.job import Job, join
@@ -42,55 +43,6 @@ LATE_START = 0.5
 """A suspect that began the first step late by half of what it costs brought its lateness along."""
 
 
-class NothingUsable(ValueError):
-    """No file behind the paths could be analysed; one sentence a line."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """What offline triage found; `diagnosis` is that of the costliest incident, or says there is none."""
-
-    job: Job
-    topology: Topology
-    windows: tuple[Window, ...]
-    collectives: tuple[dict[str, Any], ...]
-    findings: tuple[Finding, ...]
-    incidents: tuple[Incident, ...]
-    diagnosis: dict[str, Any]
-    warnings: tuple[str, ...]
-    what_if: WhatIf | None = None
-    replayer: Replayer | None = None
-
-    def ideal_timeline(self) -> dict[str, Any] | None:
-        """The ideal steps as a trace for Perfetto, None without pipeline records."""
-        if self.replayer is None:
-            return None
-        return trace_of(self.replayer.operations, self.replayer.ideal, title="every operation at its ideal")
-
-    @property
-    def incident(self) -> Incident | None:
-        """The costliest incident."""
-        return costliest(self.incidents)
-
-    def to_json(self) -> dict[str, Any]:
-        """The object `argus triage --json` prints."""
-        residual = max((window.clock_residual_s for window in self.windows), default=float("inf"))
-        return {
-            "world_size": self.job.world_size,
-            "ranks_seen": list(self.job.ranks),
-            "alignment": {
-                "method": self.windows[-1].clock_method if self.windows else "durations",
-                "residual_us": round(residual * 1e6, 3) if np.isfinite(residual) else None,
-            },
-            "collectives": list(self.collectives),
-            "findings": [finding.to_json() for finding in self.findings],
-            "incidents": [incident.to_json() for incident in self.incidents],
-            "diagnosis": self.diagnosis,
-            "warnings": list(self.warnings),
-            **({"what_if": self.what_if.to_json()} if self.what_if else {}),
-        }
-
-
 def triage_files(
     paths: Sequence[Path],
     *,
@@ -101,6 +53,9 @@ def triage_files(
     """Read, join, align, analyse. Raises NothingUsable, and ReaderError if a path is not there."""
     with tempfile.TemporaryDirectory(prefix="argus-") as scratch:
         gathered = gather(paths, Path(scratch), progress=progress)
+    dumps = [reading for reading in gathered.readings if reading.dump is not None]
+    if dumps and not any(len(reading.records.steps) for reading in gathered.readings):
+        return analyse_dumps(dumps, warnings=gathered.warnings)
     try:
         job = join(gathered.readings, run=paths[0].resolve().name.split(".")[0] or "trace")
     except ValueError as error:
@@ -115,21 +70,8 @@ def analyse(
     topology = _as_read(build(one.layout for one in job.records), job)
     windows = _windows(job, topology, window_steps)
     replayer, replayed, doubts = _what_if(job, topology)
-    is_lone = len(windows) == 1
-    state = AttemptState.start(topology.run, topology.attempt)
-    findings: list[Finding] = []
-    for window in windows:
-        step = advance(
-            state,
-            topology=topology,
-            now_s=now_s,
-            window=window,
-            votes=1 if is_lone else VOTES,
-            min_past=0 if is_lone else MIN_PAST,
-            worth_s=replayed.worth_s if replayed is not None and replayed.is_close else None,
-        )
-        state = step.state
-        findings += step.findings
+    worth_s = replayed.worth_s if replayed is not None and replayed.is_close else None
+    state, findings = _advance_over(windows, topology, now_s=now_s, worth_s=worth_s)
     missing = missing_evidence(windows, job)
     incidents = tuple(
         replace(incident, diagnosis=diagnose(incident, findings=findings, topology=topology, missing=missing))
@@ -142,7 +84,7 @@ def analyse(
         topology=topology,
         windows=windows,
         collectives=tuple(row for window, seen in waits for row in _collective_rows(window, seen)),
-        findings=tuple(findings),
+        findings=findings,
         incidents=incidents,
         diagnosis=(worst.diagnosis if worst else None)
         or no_incident(missing=missing, doubt=_doubt(job, waits), num_ranks=len(job.ranks)),
@@ -150,6 +92,28 @@ def analyse(
         what_if=replayed,
         replayer=replayer,
     )
+
+
+def _advance_over(
+    windows: Sequence[Window], topology: Topology, *, now_s: float, worth_s: Mapping[int, float] | None
+) -> tuple[AttemptState, tuple[Finding, ...]]:
+    """All windows taken in one after the other; one alone cannot repeat anything."""
+    is_lone = len(windows) == 1
+    state = AttemptState.start(topology.run, topology.attempt)
+    findings: list[Finding] = []
+    for window in windows:
+        step = advance(
+            state,
+            topology=topology,
+            now_s=now_s,
+            window=window,
+            votes=1 if is_lone else VOTES,
+            min_past=0 if is_lone else MIN_PAST,
+            worth_s=worth_s,
+        )
+        state = step.state
+        findings += step.findings
+    return state, tuple(findings)
 
 
 def _what_if(job: Job, topology: Topology) -> tuple[Replayer | None, WhatIf | None, tuple[str, ...]]:
@@ -182,12 +146,6 @@ def _doubt(job: Job, waits: Sequence[tuple[Window, Waits]]) -> str:
     if wait_s < MUCH_WAITING * step_s:
         return ""
     return f"ranks wait up to {quantity(wait_s, 's')} of a {quantity(step_s, 's')} step, but none stands out"
-
-
-def costliest(incidents: Sequence[Incident]) -> Incident | None:
-    """The incident that costs most a step, the first of equals; None without any."""
-    order = sorted(incidents, key=lambda i: (-i.cost.s_per_step, i.opened_window, i.id))
-    return order[0] if order else None
 
 
 def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:

@@ -10,13 +10,18 @@ from pathlib import Path
 
 from argus.agent.card import render
 from argus.agent.wording import printable
+from argus.agent.wording import ranks as rank_names
 from argus.agent.worth import worth_lines
 from argus.api.cli.errors import CliError
-from argus.api.offline import NothingUsable, Report, triage_files
+from argus.api.offline import triage_files
+from argus.api.report import NothingUsable, Report
 from argus.collectors.readers import ReaderError
 
 MAX_WARNINGS = 20
 """Sentences printed on a terminal; a job of ten thousand ranks can have one for each."""
+
+MAX_STACKS, MAX_FRAMES = 8, 6
+"""Merged stacks printed; all of them are in --json."""
 
 ANALYSED, IN_PART, NOTHING, FAULT = 0, 1, 2, 3
 
@@ -79,6 +84,8 @@ def _write_timeline(report: Report, path: Path) -> None:
 
 def text(report: Report, *, color: bool = False) -> str:
     """The verdict card, what was read above it, and a line for each further incident."""
+    if report.stacks:
+        return "\n".join([_read_dumps(report), "", _cards(report, color=color), *_stack_lines(report)])
     residual = max((window.clock_residual_s for window in report.windows), default=0.0)
     clock = report.windows[-1].clock_method if report.windows else ""
     error = f" (±{residual * 1e6:.0f} µs)" if 0 < residual < 1 else ""
@@ -87,6 +94,25 @@ def text(report: Report, *, color: bool = False) -> str:
         f" {len(report.job.ranks)} of {report.job.world_size} ranks · {steps} · "
         f"{len(report.collectives)} collectives compared · {clock}{error}"
     )
+    worth = [f" {line}" for line in (worth_lines(report.what_if) if report.what_if else ())]
+    return "\n".join([read, "", _cards(report, color=color), *worth])
+
+
+def _read_dumps(report: Report) -> str:
+    return f" {len(report.job.ranks)} of {report.job.world_size} ranks · flight-recorder dumps"
+
+
+def _stack_lines(report: Report) -> list[str]:
+    """What the ranks were doing, those behind first."""
+    lines = []
+    for stack in report.stacks[:MAX_STACKS]:
+        lines.append(f" {rank_names(stack.ranks)}: {stack.what}")
+        lines += [f"   {frame}" for frame in stack.frames[:MAX_FRAMES]]
+    return list(map(printable, lines))
+
+
+def _cards(report: Report, *, color: bool) -> str:
+    """The costliest incident's card and a line for each other."""
     worst = report.incident
     card = render(worst, report.diagnosis, topology=report.topology, color=color)
     others = [
@@ -94,8 +120,7 @@ def text(report: Report, *, color: bool = False) -> str:
         for incident in report.incidents
         if incident is not worst and incident.diagnosis
     ]
-    worth = [f" {line}" for line in (worth_lines(report.what_if) if report.what_if else ())]
-    return "\n".join([read, "", card, *others, *worth])
+    return "\n".join([card, *others])
 
 
 def exit_code(report: Report, *, fail_on_fault: bool) -> int:

@@ -16,6 +16,7 @@ from pkgutil import iter_modules
 from typing import Protocol, cast
 
 from argus.collectors.records.events import RankRecords
+from argus.collectors.records.flight import FlightDump
 
 
 class ReaderError(ValueError):
@@ -29,7 +30,7 @@ class Reading:
     `warnings` are sentences. `is_world_known` is False if the world size is only a lower bound;
     `is_seq_known` is False if sequence numbers count the calls of this file in order.
     `is_time_known` is False if its clock has no common origin with other files. `stands_for` ranks from this
-    one on do the same work and only this one was recorded.
+    one on do the same work and only this one was recorded. `dump` is what its flight recorder held.
     """
 
     records: RankRecords
@@ -39,6 +40,7 @@ class Reading:
     is_seq_known: bool = True
     is_time_known: bool = True
     stands_for: int = 1
+    dump: FlightDump | None = None
 
 
 class Reader(Protocol):
