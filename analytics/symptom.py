@@ -29,6 +29,10 @@ OTHER_CAUSE = 0.5
 logs), explains slow transfers: not the link."""
 
 
+Worth = Mapping[int, float] | None
+"""What a replay says each rank is worth, see `View.worth_s`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PhaseExcess:
     """One phase of the suspect against its peers, seconds per step; `on_gpu` = timed by the GPU's clock."""
@@ -140,7 +144,7 @@ def measure(
     *,
     rank: int,
     findings: Sequence[Finding] = (),
-    worth_s: Mapping[int, float] | None = None,
+    worth_s: Worth = None,
 ) -> RankSymptom:
     """All aspects of one present rank in one window."""
     row = at(digest.ranks, rank)
@@ -148,21 +152,16 @@ def measure(
     signals = frozenset(finding.kind for finding in findings)
     own, peers = _number(digest.own_s[row]), _number(digest.own_peers_s[row])
     late, usual = _number(digest.late_s[row]), _number(_median_of_others(digest.late_s, row))
-    phases = _phases(window, digest, row)
     worth = None if worth_s is None else worth_s.get(rank, 0.0)
+    agreed, seen = (late - usual, digest.sees_waits) if worth is None else (worth, True)
     return RankSymptom(
         rank=rank,
         window=digest.index,
         first_step=digest.first_step,
         onset_step=_onset(window, row),
         signals=signals,
-        is_vote=_agree(
-            signals,
-            excess=own - peers,
-            late=late - usual if worth is None else worth,
-            sees_waits=digest.sees_waits or worth is not None,
-        ),
-        phases=phases,
+        is_vote=_agree(signals, excess=own - peers, late=agreed, sees_waits=seen),
+        phases=_phases(window, digest, row),
         own_s=own,
         own_peers_s=peers,
         gc_s=float(digest.gc_s[row]),

@@ -20,6 +20,7 @@ from argus.analytics.waits import Waits, waits_of
 from argus.analytics.whatif.graph import NotReplayable
 from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
 from argus.analytics.window import Window, assemble
+from argus.api.offline_series import SeriesReport, analyse_series
 from argus.api.offline_stops import analyse_dumps
 from argus.api.report import NothingUsable, Report, costliest
 from argus.collectors.gather import gather
@@ -49,18 +50,36 @@ def triage_files(
     now_s: float,
     window_steps: int | None = None,
     progress: Callable[[str], None] = lambda name: None,
-) -> Report:
-    """Read, join, align, analyse. Raises NothingUsable, and ReaderError if a path is not there."""
+) -> Report | SeriesReport:
+    """Read, join, align, analyse. Raises NothingUsable, and ReaderError if a path is not there.
+
+    Traces go before dumps of a hung job, and those before bare step times, where files of several sorts are given.
+    """
     with tempfile.TemporaryDirectory(prefix="argus-") as scratch:
         gathered = gather(paths, Path(scratch), progress=progress)
     dumps = [reading for reading in gathered.readings if reading.dump is not None]
-    if dumps and not any(len(reading.records.steps) for reading in gathered.readings):
-        return analyse_dumps(dumps, warnings=gathered.warnings)
+    series = [reading.series for reading in gathered.readings if reading.series is not None]
+    has_steps = any(len(reading.records.steps) for reading in gathered.readings)
+    warnings = [*gathered.warnings, *_left_out(len(dumps), len(series), has_steps=has_steps)]
+    if dumps and not has_steps:
+        return analyse_dumps(dumps, warnings=warnings)
+    if series and not has_steps:
+        return analyse_series(series, warnings=warnings)
     try:
         job = join(gathered.readings, run=paths[0].resolve().name.split(".")[0] or "trace")
     except ValueError as error:
         raise NothingUsable("\n".join(gathered.warnings) or str(error)) from None
-    return analyse(job, now_s=now_s, window_steps=window_steps, warnings=gathered.warnings)
+    return analyse(job, now_s=now_s, window_steps=window_steps, warnings=warnings)
+
+
+def _left_out(num_dumps: int, num_series: int, *, has_steps: bool) -> list[str]:
+    """What is not analysed because files of another sort say more."""
+    told = []
+    if num_dumps and has_steps:
+        told.append(f"{num_dumps} flight-recorder dumps beside traces are left out: give their folder alone")
+    if num_series and (has_steps or num_dumps):
+        told.append(f"{num_series} series of step times beside them are left out: give their file alone")
+    return told
 
 
 def analyse(

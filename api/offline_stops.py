@@ -19,14 +19,7 @@ _SHOWN = 8
 
 def analyse_dumps(readings: Sequence[Reading], *, warnings: Sequence[str] = ()) -> Report:
     """The verdict on one hung job's flight-recorder dumps, one of each rank."""
-    by_rank: dict[int, tuple[Reading, FlightDump]] = {}
-    told: list[str] = []
-    for reading in readings:
-        dump = reading.dump
-        if dump is None or dump.rank in by_rank:
-            told.append(f"{reading.source} is a second dump of one rank and is left out")
-            continue
-        by_rank[dump.rank] = (reading, dump)
+    by_rank, told = _each_once(readings)
     dumps = [dump for _, (_, dump) in sorted(by_rank.items())]
     job = _job([reading for _, (reading, _) in sorted(by_rank.items())])
     topology = build(one.layout for one in job.records)
@@ -45,8 +38,9 @@ def analyse_dumps(readings: Sequence[Reading], *, warnings: Sequence[str] = ()) 
         for one in step.state.incidents
     )
     worst = costliest(incidents)
-    behind = worst.cause.suspects if worst else ()
+    stacks = merged_stacks(dumps, worst.cause.suspects if worst else ())
     doubt = "" if pending else "no call is pending in any dump"
+    remarks = [*warnings, *told, *missing, *mismatches(dumps, topology), *topology.conflicts]
     return Report(
         job=job,
         topology=topology,
@@ -56,16 +50,22 @@ def analyse_dumps(readings: Sequence[Reading], *, warnings: Sequence[str] = ()) 
         incidents=incidents,
         diagnosis=(worst.diagnosis if worst else None)
         or no_incident(missing=missing, doubt=doubt, num_ranks=len(job.ranks)),
-        warnings=tuple(
-            dict.fromkeys(
-                [*warnings, *told, *_missing(job), *mismatches(dumps, topology), *topology.conflicts]
-            )
-        ),
-        stacks=tuple(
-            Stack(what=what, ranks=ranks, frames=frames)
-            for what, ranks, frames in merged_stacks(dumps, behind)
-        ),
+        warnings=tuple(dict.fromkeys(remarks)),
+        stacks=tuple(Stack(what=what, ranks=ranks, frames=frames) for what, ranks, frames in stacks),
     )
+
+
+def _each_once(readings: Sequence[Reading]) -> tuple[dict[int, tuple[Reading, FlightDump]], list[str]]:
+    """The first dump of each rank, and sentences about the others."""
+    by_rank: dict[int, tuple[Reading, FlightDump]] = {}
+    told: list[str] = []
+    for reading in readings:
+        dump = reading.dump
+        if dump is None or dump.rank in by_rank:
+            told.append(f"{reading.source} is a second dump of one rank and is left out")
+        else:
+            by_rank[dump.rank] = (reading, dump)
+    return by_rank, told
 
 
 def _job(readings: Sequence[Reading]) -> Job:

@@ -13,7 +13,9 @@ from argus.agent.wording import printable
 from argus.agent.wording import ranks as rank_names
 from argus.agent.worth import worth_lines
 from argus.api.cli.errors import CliError
+from argus.api.cli.triage_series import series_text
 from argus.api.offline import triage_files
+from argus.api.offline_series import SeriesReport
 from argus.api.report import NothingUsable, Report
 from argus.collectors.readers import ReaderError
 
@@ -72,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
     return exit_code(report, fail_on_fault=args.fail_on_fault)
 
 
-def _write_timeline(report: Report, path: Path) -> None:
-    trace = report.ideal_timeline()
+def _write_timeline(report: Report | SeriesReport, path: Path) -> None:
+    trace = report.ideal_timeline() if isinstance(report, Report) else None
     if trace is None:
         raise CliError("--ideal-timeline needs phases per micro-batch of whole pipelines", code=NOTHING)
     try:
@@ -82,8 +84,10 @@ def _write_timeline(report: Report, path: Path) -> None:
         raise CliError(f"{path} cannot be written: {error.strerror or error}", code=NOTHING) from None
 
 
-def text(report: Report, *, color: bool = False) -> str:
+def text(report: Report | SeriesReport, *, color: bool = False) -> str:
     """The verdict card, what was read above it, and a line for each further incident."""
+    if isinstance(report, SeriesReport):
+        return series_text(report, color=color)
     if report.stacks:
         return "\n".join([_read_dumps(report), "", _cards(report, color=color), *_stack_lines(report)])
     residual = max((window.clock_residual_s for window in report.windows), default=0.0)
@@ -123,7 +127,7 @@ def _cards(report: Report, *, color: bool) -> str:
     return "\n".join([card, *others])
 
 
-def exit_code(report: Report, *, fail_on_fault: bool) -> int:
+def exit_code(report: Report | SeriesReport, *, fail_on_fault: bool) -> int:
     """0 analysed, 1 in part, 3 for a fault where that was asked for."""
     is_fault = any(incident.cause.verdict in ("CONFIRMED", "LIKELY") for incident in report.incidents)
     if fail_on_fault and is_fault:
