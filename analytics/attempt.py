@@ -13,6 +13,7 @@ from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
 from argus.analytics.fuse import link_causes, rank_causes, stop_cause
 from argus.analytics.incident import Cause, Incident
+from argus.analytics.kernel_digest import KEPT, Engine
 from argus.analytics.lifecycle import (
     GONE_WINDOWS,
     find_open,
@@ -100,20 +101,30 @@ def advance(
     beats: Iterable[Heartbeat] = (),
     votes: int = VOTES,
     min_past: int = MIN_PAST,
+    engine: Engine | None = None,
     worth_s: Mapping[int, float] | None = None,
     is_stopped: bool = False,
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
-    A recording too short for repetition passes `votes=1, min_past=0`; `worth_s` is what a replay of the pipeline
-    says the step would gain by each rank; `is_stopped` says that the beats are those of a job known to stand still.
+    A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
+    in this process if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
+    `is_stopped` says that the beats are those of a job known to stand still.
     """
     before = {incident.id: incident for incident in state.incidents}
     state = _hear(state, beats)
     if window is not None and state.past and window.index <= state.past[-1].index:
         window = None
-    view = _view(state, topology, window=window, now_s=now_s, is_lone=votes == 1, worth_s=worth_s)
-    view = replace(view, is_stopped=is_stopped)
+    view = _view(
+        state,
+        topology,
+        window=window,
+        now_s=now_s,
+        is_lone=votes == 1,
+        engine=engine,
+        worth_s=worth_s,
+        is_stopped=is_stopped,
+    )
     findings = run_detectors(view)
     if view.digest is not None:
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
@@ -130,7 +141,9 @@ def _view(
     window: Window | None,
     now_s: float,
     is_lone: bool,
+    engine: Engine | None,
     worth_s: Mapping[int, float] | None,
+    is_stopped: bool,
 ) -> View:
     """What detectors see of the state and the new window."""
     waits = waits_of(window) if window is not None else None
@@ -143,9 +156,10 @@ def _view(
         past=state.past,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
-        digest=digest_of(window, waits) if window is not None else None,
+        digest=digest_of(window, waits, engine=engine) if window is not None else None,
         is_lone=is_lone,
         worth_s=worth_s,
+        is_stopped=is_stopped,
     )
 
 
@@ -311,11 +325,7 @@ def _opened(state: AttemptState, view: View, cause: Cause, window: int) -> Incid
 
 def _updated(state: AttemptState, view: View, known: Incident, cause: Cause, window: int) -> Incident:
     return update_incident(
-        known,
-        cause,
-        window=window,
-        steps_done=state.last_step,
-        world=view.topology.world_size,
+        known, cause, window=window, steps_done=state.last_step, world=view.topology.world_size
     )
 
 
@@ -352,7 +362,7 @@ def _remember(state: AttemptState, digest: Digest) -> AttemptState:
         _flagged(each, [i for i in accused if each.index > i.opened_window - VOTE_WINDOWS])
         for each in (*state.past, digest)
     )
-    return replace(state, past=_forget(past))
+    return replace(state, past=_lighter(_forget(past)))
 
 
 def _flagged(digest: Digest, accused: Sequence[Incident]) -> Digest:
@@ -364,6 +374,16 @@ def _flagged(digest: Digest, accused: Sequence[Incident]) -> Digest:
         digest,
         flagged=tuple(sorted(ranks | set(digest.flagged))),
         flagged_groups=tuple(sorted(groups | set(digest.flagged_groups))),
+    )
+
+
+def _lighter(past: tuple[Digest, ...]) -> tuple[Digest, ...]:
+    """Kernels of the last windows only, and of those no more than their means."""
+    return tuple(
+        each
+        if each.kernels is None
+        else replace(each, kernels=each.kernels.slim() if n >= len(past) - KEPT else None)
+        for n, each in enumerate(past)
     )
 
 

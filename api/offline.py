@@ -152,7 +152,8 @@ def _what_if(job: Job, topology: Topology) -> tuple[Replayer | None, WhatIf | No
 def _doubt(job: Job, waits: Sequence[tuple[Window, Waits]]) -> str:
     """Why finding nothing proves nothing, "" if it does prove it."""
     read = f"{len(job.ranks)} of {job.world_size} ranks"
-    if len(job.missing) > (1 - MIN_SHARE_READ) * job.world_size:
+    num_seen = job.world_size - len(job.missing)
+    if num_seen < max(MIN_SHARE_READ * job.world_size, min(2, job.world_size)):
         return f"only {read} were read"
     if not any(window.usable.any() for window, _ in waits):
         return "every step is a warm-up, a mark or incomplete"

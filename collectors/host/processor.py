@@ -344,7 +344,10 @@ class Processor:
 
 
 def _num_bytes(windows: list[RankWindow]) -> int:
-    return sum(w.steps.nbytes + w.cells.nbytes + w.collectives.nbytes + w.events.nbytes for w in windows)
+    return sum(
+        w.steps.nbytes + w.cells.nbytes + w.collectives.nbytes + w.events.nbytes + len(w.kernels)
+        for w in windows
+    )
 
 
 def _take_batch(windows: list[RankWindow]) -> list[RankWindow]:

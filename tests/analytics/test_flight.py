@@ -47,7 +47,9 @@ def write(folder: Path, late: Mapping[int, bool], *, absent: Sequence[int] = (),
 
 
 def triage(folder: Path) -> Report:
-    return triage_files([folder], now_s=0.0)
+    report = triage_files([folder], now_s=0.0)
+    assert isinstance(report, Report)
+    return report
 
 
 def suspects(report: Report) -> tuple[int, ...]:

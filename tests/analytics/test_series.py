@@ -168,7 +168,7 @@ def test_a_recorded_series_and_one_that_comes_in_pieces_give_the_same() -> None:
     values = noise(400, spread=0.01)
     values[250:] *= 1.2
     whole = follow(values.tolist())[1]
-    track, events = Track(), []
+    track, events = Track(), list[Event]()
     for piece in np.array_split(values, 7):
         track, found = follow(piece.tolist(), track)
         events += found
