@@ -19,6 +19,7 @@ from argus.collectors.records.layout import Layout
 PERIOD_S = 0.5  # batches cost less of the GIL than rows: two wake-ups a second
 STATUS_TICKS = 2  # a status each second
 CLOSE_S = 1.0  # what is not out by then is lost: the process wants to end
+BLOCK_ROWS = 8192  # of a block in one frame: half a megabyte, after which room is looked for again
 POLL_S = 0.02  # between attempts to empty the outbox while closing
 
 
@@ -60,7 +61,16 @@ class Stream:
         for kind, rows in taken.items():
             if rows:
                 self.sink.push(encode_rows(kind, np.array(rows, DTYPES[kind])))
+        self._send_blocks()
         self._send_notes()
+
+    def _send_blocks(self) -> None:
+        """Rows that came as arrays, while there is room: a block that has begun goes out whole."""
+        for kind in DTYPES:
+            while self.sink.has_room and (block := self._ring.take_block(kind)) is not None:
+                self._send_names()
+                for first in range(0, len(block), BLOCK_ROWS):
+                    self.sink.push(encode_rows(kind, block[first : first + BLOCK_ROWS]))
 
     def send_status(self) -> None:
         """The sign of life; skipped while nobody listens, an old one is worth nothing."""
@@ -126,11 +136,12 @@ class Writer:
             ticks += 1
         finish()
         if not part.is_on:
-            self._session.stop()
+            self._session.switch_off()
 
     def _tick(self, *, with_status: bool) -> None:
         self._session.tick()
-        self._stream.send_rows()
+        if not self._session.recorder.channels.is_shadow:
+            self._stream.send_rows()
         if with_status:
             self._stream.send_status()
         self._stream.sink.pump()
