@@ -13,9 +13,13 @@ CAUSES = {
     "link.slow": "transfers slowly",
     "stop.hang": "hangs: the job waits for it",
     "stop.lost": "is gone: the job waits for it",
+    "step.slower": "takes longer a step",
     "unknown": "arrives last, why is not decided",
 }
 """What a suspect does, by cause class, as the end of a sentence that begins with its name."""
+
+UNHEARD = "is not heard of: it is gone, or only its processor or network is"
+"""What a lost suspect does while nothing else is heard of the job either."""
 
 _SHOWN_RANKS = 8
 

@@ -23,8 +23,6 @@ from argus.analytics.view import View
 from argus.analytics.window import Floats
 from argus.collectors.readers import ReaderError, Reading, readers
 from argus.collectors.records.frames import Kind, encode_json
-from argus.collectors.records.kernel_blob import encode
-from argus.collectors.records.kernel_read import open_blob, summaries_of
 from argus.collectors.records.layout import Layout
 from argus.evals.moments import Moment, moments
 from argus.evals.scenarios import scenarios
@@ -35,6 +33,7 @@ from argus.evals.simulator.simulate import Simulation, simulate
 from argus.evals.truth import Scenario
 from argus.evals.views import views
 from argus.topology.layout import build
+from tests.analytics.kernel_kit import renamed
 from tests.damage import DAMAGE
 
 FOLDERS = (
@@ -243,19 +242,11 @@ def _renamed(moment: Moment) -> Moment:
     return replace(
         moment,
         parts=tuple(
-            replace(part, rank=RENAMED[part.rank], kernels=_renamed_kernels(part.kernels))
+            replace(part, rank=RENAMED[part.rank], kernels=renamed(part.kernels, RENAMED))
             for part in moment.parts
         ),
         beats=tuple(replace(beat, rank=RENAMED[beat.rank]) for beat in moment.beats),
     )
-
-
-def _renamed_kernels(blob: bytes) -> bytes:
-    if not blob:
-        return b""
-    opened = open_blob(blob)
-    summaries = summaries_of(opened, texts=opened.texts())
-    return encode([replace(summary, rank=RENAMED[summary.rank]) for summary in summaries])
 
 
 @cache

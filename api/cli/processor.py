@@ -20,6 +20,7 @@ from argus.collectors.host import recorder, spool
 from argus.collectors.host.client import HttpPost, parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
+from argus.collectors.host.governor import BUDGET, Governor
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import Listener, listen
 from argus.collectors.host.metrics import serve_metrics
@@ -64,6 +65,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_STEPS,
         metavar="N",
         help=f"steps per window until the service names a number (default: {DEFAULT_STEPS})",
+    )
+    add(
+        "--overhead-budget",
+        type=_share,
+        default=BUDGET,
+        metavar="SHARE",
+        help=f"share of step time above which channels are switched off (default: {BUDGET})",
     )
 
 
@@ -120,6 +128,7 @@ def _compose(
         delivery=delivery,
         recorder=_recorder(args.record, args.record_bytes, counters=counters, notices=notices),
         launchers=launchers,
+        governor=Governor(counters=counters, budget=args.overhead_budget),
         counters=counters,
         notices=notices,
         clock=time.monotonic,
@@ -234,6 +243,13 @@ def _count(text: str) -> int:
     value = int(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"must not be negative, got {value}")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"a share lies above 0 and at most at 1, got {text}")
     return value
 
 

@@ -14,6 +14,7 @@ from argus.collectors.host.client import parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
 from argus.collectors.host.fake_rank import FakeRank
+from argus.collectors.host.governor import Governor
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import listen
 from argus.collectors.host.notices import Notices
@@ -88,6 +89,7 @@ def start(
         delivery=_delivery(directory / "spool", url, counters, notices) if url else None,
         recorder=_recorder(directory / "rec", record_bytes, counters, notices),
         launchers=_launchers(directory / "launchers", launcher_pid),
+        governor=Governor(counters=counters),
         counters=counters,
         notices=notices,
         clock=fast_clock,

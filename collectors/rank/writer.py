@@ -136,11 +136,12 @@ class Writer:
             ticks += 1
         finish()
         if not part.is_on:
-            self._session.stop()
+            self._session.switch_off()
 
     def _tick(self, *, with_status: bool) -> None:
         self._session.tick()
-        self._stream.send_rows()
+        if not self._session.recorder.channels.is_shadow:
+            self._stream.send_rows()
         if with_status:
             self._stream.send_status()
         self._stream.sink.pump()

@@ -34,8 +34,12 @@ PHASES = (
     "checkpoint",
     "eval",
     "other",
+    "rollout",
+    "reward",
+    "ref",
+    "weight_sync",
 )
-"""Canonical phases; a native name is kept beside each record and shown first."""
+"""Canonical phases; a native name is kept beside each record and shown first. The last four are of RL loops."""
 
 COMM_PHASES = frozenset({"grad_sync", "param_gather", "tp_comm", "ep_comm", "cp_comm", "pp_recv", "pp_send"})
 

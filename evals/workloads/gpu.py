@@ -19,15 +19,13 @@ from argus.collectors.rank.cupti import process
 from argus.collectors.rank.cupti.channel import Channel
 from argus.collectors.rank.session import Session
 from argus.collectors.records.kernel_names import short_name
+from argus.evals.workloads.models import Step
+from argus.evals.workloads.overhead import START_STEPS, Arms
 from argus.evals.workloads.train import VOCABULARY, Transformer
 
-Step = Callable[[], None]
-
 ARMS = ("off", "all", "torch.profiler", "torch.profiler with stacks")
-START_STEPS = 8
-WARM_STEPS = 2  # the first finds the modules again, the second runs with everything in place
 BLOCK_STEPS = 2
-SEQUENCE = 64
+WARM_STEPS = 2  # the first finds the modules again, the second runs with everything in place
 BLOCKS_S = 220.0  # of the eight minutes; fewer blocks are said, not hidden
 STEP_S = 0.08  # the batch doubles until a step lasts so long
 MAX_BATCH = 1024
@@ -49,24 +47,10 @@ def seconds(step: Step, *, num_steps: int) -> float:
     return (time.perf_counter() - start_s) / num_steps
 
 
-def build() -> tuple[Step, int]:
-    """A transformer's step that lasts about 0.1 s, and its batch."""
-    torch.manual_seed(0)
-    model = Transformer(width=768, layers=12).cuda()
-    batch = 16
-    while True:
-        step = transformer_step(model, batch=batch)
-        for _ in range(START_STEPS):
-            step()
-        if seconds(step, num_steps=3) >= STEP_S or batch >= MAX_BATCH:
-            return step, batch
-        batch *= 2
-
-
-def transformer_step(model: Transformer, *, batch: int) -> Step:
-    """Forward, backward and optimizer, always of the same shapes."""
+def transformer_step(model: torch.nn.Module, *, batch: int) -> Step:
+    """Forward, backward and optimizer on one fixed batch."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    tokens = torch.randint(0, VOCABULARY, (batch, SEQUENCE + 1), device="cuda")
+    tokens = torch.randint(0, VOCABULARY, (batch, 65))
 
     def step() -> None:
         model(tokens).backward()
@@ -76,15 +60,19 @@ def transformer_step(model: Transformer, *, batch: int) -> Step:
     return step
 
 
-def switch(*, on: bool) -> None:
-    """Put every collector in, or take every one out."""
-    session = attach.current_session()
-    if session is None:
-        raise SystemExit("the collectors are not attached: run this under `argus run`")
-    session.stop()
-    if on:
-        for name, hook in attach.find_hooks():
-            session.add(name, hook)
+def build() -> tuple[Step, int]:
+    """A transformer's step that lasts about 0.1 s, and its batch."""
+    torch.manual_seed(0)
+    model = Transformer(width=768, layers=12).cuda()
+    batch = 16
+    while True:
+        with torch.device("cuda"):  # where it makes its batch
+            step = transformer_step(model, batch=batch)
+        for _ in range(START_STEPS):
+            step()
+        if seconds(step, num_steps=3) >= STEP_S or batch >= MAX_BATCH:
+            return step, batch
+        batch *= 2
 
 
 def session_and_channel() -> tuple[Session, Channel]:
@@ -103,7 +91,7 @@ def session_and_channel() -> tuple[Session, Channel]:
 @contextmanager
 def arm(name: str) -> Iterator[None]:
     """Everything that belongs to one arm, around its block."""
-    switch(on=name == "all")
+    Arms().switch("all" if name == "all" else "off")
     if name == "all":
         session_and_channel()
     if not name.startswith("torch"):
@@ -127,7 +115,7 @@ def blocks(step: Step, *, num_blocks: int) -> list[dict[str, float]]:
                     step()
                 row[name] = seconds(step, num_steps=BLOCK_STEPS)
         rows.append(row)
-    switch(on=True)
+    Arms().switch("all")
     return rows
 
 

@@ -156,23 +156,30 @@ def test_a_restarted_processor_hears_layout_and_strings_again(
     assert records.layout.run == "r" and records.unseen == ("something",)
 
 
+class Brittle:
+    """Takes 10 bytes a write and breaks after `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.taken = b""
+
+    def send(self, data: memoryview) -> int:
+        if len(self.taken) >= self.limit:
+            raise BrokenPipeError
+        self.taken += bytes(data[:10])
+        return min(len(data), 10)
+
+    def settimeout(self, value: float) -> None:
+        assert value >= 0
+
+    def recv(self, size: int) -> bytes:
+        raise BlockingIOError
+
+    def close(self) -> None:
+        self.limit = 0
+
+
 def test_a_frame_cut_by_a_lost_connection_is_sent_whole_again() -> None:
-    class Brittle:
-        """Takes 10 bytes a write and breaks after `limit` bytes."""
-
-        def __init__(self, limit: int) -> None:
-            self.limit = limit
-            self.taken = b""
-
-        def send(self, data: memoryview) -> int:
-            if len(self.taken) >= self.limit:
-                raise BrokenPipeError
-            self.taken += bytes(data[:10])
-            return min(len(data), 10)
-
-        def close(self) -> None:
-            self.limit = 0
-
     from argus.collectors.records.frames import encode_json
 
     sockets = [Brittle(35), Brittle(1 << 20)]
