@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
-from argus.collectors.rank.duty import PERIOD_STEPS, is_profiled
+from argus.collectors.rank.duty import is_profiled
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.operators import Operators, TorchProfiler
 from argus.collectors.rank.session import Session
@@ -12,7 +13,7 @@ from argus.collectors.rank.session import Session
 NEEDS = "torch.autograd.profiler"
 
 PERIOD = "ARGUS_OPERATOR_STEPS"
-"""One profiled step in so many; 0 profiles none."""
+"""One profiled step in so many; 0 profiles none; unset, the steps whose module phases are sampled."""
 
 KINETO_LEVEL = "KINETO_LOG_LEVEL"
 QUIET = "6"
@@ -21,8 +22,8 @@ QUIET = "6"
 
 def install(session: Session, part: Part) -> None:
     """Begin and end at the steps' boundaries; nothing on a job with a GPU."""
-    period = period_steps(os.environ.get(PERIOD, ""))
-    if session.recorder.gpu is not None or not period:
+    text = os.environ.get(PERIOD, "")
+    if session.recorder.gpu is not None or text == "0":
         return
     if KINETO_LEVEL not in os.environ:
         os.environ[KINETO_LEVEL] = QUIET
@@ -32,7 +33,7 @@ def install(session: Session, part: Part) -> None:
         recorder=recorder,
         claims=session.claims,
         profiler=TorchProfiler(),
-        wants=lambda step: is_profiled(session.run, step, period=period),
+        wants=wants(session, text),
     )
 
     def ending_failed(text: str) -> None:
@@ -65,6 +66,9 @@ def _speak_again() -> None:
     os.environ.pop(KINETO_LEVEL, None)
 
 
-def period_steps(text: str) -> int:
-    """The setting, or its default where it is no number of steps."""
-    return int(text) if text.isdecimal() else PERIOD_STEPS
+def wants(session: Session, text: str) -> Callable[[int], bool]:
+    """Which steps: one of so many as the setting says, else those whose module phases are sampled too."""
+    channels = session.recorder.channels
+    if text.isdecimal():
+        return lambda step: is_profiled(session.run, step, period=int(text))
+    return lambda _step: channels.is_profiled

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-PERIOD_STEPS = 50
-"""One step in so many: at 10 ms of profiler a step that is 0.2 % of a job whose step lasts 100 ms."""
-
 
 def profiled_step(run: str, block: int, *, period: int) -> int:
     """The one profiled step among steps [block × period, (block + 1) × period).

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from argus.collectors.hooks import cpu_operators, torch_profiler
-from argus.collectors.hooks.cpu_operators import period_steps
+from argus.collectors.hooks.cpu_operators import wants
+from argus.collectors.rank.channels import Channels
 from argus.collectors.rank.claims import Claims
 from argus.collectors.rank.duty import is_profiled
 from argus.collectors.rank.fake_receiver import FakeReceiver
@@ -25,6 +26,7 @@ from argus.collectors.rank.recorder import WARMUP_STEPS, Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.timeline import Timeline
+from argus.collectors.records.channels import is_profiled as channel_steps
 from argus.collectors.records.events import FLAG_PROFILED
 from tests.collectors.rank.observe import observe
 
@@ -200,9 +202,24 @@ def test_outermost_intervals_do_not_overlap_and_cover_the_others_starts(
         assert (sum(table[i, 0] == thread for i in kept) > 0) == (thread in table[:, 0])
 
 
-@pytest.mark.parametrize(("text", "period"), [("", 50), ("7", 7), ("0", 0), ("-3", 50), ("often", 50)])
+@pytest.mark.parametrize(("text", "period"), [("7", 7), ("1", 1)])
 def test_the_setting_is_a_number_of_steps(text: str, period: int) -> None:
-    assert period_steps(text) == period
+    session = Session(Recorder(ring=Ring(), now_ns=lambda: 0, cpu_ns=lambda: 0))
+    session.run = "run"
+    wanted = [step for step in range(70) if wants(session, text)(step)]
+    assert wanted == [step for step in range(70) if is_profiled("run", step, period=period)]
+
+
+@pytest.mark.parametrize("text", ["", "-3", "often"])
+def test_without_it_the_steps_of_the_module_phases_are_taken(text: str) -> None:
+    channels = Channels("run")
+    session = Session(Recorder(ring=Ring(), now_ns=lambda: 0, cpu_ns=lambda: 0, channels=channels))
+    wanted = []
+    for step in range(200):
+        channels.begin(step)
+        if wants(session, text)(step):
+            wanted.append(step)
+    assert wanted == [step for step in range(200) if channel_steps("run", step)] and len(wanted) == 3
 
 
 def operators_job(_rank: int, _world: int) -> None:
