@@ -18,7 +18,7 @@ from argus.collectors.rank.guard import Part
 from argus.collectors.rank.recorder import Recorder
 
 PARSE_S = 0.4
-"""Between looks for full buffers: the pool carries seconds."""
+"""Between looks for full buffers where no flush calls for one: the pool carries seconds."""
 
 RETRY_NS = 30_000_000_000
 """Between attempts while somebody else holds CUPTI."""
@@ -84,6 +84,7 @@ class Channel:
         self._heard_step = 0
         self._pid = os.getpid()
         self._stop = threading.Event()
+        self._flushed = threading.Event()
         self._thread: threading.Thread | None = None
 
     # Control
@@ -137,6 +138,7 @@ class Channel:
                 residual_ns = float(self.anchor.residual_ns)
                 self._recorder.event(RESIDUAL_EVENT, start_ns=now_ns, dur_ns=0, value=residual_ns)
             self._api.flush(is_forced=False)
+            self._flushed.set()  # parsed before the writer sends next: the window waits a second for them
             self._count_dropped()
         except Refused as error:
             self._off()
@@ -191,6 +193,7 @@ class Channel:
         if os.getpid() != self._pid:
             return
         self._stop.set()
+        self._flushed.set()
         with self._lock:
             self._off()
             self.is_paused = True
@@ -210,7 +213,9 @@ class Channel:
         self._thread.start()
 
     def _run(self, parse: Callable[[], None]) -> None:
-        while not self._stop.wait(PARSE_S):
+        while not self._stop.is_set():
+            self._flushed.wait(PARSE_S)
+            self._flushed.clear()
             parse()
 
     def parse(self) -> None:
