@@ -19,11 +19,13 @@ from argus.collectors.rank.cupti import process
 from argus.collectors.rank.cupti.channel import Channel
 from argus.collectors.rank.session import Session
 from argus.collectors.records.kernel_names import short_name
-from argus.evals.workloads.overhead import START_STEPS, WARM_STEPS, Step, switch, transformer_step
-from argus.evals.workloads.train import Transformer
+from argus.evals.workloads.models import Step
+from argus.evals.workloads.overhead import START_STEPS, Arms
+from argus.evals.workloads.train import VOCABULARY, Transformer
 
 ARMS = ("off", "all", "torch.profiler", "torch.profiler with stacks")
 BLOCK_STEPS = 2
+WARM_STEPS = 2  # the first finds the modules again, the second runs with everything in place
 BLOCKS_S = 220.0  # of the eight minutes; fewer blocks are said, not hidden
 STEP_S = 0.08  # the batch doubles until a step lasts so long
 MAX_BATCH = 1024
@@ -43,6 +45,19 @@ def seconds(step: Step, *, num_steps: int) -> float:
         step()
     torch.cuda.synchronize()
     return (time.perf_counter() - start_s) / num_steps
+
+
+def transformer_step(model: torch.nn.Module, *, batch: int) -> Step:
+    """Forward, backward and optimizer on one fixed batch."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    tokens = torch.randint(0, VOCABULARY, (batch, 65))
+
+    def step() -> None:
+        model(tokens).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 def build() -> tuple[Step, int]:
@@ -76,7 +91,7 @@ def session_and_channel() -> tuple[Session, Channel]:
 @contextmanager
 def arm(name: str) -> Iterator[None]:
     """Everything that belongs to one arm, around its block."""
-    switch(on=name == "all")
+    Arms().switch("all" if name == "all" else "off")
     if name == "all":
         session_and_channel()
     if not name.startswith("torch"):
@@ -100,7 +115,7 @@ def blocks(step: Step, *, num_blocks: int) -> list[dict[str, float]]:
                     step()
                 row[name] = seconds(step, num_steps=BLOCK_STEPS)
         rows.append(row)
-    switch(on=True)
+    Arms().switch("all")
     return rows
 
 

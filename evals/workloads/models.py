@@ -40,9 +40,11 @@ class Moe(nn.Module):
         """Tokens (token, width)."""
         y = self.norm(x)
         gates = self.router(y).softmax(-1)
-        sent: torch.Tensor = all_to_all_single_autograd(y, None, None, dist.group.WORLD)
+        world = dist.group.WORLD
+        assert world is not None
+        sent: torch.Tensor = all_to_all_single_autograd(y, None, None, world)
         done = torch.cat([expert(part) for expert, part in zip(self.experts, sent.chunk(2), strict=True)])
-        back: torch.Tensor = all_to_all_single_autograd(done, None, None, dist.group.WORLD)
+        back: torch.Tensor = all_to_all_single_autograd(done, None, None, world)
         out: torch.Tensor = x + back * gates.amax(-1, keepdim=True)
         return out
 
