@@ -27,13 +27,20 @@ MAX_GROUPS = 4096
 
 _RANK_IN_NAME = re.compile(r"(\d+)(?:\.(?:json|pkl|pickle|pt|gz))*$", re.IGNORECASE)
 _PICKLE = re.compile(rb"\A\x80[\x02-\x05]")
+_JSON = re.compile(
+    rb'\s*\{\s*"(?:version|pg_config|pg_status|entries|nccl_version|comm_lib_version|nccl_comm_state|rank|host_name)"\s*:'
+)
+"""Traces name their process groups too, but not first."""
+
+MARK_BYTES = 8192
 _MARKS = (b"pg_config", b"pg_status", b"nccl_version", b"nccl_comm_state")
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """A pickle or JSON object with the parts of a dump at its beginning."""
-    is_dump = any(mark in head[:8192] for mark in _MARKS) or b"collective_seq_id" in head
-    return is_dump and (bool(_PICKLE.match(head)) or head.lstrip()[:1] == b"{")
+    """A pickle that begins with the parts of a dump, or JSON whose first key is one of them."""
+    if _PICKLE.match(head):
+        return any(mark in head[:MARK_BYTES] for mark in _MARKS) or b"collective_seq_id" in head
+    return bool(_JSON.match(head)) and (b"pg_config" in head or b"collective_seq_id" in head)
 
 
 def read(path: Path) -> Iterator[Reading]:

@@ -182,3 +182,8 @@ def test_the_pickles_of_a_real_recorder_use_plain_opcodes_only() -> None:
     for path in sorted(shared.glob("*/_dump_*")):
         assert any(op.name == "BINUNICODE" for op, _, _ in pickletools.genops(path.read_bytes()))
         assert isinstance(load_plain(path.read_bytes()), dict)
+
+
+def test_a_trace_that_names_its_process_groups_is_no_dump() -> None:
+    head = b'{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "pg_config": [{"pg_name": "0"}]}}'
+    assert not flight_recorder.sniff(head, "rank-3.pt.trace.json")
