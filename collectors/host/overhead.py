@@ -68,6 +68,8 @@ class Ledger:
             return
         if flags & EXCLUDED_FLAGS & ~(FLAG_SHADOW | FLAG_PROFILED):
             return
+        if flags & FLAG_SHADOW and flags & FLAG_PROFILED:
+            return  # operators were sampled in a shadow step: it tells neither
         usual_ns = fmean(seen[0] for seen in around if seen is not None)
         channel = shadowed(self._run, step) if flags & FLAG_SHADOW else "modules"
         if not channel or (channel == "modules" and not is_profiled(self._run, step)):
