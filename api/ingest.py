@@ -10,7 +10,9 @@ from typing import Any, Generic, TypeVar
 from argus.analytics.store.intake import Arrival, Rejection
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.layout import MAX_WORLD, Layout
+from argus.collectors.records.stacks import StackDump, StackTable
 from argus.collectors.records.summary import RankWindow
 from argus.collectors.records.upload import decode_windows
 
@@ -45,6 +47,29 @@ def parse_layouts(body: bytes) -> Parsed[Layout]:
 def parse_heartbeats(body: bytes) -> Parsed[Heartbeat]:
     """Heartbeats of a request. Raises WireError when there is no list of them."""
     return _each(enumerate(_list(body, "heartbeats")), _heartbeat)
+
+
+def parse_observations(body: bytes) -> tuple[Parsed[StackDump], Parsed[HostSample]]:
+    """Stack dumps and host samples of a request; what is wrong with one costs only that one.
+
+    The indices of refused samples follow those of the dumps. Raises WireError.
+    """
+    dumps, samples, stacks = _list(body, "dumps"), _list(body, "samples"), _list(body, "stacks")
+    table = StackTable.of(stacks)
+    return (
+        _each(enumerate(dumps), lambda _index, raw: _dump(raw, table)),
+        _each(enumerate(samples, start=len(dumps)), lambda _index, raw: _sample(raw)),
+    )
+
+
+def _dump(raw: object, table: StackTable) -> StackDump:
+    dump = table.dump(raw)
+    _name(dump.host, "stack dump's host", may_be_empty=True)
+    return dump
+
+
+def _sample(raw: object) -> HostSample:
+    return HostSample.from_json(raw)
 
 
 def _each(items: Any, parse: Callable[[int, Any], T]) -> Parsed[T]:

@@ -46,6 +46,7 @@ class Metrics:
     windows: Counter
     heartbeats: Counter
     layouts: Counter
+    observations: Counter
     requests: Counter
     body_bytes: Counter
     analysed: Counter
@@ -58,6 +59,7 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("argus_ingest_windows_total", "counter", "result", "rank windows by what became of them"),
     ("argus_ingest_heartbeats_total", "counter", "result", "heartbeats by what became of them"),
     ("argus_ingest_layouts_total", "counter", "result", "layout records by what became of them"),
+    ("argus_ingest_observations_total", "counter", "result", "stack dumps and host samples by result"),
     ("argus_ingest_requests_total", "counter", "route,code", "ingest requests by answer"),
     ("argus_ingest_body_bytes_total", "counter", "", "bytes of ingest bodies as sent"),
     ("argus_windows_analysed_total", "counter", "result", "windows by outcome of their analysis"),
@@ -86,6 +88,7 @@ def make_metrics(watched: Watched) -> Metrics:
         windows=counters["argus_ingest_windows_total"],
         heartbeats=counters["argus_ingest_heartbeats_total"],
         layouts=counters["argus_ingest_layouts_total"],
+        observations=counters["argus_ingest_observations_total"],
         requests=counters["argus_ingest_requests_total"],
         body_bytes=counters["argus_ingest_body_bytes_total"],
         analysed=counters["argus_windows_analysed_total"],

@@ -9,7 +9,7 @@ from prometheus_client import Counter
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from argus.analytics.store import intake
+from argus.analytics.store import intake, observations
 from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Rejection
 from argus.api import ingest
@@ -69,6 +69,23 @@ class Service:
         return _answer(
             self.metrics.heartbeats, len(parsed.items), rejected=parsed.rejected, attempts=attempts
         )
+
+    def receive_observations(self, body: bytes) -> Answer:
+        """Store stack dumps and host samples, each once. Raises WireError, NothingTaken."""
+        dumps, samples = ingest.parse_observations(body)
+        now_s = self.clock()
+        keep_s = self.settings.keep_observations_s
+        with self.store.write() as connection:
+            attempts = self._attempts(connection, {(i.run, i.attempt) for i in dumps.items}, now_s=now_s)
+            observations.add_stacks(connection, dumps.items, attempts=attempts, now_s=now_s)
+            observations.add_samples(connection, samples.items, now_s=now_s)
+            observations.forget_observations(connection, before_s=now_s - keep_s)
+        accepted, rejected = len(dumps.items) + len(samples.items), (*dumps.rejected, *samples.rejected)
+        self.metrics.observations.labels(result="accepted").inc(accepted)
+        self.metrics.observations.labels(result="rejected").inc(len(rejected))
+        if rejected and not accepted:
+            raise NothingTaken(rejected)
+        return {"accepted": accepted, "rejected": [asdict(item) for item in rejected]}
 
     def receive_windows(self, body: bytes) -> Answer:
         """Store rank windows, each once. Raises WireError, NothingTaken."""

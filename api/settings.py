@@ -74,6 +74,11 @@ class Settings:
         "an attempt not heard of for so long is no longer watched until it speaks",
         env="ARGUS_FORGET_S",
     )
+    keep_observations_s: float = _setting(
+        604800.0,
+        "how long stacks and host samples are kept; a week",
+        env="ARGUS_KEEP_OBSERVATIONS_S",
+    )
     max_body_bytes: int = _setting(
         64 << 20, "largest request body taken, as sent", env="ARGUS_MAX_BODY_BYTES", low=1024
     )

@@ -164,3 +164,52 @@ INCIDENT_EVENTS = Table(
     Column("body", Text, nullable=False),
     Index(None, "incident_id"),
 )
+
+STACKS = Table(
+    "stacks",
+    METADATA,
+    Column("id", String(32), primary_key=True),  # of the text
+    Column("seen_s", Float, nullable=False),
+    Column("text", Text, nullable=False),
+    Index(None, "seen_s"),
+)
+
+STACK_DUMPS = Table(
+    "stack_dumps",
+    METADATA,
+    _attempt_id(),
+    Column("rank", Integer, nullable=False),
+    Column("ts_s", Float, nullable=False),
+    Column("received_s", Float, nullable=False),
+    Column("reason", String(16), nullable=False),
+    Column("body", Text, nullable=False),  # threads name their stacks by id
+    PrimaryKeyConstraint("attempt_id", "rank", "ts_s"),
+    Index(None, "received_s"),
+)
+
+HOST_SAMPLES = Table(
+    "host_samples",
+    METADATA,
+    Column("host", String(256), nullable=False),
+    Column("end_s", Float, nullable=False),
+    Column("received_s", Float, nullable=False),
+    Column("body", Text, nullable=False),  # HostSample.to_json()
+    PrimaryKeyConstraint("host", "end_s"),
+    Index(None, "received_s"),
+)
+
+HOSTS = Table(
+    "hosts",
+    METADATA,
+    Column("host", String(256), primary_key=True),
+    Column("received_s", Float, nullable=False),
+    Column("body", Text, nullable=False),  # what its processor says of itself
+)
+
+SWITCHES = Table(
+    "switches",
+    METADATA,
+    Column("run", String(256), primary_key=True),
+    Column("is_off", Boolean, nullable=False),
+    Column("at_s", Float, nullable=False),
+)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,14 +21,20 @@ from argus.collectors.host import recorder, spool
 from argus.collectors.host.client import HttpPost, parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
+from argus.collectors.host.gpus import open_gpus
+from argus.collectors.host.host_sampler import HostSampler
+from argus.collectors.host.kernel_log import KernelLog
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import Listener, listen
 from argus.collectors.host.metrics import serve_metrics
 from argus.collectors.host.notices import Notices
+from argus.collectors.host.observers import HostWatch, Observers
 from argus.collectors.host.processor import STOP_FLUSH_S, Processor
+from argus.collectors.host.pyspy import find_pyspy
 from argus.collectors.host.ranks import Ranks
 from argus.collectors.host.recorder import Recorder
 from argus.collectors.host.spool import Spool, SpoolInUse
+from argus.collectors.host.stack_taker import StackTaker
 from argus.collectors.host.uploader import Uploader
 from argus.collectors.records.endpoint import private_directory, socket_path
 from argus.collectors.records.plan import DEFAULT_STEPS, MAX_STEPS
@@ -58,6 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--launcher-pid", type=_count, metavar="PID", help="end after this process and the last rank are gone"
     )
+    add("--no-stacks", action="store_true", help="take no stack dumps with py-spy")
+    add("--no-host-samples", action="store_true", help="do not sample pressure, throttling, GPUs and links")
     add(
         "--window-steps",
         type=_steps,
@@ -120,11 +129,26 @@ def _compose(
         delivery=delivery,
         recorder=_recorder(args.record, args.record_bytes, counters=counters, notices=notices),
         launchers=launchers,
+        observers=_observers(args, host=host, counters=counters, notices=notices) if delivery else None,
         counters=counters,
         notices=notices,
         clock=time.monotonic,
         wall_clock=time.time,
     )
+
+
+def _observers(args: argparse.Namespace, *, host: str, counters: Counters, notices: Notices) -> Observers:
+    """Stacks and host samples, as far as they are wanted; nobody would read them without a service."""
+    stacks = watch = None
+    if not args.no_stacks:
+        stacks = StackTaker(host=host, counters=counters, program=find_pyspy(), wall_clock=time.time)
+    if not args.no_host_samples:
+        uptime = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+        sampler = HostSampler(host=host, gpus=open_gpus(), log=KernelLog(), uptime_clock=uptime)
+        watch = HostWatch(sampler, counters=counters, wall_clock=time.time)
+    observers = Observers(host=host, stacks=stacks, watch=watch, counters=counters, notices=notices)
+    observers.start()
+    return observers
 
 
 def _delivery(
@@ -140,8 +164,8 @@ def _delivery(
         raise CliError("needs zstandard to send; run: pip install 'argus-triage[host]'")
 
     def lost(kind: str, num: int) -> None:
-        if kind == "windows":
-            counters.add("argus_collector_dropped_windows_total", "spool_full", amount=num)
+        if kind in ("windows", "observations"):
+            counters.add(f"argus_collector_dropped_{kind}_total", "spool_full", amount=num)
         notices.once("spool_full", f"the spool {directory} is full, the oldest {kind} are dropped")
 
     waiting = _spool(directory, max_bytes=max_bytes, lost=lost)

@@ -24,10 +24,10 @@ class Counters:
         with self._lock:
             self._values[name, label] = self._values.get((name, label), 0.0) + amount
 
-    def set(self, name: str, value: float) -> None:
+    def set(self, name: str, value: float, *, label: str = "") -> None:
         """Set a gauge."""
         with self._lock:
-            self._values[name, ""] = value
+            self._values[name, label] = value
 
     def get(self, name: str, label: str = "") -> float:
         """The value, 0 if it was never touched."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.notices import Notices
+from argus.collectors.host.observers import Observation
 from argus.collectors.host.spool import Spool
 from argus.collectors.host.uploader import Heard, Uploader
 from argus.collectors.records.heartbeat import Heartbeat
@@ -21,6 +22,9 @@ MAX_QUEUED = 256
 
 JOIN_MARGIN_S = 0.5
 
+Items = Sequence[Layout] | Sequence[RankWindow] | Sequence[Observation]
+"""What one upload holds."""
+
 
 class Delivery:
     """A bounded queue to a thread that compresses and spools, and the upload thread behind the spool.
@@ -31,7 +35,7 @@ class Delivery:
     def __init__(self, spool: Spool, uploader: Uploader, *, counters: Counters, notices: Notices) -> None:
         self._spool, self._uploader = spool, uploader
         self._counters, self._notices = counters, notices
-        self._queue: queue.Queue[tuple[str, Sequence[Layout] | Sequence[RankWindow]] | None]
+        self._queue: queue.Queue[tuple[str, Items] | None]
         self._queue = queue.Queue(MAX_QUEUED)
         self._threads = (
             threading.Thread(target=self._spool_all, name="argus-spool", daemon=True),
@@ -51,6 +55,13 @@ class Delivery:
         """Send windows in one batch."""
         if not self._submit("windows", windows):
             self._counters.add("argus_collector_dropped_windows_total", "queue_full", amount=len(windows))
+
+    def submit_observations(self, observation: Observation) -> None:
+        """Send stacks and host samples."""
+        if not self._submit("observations", (observation,)):
+            self._counters.add(
+                "argus_collector_dropped_observations_total", "queue_full", amount=observation.num
+            )
 
     def submit_beats(self, beats: Sequence[Heartbeat], *, layouts: Iterable[Layout]) -> None:
         """Send the latest heartbeats as soon as possible."""
@@ -78,7 +89,7 @@ class Delivery:
         self._threads[1].join(half_s + JOIN_MARGIN_S)
         self._spool.close()
 
-    def _submit(self, kind: str, items: Sequence[Layout] | Sequence[RankWindow]) -> bool:
+    def _submit(self, kind: str, items: Items) -> bool:
         try:
             self._queue.put_nowait((kind, items))
         except queue.Full:
@@ -89,7 +100,7 @@ class Delivery:
     def _spool_all(self) -> None:
         while (job := self._queue.get()) is not None:
             kind, items = job
-            if not self._spool.put(kind, _encode(items), num=len(items)):
+            if not self._spool.put(kind, _encode(items), num=_num(items)):
                 self._notices.once("spool", "the disk does not take the spool; a little waits in memory")
             self._counters.set("argus_collector_spool_bytes", self._spool.num_bytes)
             self._queue.task_done()
@@ -97,7 +108,14 @@ class Delivery:
         self._queue.task_done()
 
 
-def _encode(items: Sequence[Layout] | Sequence[RankWindow]) -> bytes:
+def _num(items: Items) -> int:
+    return sum(item.num if isinstance(item, Observation) else 1 for item in items)
+
+
+def _encode(items: Items) -> bytes:
+    for item in items:
+        if isinstance(item, Observation):
+            return json.dumps(item.body, separators=(",", ":")).encode()
     windows = [item.to_bytes() for item in items if isinstance(item, RankWindow)]
     if windows:
         return encode_windows(windows)

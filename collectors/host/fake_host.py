@@ -17,6 +17,7 @@ from argus.collectors.host.fake_rank import FakeRank
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import listen
 from argus.collectors.host.notices import Notices
+from argus.collectors.host.observers import Observers
 from argus.collectors.host.processor import STOP_FLUSH_S, Processor
 from argus.collectors.host.ranks import Ranks
 from argus.collectors.host.recorder import Recorder
@@ -74,7 +75,12 @@ def fast_clock() -> float:
 
 
 def start(
-    directory: Path, *, url: str = "", record_bytes: int | None = None, launcher_pid: int | None = None
+    directory: Path,
+    *,
+    url: str = "",
+    record_bytes: int | None = None,
+    launcher_pid: int | None = None,
+    observers: Callable[[Counters, Notices], Observers] | None = None,
 ) -> FakeHost:
     """Run a processor that reports to `url`, records if told how much, ends with its launcher if it has one."""
     counters, said = Counters(), list[str]()
@@ -88,6 +94,7 @@ def start(
         delivery=_delivery(directory / "spool", url, counters, notices) if url else None,
         recorder=_recorder(directory / "rec", record_bytes, counters, notices),
         launchers=_launchers(directory / "launchers", launcher_pid),
+        observers=observers(counters, notices) if observers else None,
         counters=counters,
         notices=notices,
         clock=fast_clock,

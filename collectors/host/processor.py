@@ -15,6 +15,7 @@ from argus.collectors.host.delivery import Delivery
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import Listener, Peer, peer_of
 from argus.collectors.host.notices import Notices
+from argus.collectors.host.observers import Observers
 from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.ranks import Member, Ranks
 from argus.collectors.host.recorder import Recorder
@@ -86,6 +87,7 @@ class Processor:
         delivery: Delivery | None,
         recorder: Recorder | None,
         launchers: Launchers | None,
+        observers: Observers | None,
         counters: Counters,
         notices: Notices,
         clock: Callable[[], float],
@@ -94,6 +96,7 @@ class Processor:
     ) -> None:
         self._listener, self._ranks = listener, ranks
         self._delivery, self._recorder, self._launchers = delivery, recorder, launchers
+        self._observers = observers
         self._counters, self._notices = counters, notices
         self._clock, self._wall_clock = clock, wall_clock
         self._flush_s = flush_s
@@ -250,6 +253,7 @@ class Processor:
             self._due.look_s = now_s + LOOK_S
             self._look(now_s)
         self._deliver(self._ranks.cut(now_s=now_s), now_s=now_s)
+        self._observe(now_s)
         if now_s >= self._due.beats_s:
             self._due.beats_s = now_s + BEATS_S
             self._beat(now_s)
@@ -262,6 +266,8 @@ class Processor:
     def _look(self, now_s: float) -> None:
         if self._ranks.look(now_s):
             self._due.beats_s = now_s
+        if self._observers is not None:
+            self._observers.look(list(self._ranks), now_s=now_s)
         for member in [member for member in self._ranks if member.is_gone and member.is_connected]:
             self._exited(member)
         self._counters.set("argus_collector_ranks", sum(m.is_connected for m in self._ranks))
@@ -275,6 +281,13 @@ class Processor:
             self._close(connection)
         if self._delivery is None:
             self._forget(self._ranks.done())
+
+    def _observe(self, now_s: float, *, at_once: bool = False) -> None:
+        if self._observers is None or self._delivery is None:
+            return
+        observation = self._observers.take(now_s=now_s, at_once=at_once)
+        if observation is not None:
+            self._delivery.submit_observations(observation)
 
     def _beat(self, now_s: float) -> None:
         if self._delivery is not None and len(self._ranks):
@@ -336,6 +349,9 @@ class Processor:
             self._close(connection)
         self._listener.close()
         self._deliver(self._ranks.cut(now_s=now_s, everything=True), now_s=now_s, at_once=True)
+        if self._observers is not None:
+            self._observers.stop()
+        self._observe(now_s, at_once=True)
         if self._recorder is not None:
             self._recorder.close()
         if self._delivery is not None:

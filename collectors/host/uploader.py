@@ -19,10 +19,19 @@ from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.upload import CONTENT_TYPE, WIRE_HEADER, WIRE_VERSION
 
-PATHS = {"layouts": "/v1/ingest/layouts", "windows": "/v1/ingest/windows"}
+PATHS = {
+    "layouts": "/v1/ingest/layouts",
+    "windows": "/v1/ingest/windows",
+    "observations": "/v1/ingest/observations",
+}
+COUNTED = ("windows", "observations")
 BEATS_PATH = "/v1/ingest/heartbeats"
 JSON_HEADERS = {"Content-Type": "application/json"}
-HEADERS = {"layouts": JSON_HEADERS, "windows": {"Content-Type": CONTENT_TYPE, WIRE_HEADER: WIRE_VERSION}}
+HEADERS = {
+    "layouts": JSON_HEADERS,
+    "windows": {"Content-Type": CONTENT_TYPE, WIRE_HEADER: WIRE_VERSION},
+    "observations": JSON_HEADERS,
+}
 
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 30.0
@@ -171,7 +180,7 @@ class Uploader:
         if self._is_taken(answer):
             self._spool.done(entry)
             self._hear(answer)
-            if entry.kind == "windows":
+            if entry.kind in COUNTED:
                 self._count_accepted(entry, answer.body)
         elif is_refusal(answer) or (answer.status == 409 and self._asked_about == entry.seq):
             self._lose(entry, "refused")
@@ -180,16 +189,16 @@ class Uploader:
 
     def _lose(self, entry: Entry, reason: str) -> None:
         self._spool.done(entry)
-        if entry.kind == "windows":
-            self._counters.add("argus_collector_dropped_windows_total", reason, amount=entry.num)
+        if entry.kind in COUNTED:
+            self._counters.add(f"argus_collector_dropped_{entry.kind}_total", reason, amount=entry.num)
 
     def _count_accepted(self, entry: Entry, body: Mapping[str, object]) -> None:
         rejected = body.get("rejected")
         num = min(len(rejected), entry.num) if isinstance(rejected, list) else 0
-        self._counters.add("argus_collector_uploaded_windows_total", amount=entry.num - num)
+        self._counters.add(f"argus_collector_uploaded_{entry.kind}_total", amount=entry.num - num)
         if num:
-            self._counters.add("argus_collector_dropped_windows_total", "refused", amount=num)
-            self._notices.once("rejected", f"the service refused {num} windows: {str(rejected)[:300]}")
+            self._counters.add(f"argus_collector_dropped_{entry.kind}_total", "refused", amount=num)
+            self._notices.once("rejected", f"the service refused {num} {entry.kind}: {str(rejected)[:300]}")
 
     def _request(self, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send; keep count of time and failures, and decide when to try again."""

@@ -1,0 +1,116 @@
+"""Stacks and host samples through HTTP: stored once, read back, bounded, forgotten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+from starlette.testclient import TestClient
+
+from argus.analytics.store.engine import Store
+from argus.analytics.store.tables import STACKS
+from argus.api.http.app import make_app
+from argus.api.service import Service
+from argus.collectors.records.host_sample import HostSample
+from argus.collectors.records.stacks import StackDump, Thread, encode_stacks
+from tests.api.kit import FakeClock, new_service, service_at
+
+JSON = {"content-type": "application/json"}
+DUMP = StackDump(
+    run="job/a",
+    attempt=0,
+    rank=1,
+    host="h-0",
+    ts_s=5.0,
+    step=3,
+    reason="slow_step",
+    threads=(Thread(kind="main", state="S", stack="train (t.py:1);wait (t.py:9)"), Thread(kind="watchdog")),
+)
+SAMPLE = HostSample(host="h-0", start_s=1.0, end_s=11.0, numbers={"cpu_some_s": 2.0})
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
+    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
+        yield service
+
+
+@pytest.fixture
+def client(service: Service) -> TestClient:
+    return TestClient(make_app(service), raise_server_exceptions=False)
+
+
+def body(*dumps: StackDump, samples: tuple[HostSample, ...] = ()) -> dict[str, Any]:
+    return {"host": "h-0", **encode_stacks(dumps), "samples": [item.to_json() for item in samples]}
+
+
+def post(client: TestClient, raw: object) -> Any:
+    return client.post("/v1/ingest/observations", content=json.dumps(raw), headers=JSON)
+
+
+def test_what_was_observed_can_be_read_back_once(client: TestClient) -> None:
+    raw = body(DUMP, replace(DUMP, rank=2, reason="peer"), samples=(SAMPLE,))
+    for _ in range(2):
+        assert post(client, raw).json() == {"accepted": 3, "rejected": []}
+    stacks = client.get("/v1/runs/job/a/stacks").json()
+    assert stacks["total"] == 2
+    (one,) = client.get("/v1/runs/job/a/stacks", params={"rank": [1]}).json()["items"]
+    assert (one["step"], one["reason"]) == (3, "slow_step")
+    assert [t["stack"] for t in one["threads"]] == ["train (t.py:1);wait (t.py:9)", ""]
+    assert client.get("/v1/runs/job/a/stacks", params={"reason": "peer"}).json()["total"] == 1
+    samples = client.get("/v1/hosts/h-0/samples").json()
+    assert samples["total"] == 1 and samples["items"][0]["numbers"] == {"cpu_some_s": 2.0}
+    assert client.get("/v1/hosts/h-9/samples").status_code == 404
+    assert client.get("/v1/runs/none/stacks").status_code == 404
+
+
+def test_one_bad_item_costs_only_itself(client: TestClient) -> None:
+    raw = body(DUMP, samples=(SAMPLE,))
+    raw["dumps"].append({**raw["dumps"][0], "reason": "because"})
+    raw["samples"].append({"host": ""})
+    answer = post(client, raw)
+    assert answer.status_code == 200 and answer.json()["accepted"] == 2
+    assert [item["index"] for item in answer.json()["rejected"]] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "raw", [{}, {"dumps": [], "samples": []}, [], {"dumps": 1, "samples": [], "stacks": []}]
+)
+def test_what_is_no_observation_is_refused(client: TestClient, raw: object) -> None:
+    assert post(client, raw).status_code == 400
+
+
+def test_equal_stacks_lie_in_the_store_once_and_all_is_forgotten_in_time(
+    client: TestClient, service: Service, clock: FakeClock
+) -> None:
+    post(client, body(*(replace(DUMP, rank=rank, ts_s=float(rank)) for rank in range(20))))
+    assert num_stacks(service.store) == 1
+    clock.now_s += service.settings.keep_observations_s + 1
+    other = replace(DUMP, ts_s=99.0, threads=(Thread(kind="main", stack="other (o.py:1)"),))
+    post(client, body(other))
+    assert num_stacks(service.store) == 1
+    assert client.get("/v1/runs/job/a/stacks").json()["total"] == 1
+
+
+def num_stacks(store: Store) -> int:
+    with store.read() as connection:
+        return connection.execute(select(func.count()).select_from(STACKS)).scalar_one()
+
+
+def test_postgres_keeps_observations_too(postgres: Store, clock: FakeClock) -> None:
+    service = new_service(postgres, clock=clock)
+    client = TestClient(make_app(service), raise_server_exceptions=False)
+    raw = body(DUMP, samples=(SAMPLE,))
+    for _ in range(2):
+        assert post(client, raw).json() == {"accepted": 2, "rejected": []}
+    assert client.get("/v1/runs/job/a/stacks").json()["total"] == 1
