@@ -70,13 +70,13 @@ def describe(
     )
 
 
-def no_incident(*, missing: Sequence[str] = (), is_conclusive: bool = True, num_ranks: int) -> dict[str, Any]:
-    """Diagnosis where no incident was found; inconclusive if too little was seen to say so."""
-    verdict = "NO_FAULT" if is_conclusive else "INCONCLUSIVE"
+def no_incident(*, missing: Sequence[str] = (), doubt: str = "", num_ranks: int) -> dict[str, Any]:
+    """Diagnosis where no incident was found; inconclusive if there is a `doubt` that this proves anything."""
+    verdict = "INCONCLUSIVE" if doubt else "NO_FAULT"
     text = (
-        f"No fault found: no rank of the {num_ranks} stands out in its own work, its waits or its transfers"
-        if is_conclusive
-        else f"Not enough evidence to say whether anything is wrong ({num_ranks} ranks were read)"
+        f"Nothing can be said for sure: {doubt}"
+        if doubt
+        else f"No fault found: no rank of the {num_ranks} stands out in its own work, its waits or its transfers"
     )
     diagnosis = Diagnosis(
         verdict=verdict,

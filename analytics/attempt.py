@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -164,12 +165,13 @@ def _judge(
     assert digest is not None
     ranks = rank_symptoms(view, findings)
     links = link_symptoms(view, findings, suspects=_blame(state, ranks))
-    ballots = (*state.ballots, Ballot(window=digest.index, ranks=ranks, links=links))[-VOTE_WINDOWS:]
+    shown = (*ranks, *_still_slow(state, view, known={symptom.rank for symptom in ranks}))
+    ballots = (*state.ballots, Ballot(window=digest.index, ranks=shown, links=links))[-VOTE_WINDOWS:]
     state = replace(state, ballots=ballots)
     causes: tuple[Cause, ...] = ()
     if len(state.past) >= min_past:
         causes = (
-            *rank_causes(view, _lasting(state, view, ranks, votes)),
+            *rank_causes(view, _lasting(state, shown, votes)),
             *link_causes(view, _lasting_links(state, links, votes)),
         )
     for cause in causes:
@@ -220,25 +222,21 @@ def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
     )
 
 
-def _lasting(
-    state: AttemptState, view: View, ranks: Sequence[RankSymptom], votes: int
-) -> list[list[RankSymptom]]:
+def _lasting(state: AttemptState, shown: Sequence[RankSymptom], votes: int) -> list[list[RankSymptom]]:
     """Symptoms of each rank that has the votes, or whose open incident still shows."""
     lasting = []
-    for symptom in ranks:
+    for symptom in shown:
         mine = [s for ballot in state.ballots for s in ballot.ranks if s.rank == symptom.rank]
         agreed = [s for s in mine if s.is_vote]
-        if symptom.is_vote and len(agreed) >= votes:
-            lasting.append(agreed)
-        elif "wait" in symptom.signals and len(mine) >= (UNEXPLAINED_VOTES if votes > 1 else 1):
+        unexplained = "wait" in symptom.signals and len(mine) >= min(UNEXPLAINED_VOTES, votes + 1)
+        if symptom.rank in _open_suspects(state) or unexplained:
             lasting.append(mine)
-        elif symptom.rank in _open_suspects(state):
-            lasting.append([symptom])
-    seen = {symptoms[-1].rank for symptoms in lasting}
-    return lasting + [[s] for s in _still_slow(state, view) if s.rank not in seen]
+        elif symptom.is_vote and len(agreed) >= votes:
+            lasting.append(agreed)
+    return lasting
 
 
-def _still_slow(state: AttemptState, view: View) -> list[RankSymptom]:
+def _still_slow(state: AttemptState, view: View, *, known: AbstractSet[int]) -> list[RankSymptom]:
     """Suspects of open incidents whom no detector names now but who still cost half of what they did."""
     window, waits, digest = view.window, view.waits, view.digest
     assert window is not None and waits is not None and digest is not None
@@ -248,7 +246,7 @@ def _still_slow(state: AttemptState, view: View) -> list[RankSymptom]:
             continue
         for rank in incident.cause.suspects:
             row = at(digest.ranks, rank)
-            if row < 0 or not digest.own_s[row] > 0:
+            if rank in known or row < 0 or not digest.own_s[row] > 0:
                 continue
             symptom = measure(window, waits, digest, rank=rank)
             costs = min(symptom.impact_s, symptom.excess_s) if symptom.sees_waits else symptom.excess_s

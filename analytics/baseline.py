@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from argus.analytics.robust import (
+    MAX_TAIL,
     Noise,
     at,
     exponential_limit,
@@ -18,7 +20,7 @@ from argus.analytics.robust import (
     vote_probability,
 )
 from argus.analytics.view import Digest
-from argus.analytics.window import Bools, Floats
+from argus.analytics.window import Bools, Floats, Ints
 
 DAY_S = 86_400.0
 
@@ -30,6 +32,10 @@ FALSE_ALARMS_PER_DAY = 0.1
 
 MIN_COVERAGE = 0.9
 """Below nine tenths of the rank-steps a window accuses nobody: missing ranks must not read as fast ones."""
+
+
+EXPONENTIAL_SCALE = 1.53
+"""Our spread of exponential noise in units of its mean: its 95th percentile, 3.0, over the normal one's 1.96."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +56,7 @@ def outliers(
     window_s: float,
     budget_per_day: float,
     rho: float | None = None,
+    is_skewed: bool = False,
     is_lone: bool = False,
 ) -> Outlier:
     """Which of `now` (item,) healthy noise of `history` (window, item) explains too rarely.
@@ -62,7 +69,11 @@ def outliers(
     chance = vote_probability(
         budget_per_day=budget_per_day, tests_per_day=tests_per_day, rho=noise.rho if rho is None else rho
     )
-    limit = np.maximum(noise.scale * tail_point(chance, noise.dof), exponential_limit(history, chance))
+    scales = tail_point(chance, noise.dof)
+    fitted = exponential_limit(history, chance)
+    if is_skewed and not np.isfinite(fitted):
+        scales = max(scales, min(-math.log(chance) / EXPONENTIAL_SCALE, MAX_TAIL))
+    limit = np.maximum(noise.scale * scales, fitted)
     deviations = np.nan_to_num(now / noise.scale)
     expected = [tests_per_day * tail_probability(max(float(d), 0.0), noise.dof) for d in deviations]
     return Outlier(
@@ -85,25 +96,52 @@ def _without_largest(values: Floats) -> Floats:
     return rest
 
 
-def rank_history(past: Sequence[Digest], now: Digest, pick: Callable[[Digest], Floats | None]) -> Floats:
-    """`pick` of each past digest as (window, rank) over the ranks of `now`, NaN where a rank was suspected."""
-    rows = []
+MIN_CLEAN = 5
+"""Windows without any suspect that suffice to know the noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aligned:
+    """A past digest beside the present one: rows here and there of the ranks both have, rows to leave out."""
+
+    digest: Digest
+    here: Ints
+    there: Ints
+    barred: Ints
+
+
+def align_past(past: Sequence[Digest], now: Digest) -> tuple[Aligned, ...]:
+    """Every past digest on the ranks of `now`, made once for all the rows that are compared.
+
+    Windows with a fault are left out whole where enough others are known, for beside a culprit nobody else is
+    ever last and the rest would look quieter than they are; else only the suspect's own numbers are.
+    """
+    everyone = np.arange(len(now.ranks))
+    enough = sum(digest.is_clean for digest in past) >= MIN_CLEAN
+    aligned = []
     for age, digest in enumerate(past, start=-len(past)):
-        values = pick(digest)
-        if values is None:
+        if enough and not digest.is_clean:
             continue
-        row = np.full(len(now.ranks), np.nan)
-        if np.array_equal(digest.ranks, now.ranks):
-            row[:] = values
-        else:
+        here = there = everyone
+        if digest.ranks.tobytes() != now.ranks.tobytes():
             _, here, there = np.intersect1d(now.ranks, digest.ranks, return_indices=True)
-            row[here] = values[there]
-        barred = (*digest.flagged, *digest.doubted) if age >= -VOTING_WINDOWS else digest.flagged
-        for rank in barred:
-            if (place := at(now.ranks, rank)) >= 0:
-                row[place] = np.nan
+        suspects = (*digest.flagged, *digest.doubted) if age >= -VOTING_WINDOWS else digest.flagged
+        rows = [row for rank in suspects if (row := at(now.ranks, rank)) >= 0]
+        aligned.append(Aligned(digest=digest, here=here, there=there, barred=np.array(rows, np.int64)))
+    return tuple(aligned)
+
+
+def rank_history(past: Sequence[Aligned], num: int, pick: Callable[[Digest], Floats | None]) -> Floats:
+    """`pick` of each past digest as (window, rank) over `num` ranks, NaN where a rank was suspected."""
+    rows = []
+    for item in past:
+        if (values := pick(item.digest)) is None:
+            continue
+        row = np.full(num, np.nan)
+        row[item.here] = values[item.there]
+        row[item.barred] = np.nan
         rows.append(row)
-    return matrix(rows, len(now.ranks))
+    return matrix(rows, num)
 
 
 def phase_of(digest: Digest, phase: str, values: Callable[[Digest], Floats]) -> Floats | None:

@@ -105,7 +105,7 @@ def _rank_cause(view: View, symptoms: list[RankSymptom], decided: Classification
         ),
         evidence=_rank_evidence(view, symptoms, decided.phase),
         findings=tuple(dict.fromkeys(name for s in symptoms for name in s.findings)),
-        share_of_step=impact / last.step_s if last.step_s > 0 else 0.0,
+        share_of_step=_share(symptoms),
         s_per_step=impact,
         onset_step=symptoms[0].onset_step,
     )
@@ -115,6 +115,12 @@ def _is_seen(view: View, fault_class: str) -> bool:
     """Whether the window could have shown the class: what nobody looked at is not ruled out."""
     unseen = view.window.coverage.unseen if view.window is not None else ()
     return fault_class != "host.gc" or not any(text.startswith("gc:") for text in unseen)
+
+
+def _share(symptoms: Sequence[RankSymptom] | Sequence[LinkSymptom]) -> float:
+    """Share of the step that is lost, over the windows of the symptoms."""
+    shares = [s.impact_s / s.step_s for s in symptoms if s.step_s > 0]
+    return min(float(np.mean(shares)), 1.0) if shares else 0.0
 
 
 def _rank_evidence(view: View, symptoms: list[RankSymptom], phase: str | None) -> tuple[Evidence, ...]:
@@ -269,7 +275,7 @@ def _link_cause(view: View, symptoms: list[LinkSymptom]) -> Cause:
         ruled_out=(RuledOut(fault_class="compute.slow", why=why, evidence=(clean,)),),
         evidence=(transfer, clean, *rest),
         findings=tuple(dict.fromkeys(name for s in symptoms for name in s.findings)),
-        share_of_step=impact / last.step_s if last.step_s > 0 else 0.0,
+        share_of_step=_share(symptoms),
         s_per_step=impact,
         onset_step=symptoms[0].first_step,
     )

@@ -143,15 +143,29 @@ def _log(scale: float) -> float:
 
 
 def _spread(values: Floats) -> Floats:
-    """Spread around zero per column: the larger of what the middle and what the tail say."""
-    size = np.abs(values)
-    counts = np.isfinite(size).sum(axis=0)
+    """Spread around zero per column: the larger of what the middle and what the tail say.
+
+    The tail starts at the 95th percentile, with few values at the 80th, lest one of them be the tail.
+    """
+    ranked = np.sort(np.abs(values), axis=0)
+    counts = np.isfinite(ranked).sum(axis=0)
     result = np.full(values.shape[1], np.nan)
-    enough = counts >= 3
-    if enough.any():
-        middle, tail = np.nanquantile(size[:, enough], (0.5, 0.95), axis=0)
-        result[enough] = np.maximum(1.4826 * middle, tail / 1.96)
+    enough = np.flatnonzero(counts >= 3)
+    ranked, counts = ranked[:, enough], counts[enough]
+    middle = _quantile(ranked, counts, 0.5)
+    upper, tail = _quantile(ranked, counts, 0.8), _quantile(ranked, counts, 0.95)
+    outer = np.where(counts < TAIL_WINDOWS, upper / 1.2816, tail / 1.96)
+    result[enough] = np.maximum(1.4826 * middle, outer)
     return result
+
+
+def _quantile(ranked: Floats, counts: Ints, share: float) -> Floats:
+    """Linear quantile of each sorted column's first `counts` values."""
+    place = share * (counts - 1)
+    low = np.floor(place).astype(np.int64)
+    column = np.arange(ranked.shape[1])
+    below, above = ranked[low, column], ranked[np.minimum(low + 1, counts - 1), column]
+    return np.asarray(below + (place - low) * (above - below))
 
 
 def _repetition(history: Floats) -> float:

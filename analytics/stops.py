@@ -17,6 +17,8 @@ ENDED_REASONS = ("code 0",)
 STOP_REASONS = ("signal 2", "signal 15")
 """What launcher and scheduler do to ranks when a peer died or the job is cancelled: effect, not cause."""
 
+PAUSE_PHASES = ("checkpoint", "eval")
+
 SILENT_S = 45.0
 """A rank whose host has said nothing for this long while others have is lost: nine reports were missed."""
 
@@ -53,15 +55,18 @@ def lost_ranks(beats: Sequence[Heartbeat]) -> tuple[Heartbeat, ...]:
     """Ranks that vanished of themselves; those merely told to stop only if there is no other."""
     if was_cancelled(beats):
         return ()
-    newest = newest_s(beats)
-    gone = [
-        beat
-        for beat in beats
-        if (beat.state in GONE and not _ended_quietly(beat))
-        or (beat.state == "running" and newest - beat.ts_s > SILENT_S)
-    ]
+    gone = [beat for beat in beats if beat.state in GONE and not _ended_quietly(beat)]
+    gone += _silent(beats)
     causes = [beat for beat in gone if not beat.exit_reason.startswith(STOP_REASONS)]
     return tuple(causes or gone)
+
+
+def _silent(beats: Sequence[Heartbeat]) -> list[Heartbeat]:
+    """Running ranks nothing is heard of; while the others' steps go on, only their reporter is gone."""
+    newest = newest_s(beats)
+    silent = [b for b in beats if b.state == "running" and newest - b.ts_s > SILENT_S]
+    others = stalled_s([beat for beat in beats if beat not in silent])
+    return silent if others is not None and others > SILENT_S else []
 
 
 def stalled_s(beats: Sequence[Heartbeat]) -> float | None:
@@ -73,11 +78,10 @@ def stalled_s(beats: Sequence[Heartbeat]) -> float | None:
 
 
 def in_known_pause(beats: Sequence[Heartbeat]) -> bool:
-    """Some rank is inside a mark (checkpoint, evaluation) or none has finished a step yet."""
+    """Some rank is inside a mark or such a phase or has ended in order, or none has finished a step yet."""
     running = [beat for beat in beats if beat.state == "running"]
-    return any(beat.status.in_mark for beat in running) or all(
-        beat.status.step_p50_ns == 0 for beat in running
-    )
+    marked = any(beat.status.in_mark or beat.status.phase in PAUSE_PHASES for beat in running)
+    return marked or len(running) < len(beats) or all(beat.status.step_p50_ns == 0 for beat in running)
 
 
 def ranks_behind(beats: Sequence[Heartbeat], topology: Topology) -> tuple[Behind, ...]:

@@ -18,6 +18,7 @@ from argus.analytics.store import progress
 from argus.analytics.store.engine import Store
 from argus.analytics.store.numbers import window_numbers
 from argus.analytics.store.progress import LiveAttempt, WindowRow
+from argus.analytics.store.relaunch import RELAUNCHED
 from argus.analytics.view import PAST_WINDOWS
 from argus.analytics.window import Coverage, Window, assemble
 from argus.api.closing import closing
@@ -188,8 +189,13 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
     _save(means, watch, look, topology=topology, now_s=now_s, done=None)
     plan = watch.live.row.plan
     if not means.settings.window_steps:
-        world = watch.live.row.world_size
-        plan = choose_plan(plan, beats=beats, world_size=world, highest_step=watch.live.row.highest_step)
+        plan = choose_plan(
+            plan,
+            beats=beats,
+            world_size=watch.live.row.world_size,
+            highest_step=watch.live.row.highest_step,
+            window_step_s=watch.numbers.typical_step_s if watch.numbers else None,
+        )
     if plan != watch.live.row.plan:
         with means.store.write() as connection:
             progress.save_plan(connection, watch.live.row.id, plan)
@@ -270,10 +276,12 @@ def ended(
     now_s: float,
     since_s: float,
 ) -> str:
-    """Why the attempt is over: finished, superseded, silent; "" while it is not.
+    """Why the attempt is over: relaunched, finished, superseded, silent; "" while it is not.
 
     No silence counts before `since_s`, when the service began to listen.
     """
+    if watch.live.end_reason == RELAUNCHED:
+        return RELAUNCHED
     quiet_s = now_s - max(watch.live.last_seen_s, since_s)
     if quiet_s > means.settings.forget_s:
         return "silent"

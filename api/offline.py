@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from argus.agent.triage import diagnose, no_incident
+from argus.agent.wording import quantity
 from argus.analytics.attempt import MIN_PAST, VOTES, AttemptState, advance
 from argus.analytics.clocks import ALIGNED, DURATIONS, align
 from argus.analytics.finding import Evidence, Finding
@@ -27,6 +28,12 @@ from argus.topology.layout import Topology, build
 MIN_SHARE_READ = 0.5
 """Below half of the ranks nobody can be called late: most of those who might be later were not read."""
 
+
+FEW_STEPS = 5
+"""Fewer steps than this cannot repeat anything."""
+
+MUCH_WAITING = 0.25
+"""Waiting for a quarter of the step is no good health, even if it cannot be laid at one rank's door."""
 
 LATE_START = 0.5
 """A suspect that began the first step late by half of what it costs brought its lateness along."""
@@ -95,7 +102,7 @@ def analyse(
     """The verdict on one job's records."""
     topology = _as_read(build(one.layout for one in job.records), job)
     windows = _windows(job, topology, window_steps)
-    is_lone = len(windows) < VOTES + MIN_PAST
+    is_lone = len(windows) == 1
     state = AttemptState.start(topology.run, topology.attempt)
     findings: list[Finding] = []
     for window in windows:
@@ -115,18 +122,36 @@ def analyse(
         for incident in (_with_start_lag(one, job, windows[0]) for one in state.incidents)
     )
     worst = costliest(incidents)
-    covered = len(job.ranks) >= MIN_SHARE_READ * job.world_size and any(w.usable.any() for w in windows)
+    waits = [(window, waits_of(window)) for window in windows]
     return Report(
         job=job,
         topology=topology,
         windows=windows,
-        collectives=tuple(row for window in windows for row in _collective_rows(window, waits_of(window))),
+        collectives=tuple(row for window, seen in waits for row in _collective_rows(window, seen)),
         findings=tuple(findings),
         incidents=incidents,
         diagnosis=(worst.diagnosis if worst else None)
-        or no_incident(missing=missing, is_conclusive=covered, num_ranks=len(job.ranks)),
+        or no_incident(missing=missing, doubt=_doubt(job, waits), num_ranks=len(job.ranks)),
         warnings=tuple(dict.fromkeys([*warnings, *job.warnings, *topology.conflicts])),
     )
+
+
+def _doubt(job: Job, waits: Sequence[tuple[Window, Waits]]) -> str:
+    """Why finding nothing proves nothing, "" if it does prove it."""
+    read = f"{len(job.ranks)} of {job.world_size} ranks"
+    if len(job.ranks) < MIN_SHARE_READ * job.world_size:
+        return f"only {read} were read"
+    if not any(window.usable.any() for window, _ in waits):
+        return "every step is a warm-up, a mark or incomplete"
+    if job.world_size > 1 and not any(len(seen.calls.first) for _, seen in waits):
+        return f"no collective can be compared over the {read}"
+    if job.num_steps >= FEW_STEPS:
+        return ""
+    window, seen = waits[0]
+    step_s, wait_s = float(np.nanmedian(window.step_s)), float(seen.waited_s.max(initial=0.0))
+    if wait_s < MUCH_WAITING * step_s:
+        return ""
+    return f"ranks wait up to {quantity(wait_s, 's')} of a {quantity(step_s, 's')} step, but none stands out"
 
 
 def costliest(incidents: Sequence[Incident]) -> Incident | None:
@@ -140,7 +165,7 @@ def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
     missing = []
     if job.missing:
         missing.append(f"{len(job.missing)} of {job.world_size} ranks")
-    if len(windows) < VOTES + MIN_PAST:
+    if job.num_steps < FEW_STEPS:
         missing.append("repetition: too few steps to tell a lasting cause from chance")
     if any(not np.isfinite(window.clock_residual_s) for window in windows):
         missing.append("a common clock: no collective ties the ranks' clocks together")
@@ -153,8 +178,8 @@ def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
 
 def _windows(job: Job, topology: Topology, window_steps: int | None) -> tuple[Window, ...]:
     size = window_steps or DEFAULT_STEPS
-    if job.num_steps < 2 * size:
-        size = max(job.num_steps, 1)
+    if job.num_steps < (VOTES + MIN_PAST) * size:
+        size = max(job.num_steps, 1)  # too few windows to vote: one, whose steps do
     plan = WindowPlan(first=size, origin=job.first_step)
     by_index: dict[int, list[Any]] = {}
     for one in job.records:

@@ -29,9 +29,16 @@ def first_plan(window_steps: int) -> WindowPlan:
 
 
 def choose_plan(
-    plan: WindowPlan, *, beats: Sequence[Heartbeat], world_size: int, highest_step: int
+    plan: WindowPlan,
+    *,
+    beats: Sequence[Heartbeat],
+    world_size: int,
+    highest_step: int,
+    window_step_s: float | None = None,
 ) -> WindowPlan:
     """`plan` with its switch, or `plan` itself while the step time is unknown or needs none.
+
+    The step time is what half of the ranks say in their heartbeats, else that of the last window.
 
     >>> choose_plan(WindowPlan(), beats=(), world_size=8, highest_step=100)
     WindowPlan(first=10, switch=0, then=0)
@@ -40,7 +47,9 @@ def choose_plan(
         return plan
     highest_step = max([highest_step, *(beat.status.step for beat in beats)])
     steps_s = [beat.status.step_p50_ns * 1e-9 for beat in beats if beat.status.step_p50_ns > 0]
-    if not world_size or 2 * len(steps_s) < world_size or highest_step < SETTLED_WINDOWS * plan.first:
+    if 2 * len(steps_s) < world_size:
+        steps_s = [window_step_s] if window_step_s else []
+    if not world_size or not steps_s or highest_step < SETTLED_WINDOWS * plan.first:
         return plan
     step_s = median(steps_s)
     if MIN_WINDOW_S <= plan.first * step_s <= MAX_WINDOW_S:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from argus.analytics.store import intake, observations
 from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Rejection
+from argus.analytics.store.relaunch import make_room
 from argus.api import ingest
 from argus.api.analysis import Means
 from argus.api.course import Analyses
@@ -50,6 +51,7 @@ class Service:
         parsed = ingest.parse_layouts(body)
         now_s = self.clock()
         with self.store.write() as connection:
+            make_room(connection, parsed.items, now_s=now_s, silent_s=self.settings.silent_s)
             attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
             intake.add_layouts(connection, parsed.items, attempts=attempts, now_s=now_s)
         for attempt_id, hosts in _hosts(parsed.items, attempts).items():

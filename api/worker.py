@@ -23,6 +23,9 @@ TICK_S = 1.0
 STALL_S = 5.0
 """A wait of TICK_S that took so long: the machine slept or the clock jumped, and nobody's silence counts."""
 
+REST_S = 0.1
+"""Between turns when no window waits: a thousand hosts' uploads must not mean a thousand turns a second."""
+
 WINDOWS_PER_TURN = 8
 """Windows of one attempt analysed before the others get their turn."""
 
@@ -42,7 +45,7 @@ class Worker:
         self._inbox: list[tuple[int, Sequence[Heartbeat], Sequence[str], float]] = []
         self._lock = threading.Lock()
         self._poked = threading.Event()
-        self._stopping = False
+        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -52,7 +55,7 @@ class Worker:
 
     def stop(self) -> None:
         """End the thread after the window it is at."""
-        self._stopping = True
+        self._stopping.set()
         self._poked.set()
         if self._thread is not None:
             self._thread.join()
@@ -71,7 +74,7 @@ class Worker:
         self._poked.set()
 
     def _run(self) -> None:
-        while not self._stopping:
+        while not self._stopping.is_set():
             try:
                 more = self.turn(self._clock())
             except Exception as error:  # noqa: BLE001 - the service lives or dies with this thread
@@ -91,7 +94,8 @@ class Worker:
 
     def _wait(self) -> None:
         before_s = self._clock()
-        self._poked.wait(TICK_S)
+        self._stopping.wait(REST_S)
+        self._poked.wait(TICK_S - REST_S)
         self._poked.clear()
         waited_s = self._clock() - before_s
         if waited_s > STALL_S or waited_s < 0:
@@ -140,12 +144,14 @@ class Worker:
     ) -> bool:
         means = self._means
         analysis.refresh(means, watch)
-        beats = analysis.beats_now(means, watch, now_s=now_s, floor_s=self._floor_s)
         not_before_s = self._started_s + means.settings.settle_s
         waiting = analysis.close_due(means, watch, pending=pending, now_s=now_s, not_before_s=not_before_s)
+        beats: tuple[Heartbeat, ...] = ()
+        if waiting or is_tick:
+            beats = analysis.beats_now(means, watch, now_s=now_s, floor_s=self._floor_s)
         for row in waiting[:WINDOWS_PER_TURN]:
             analysis.analyse(means, watch, row=row, beats=beats, now_s=now_s)
-            if self._stopping:
+            if self._stopping.is_set():
                 return False
         if is_tick:
             analysis.tick(means, watch, beats=beats, now_s=now_s)

@@ -113,15 +113,20 @@ def rank_env(env: Mapping[str, str], plan: Plan) -> dict[str, str]:
 def ensure_processor(
     plan: Plan, *, launcher_pid: int, env: Mapping[str, str], wait_s: float = ANSWER_S
 ) -> str:
-    """Start a processor on this host if none answers; what came of it, in a few words."""
+    """Start a processor on this host if none answers; what came of it, in a few words.
+
+    Where one answers, a second is started all the same: it notes its launcher with the first and ends,
+    so that the first does not leave while this job has yet to bring its ranks.
+    """
     private_directory(plan.socket.parent)
     lock = os.open(plan.socket.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if answers(plan.socket):
-            return "joined the processor of this host"
         log = plan.socket.with_suffix(".log")
+        is_there = answers(plan.socket)
         start_processor(plan, launcher_pid=launcher_pid, env=env, log=log)
+        if is_there:
+            return "joined the processor of this host"
         end_s = time.monotonic() + wait_s
         while time.monotonic() < end_s:
             if answers(plan.socket):

@@ -15,18 +15,20 @@ import numpy as np
 from argus.analytics.baseline import (
     FALSE_ALARMS_PER_DAY,
     MIN_COVERAGE,
+    align_past,
     is_comparable,
     outliers,
     phase_of,
     rank_history,
     window_seconds,
 )
-from argus.analytics.digest import observed
+from argus.analytics.digest import GAP_PHASE, observed
 from argus.analytics.finding import Evidence, Finding
+from argus.analytics.lone import stands_out
 from argus.analytics.peers import class_sizes, work_classes
 from argus.analytics.robust import leave_one_out_median
 from argus.analytics.view import Digest, View
-from argus.analytics.window import Floats, Ints
+from argus.analytics.window import Floats, Ints, Window
 from argus.collectors.records.events import COMM_PHASES
 
 NEEDS = "slow_rank"
@@ -55,25 +57,38 @@ def detect(
     sizes = class_sizes(classes, np.isfinite(digest.own_s))
     ratio_gate = np.log(np.where(sizes <= SMALL, min_ratio_small, min_ratio))
     rows = [name for name in digest.phases if name not in NOT_WORK]
-    tests = (len(rows) + 1) * len(digest.ranks)
+    past, window_s = align_past(view.past, digest), window_seconds(digest, is_lone=view.is_lone)
     found = []
     for phase in (None, *rows):
         dev, excess = _row(digest, phase)
-        history = rank_history(view.past, digest, partial(_past, phase=phase))
+        history = rank_history(past, len(digest.ranks), partial(_past, phase=phase))
         test = outliers(
             dev,
             history,
-            tests=tests,
-            window_s=window_seconds(digest, is_lone=view.is_lone),
+            tests=(len(rows) + 1) * len(digest.ranks),
+            window_s=window_s,
             budget_per_day=false_alarms_per_day,
             is_lone=view.is_lone,
         )
         effect = np.nan_to_num(excess) >= min_share * digest.typical_step_s
-        for row in np.flatnonzero(test.exceeds & effect & (np.nan_to_num(dev) >= ratio_gate)):
-            found.append(
-                _finding(view, digest, int(row), phase, float(test.limit[row]), float(test.significance[row]))
-            )
+        chosen = test.exceeds & effect & (np.nan_to_num(dev) >= ratio_gate)
+        if view.is_lone:
+            by_step, share = _by_step(view.window, phase), excess / digest.typical_step_s
+            chosen &= stands_out(by_step, classes, deviation=dev, share=share)
+        found += [
+            _finding(view, digest, int(row), phase, float(test.limit[row]), float(test.significance[row]))
+            for row in np.flatnonzero(chosen)
+        ]
     return tuple(found)
+
+
+def _by_step(window: Window, phase: str | None) -> Floats:
+    """Self time of the phase, or of all own work, in every usable step; gaps count as `GAP_PHASE`. (rank, step)"""
+    parts = [window.self_s[i] for i, name in enumerate(window.phases) if phase in (None, name)]
+    total: Floats = sum(parts, np.zeros_like(window.step_s))
+    if phase in (None, GAP_PHASE) and not window.clock_gpu.any():
+        total = total + np.maximum(window.step_s - window.dur_s.sum(axis=0), 0.0)
+    return total[:, window.usable]
 
 
 def _row(digest: Digest, phase: str | None) -> tuple[Floats, Floats]:

@@ -12,6 +12,7 @@ import numpy as np
 from argus.analytics.baseline import (
     FALSE_ALARMS_PER_DAY,
     MIN_COVERAGE,
+    align_past,
     is_comparable,
     outliers,
     rank_history,
@@ -19,14 +20,12 @@ from argus.analytics.baseline import (
 )
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
+from argus.analytics.lone import costliest_arrival
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
-from argus.analytics.window import Bools, Floats
+from argus.analytics.window import Floats
 
 NEEDS = "slow_rank"
-
-LONE_LEAD, LONE_SHARE = 2.0, 0.05
-"""Without a second window to ask, a rank is named if it costs twice as much as the next and 5 % of the step."""
 
 VICTIM_SHARE = 0.25
 """A victim waited for the culprit at least this share of what the longest waiting one did."""
@@ -44,19 +43,22 @@ def detect(
     if digest is None or view.window is None or not is_comparable(digest, min_coverage):
         return ()
     waits = view.waits or waits_of(view.window)
-    history = rank_history(view.past, digest, lambda past: past.late_share if past.sees_waits else None)
+    past = align_past(view.past, digest)
+    history = rank_history(past, len(digest.ranks), lambda past: past.late_share if past.sees_waits else None)
     test = outliers(
         digest.late_share,
         history,
         tests=len(digest.ranks),
         window_s=window_seconds(digest, is_lone=view.is_lone),
         budget_per_day=false_alarms_per_day,
+        is_skewed=True,
         is_lone=view.is_lone,
     )
     found: list[Finding] = []
     named = test.exceeds & (np.nan_to_num(digest.late_share) >= min_share)
-    if view.is_lone and not named.any():
-        named = _stands_out(digest.late_s, digest.late_share)
+    if view.is_lone:
+        steps = view.window.steps[view.window.usable]
+        named = costliest_arrival(waits, ranks=digest.ranks, steps=steps, step_s=digest.typical_step_s)
     for row in np.flatnonzero(named):
         rank = int(digest.ranks[row])
         victims, seconds, group = victims_of(waits, rank, view.window.groups)
@@ -64,16 +66,6 @@ def detect(
         if victims:
             found.append(_victims(view, digest, rank, victims, seconds, group))
     return tuple(found)
-
-
-def _stands_out(late_s: Floats, late_share: Floats) -> Bools:
-    """The one rank that costs far more than any other, where chance cannot be told from cause. (rank,)"""
-    size = np.nan_to_num(late_s)
-    order = np.argsort(size)
-    named = np.zeros(len(size), np.bool_)
-    if len(size) > 1 and size[order[-1]] >= LONE_LEAD * size[order[-2]]:
-        named[order[-1]] = late_share[order[-1]] >= LONE_SHARE
-    return named
 
 
 def victims_of(waits: Waits, rank: int, groups: tuple[str, ...]) -> tuple[tuple[int, ...], float, str | None]:

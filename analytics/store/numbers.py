@@ -35,6 +35,12 @@ class WindowNumbers:
     cpu_s: Floats
     job_step_s: Floats
 
+    @property
+    def typical_step_s(self) -> float | None:
+        """Median step of the job; None if no step was seen."""
+        seen = self.job_step_s[np.isfinite(self.job_step_s)]
+        return float(np.median(seen)) if len(seen) else None
+
     def to_bytes(self) -> bytes:
         """Packed, readable alone."""
         arrays = {

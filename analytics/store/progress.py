@@ -26,6 +26,7 @@ class LiveAttempt:
     row: AttemptRow
     layouts_version: int
     last_seen_s: float
+    end_reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,7 @@ def live_attempts(connection: Connection) -> list[LiveAttempt]:
             row=attempt_row(row._mapping),
             layouts_version=row.layouts_version,
             last_seen_s=row.last_seen_s,
+            end_reason=row.end_reason,
         )
         for row in rows
     ]

@@ -15,6 +15,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "processor": ("argus.api.cli.processor", "the host processor beside the ranks"),
     "serve": ("argus.api.cli.serve", "the service: ingest, analysis, HTTP"),
     "triage": ("argus.api.cli.triage", "traces or a recording in, a verdict out"),
+    "topology": ("argus.api.cli.topology", "who works with whom, on what hardware"),
     "demo": ("argus.evals.demo", "a real job, a real fault, the incident it makes"),
     "bench": ("argus.evals.bench", "measure what the product promises"),
     "eval": ("argus.evals.evaluate", "score detection on injected faults"),

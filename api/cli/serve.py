@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import ipaddress
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,7 +68,7 @@ def serve(settings: Settings, *, analyses: Analyses) -> None:
         raise CliError(
             f"--host {settings.host} can be reached from other machines: set ARGUS_KEY to the key they must bear"
         )
-    with _listen(settings) as listener:
+    with _listen(settings) as listener, _claim(settings.db):
         _serve(_open(settings, analyses=analyses), listener, settings=settings)
 
 
@@ -100,6 +102,26 @@ def _listen(settings: Settings) -> socket.socket:
             f"cannot listen on {settings.host} port {settings.port} ({reason}); choose another with --port",
             code=1,
         ) from None
+
+
+@contextmanager
+def _claim(db: str) -> Iterator[None]:
+    """Keep a second service off the same SQLite file: each would analyse every window."""
+    if "://" in db:
+        yield
+        return
+    try:
+        file = Path(f"{db}.lock").open("w")  # noqa: SIM115 - closed below, when the service has ended
+    except OSError as error:
+        raise CliError(f"cannot open the database {db}: {error.strerror}", code=1) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CliError(
+                f"another argus serve uses the database {db}; choose another with --db", code=1
+            ) from None
+        yield
 
 
 def _open(settings: Settings, *, analyses: Analyses) -> Service:

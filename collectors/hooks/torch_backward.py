@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import wraps
-
-from argus.collectors.rank import state
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.recorder import Frame
+from argus.collectors.rank.open import Frame
 from argus.collectors.rank.session import Session
+from argus.collectors.rank.wrap import timed
 
 NEEDS = "torch.autograd"
 
@@ -26,27 +24,17 @@ def install(session: Session, part: Part) -> None:
             return None  # checkpointed recomputation calls it again inside itself
         recorder.begin_iteration()
         recorder.last_bucket_ns = 0
+        recorder.last_bucket = None
         return recorder.open(backward, native)
 
     def after(frame: Frame) -> None:
         recorder.after_backward = True
-        if recorder.last_bucket_ns and recorder.gpu is None:
+        if recorder.gpu is not None:
+            frame.wait_stamp, recorder.last_bucket = recorder.last_bucket, None
+        elif recorder.last_bucket_ns:
             # All gradients are there once the last bucket is: the rest is waiting for the others.
             recorder.detail(waiting, reducer, start_ns=recorder.last_bucket_ns, end_ns=recorder.now_ns())
             recorder.last_bucket_ns = 0
         recorder.close(frame)
 
-    before_safe, after_safe = part.guard(before), part.guard(after)
-
-    @wraps(original)
-    def wrapper(*args: object, **kwargs: object) -> object:
-        if not part.is_on or state.is_compiling():
-            return original(*args, **kwargs)  # type: ignore[arg-type]
-        frame = before_safe()
-        try:
-            return original(*args, **kwargs)  # type: ignore[arg-type]
-        finally:
-            if frame is not None:
-                after_safe(frame)
-
-    part.patch(torch.autograd, "backward", wrapper)
+    part.patch(torch.autograd, "backward", timed(original, part, before=before, after=after))

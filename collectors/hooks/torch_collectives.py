@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from argus.collectors.rank.calls import Call, CallLog, GroupState
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.session import Session
 
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import ProcessGroup, Work
+
 NEEDS = "torch.distributed"
+
+Args = tuple[object, ...]
 
 METHODS: dict[str, tuple[str, int]] = {
     "allreduce": ("all_reduce", 0),
@@ -68,118 +73,136 @@ class CollectiveHook:
         self._log: CallLog = session.calls
         self._part = part
         self._recorder = session.recorder
+        self._over, self._forgotten = part.guard(session.calls.over), part.guard(session.calls.forgotten)
         self._session = session
-        self._groups: dict[int, GroupState] = {}
-        self._open: dict[int, tuple[weakref.ref[Any], Call]] = {}
+        self._groups: dict[int, tuple[weakref.ref[ProcessGroup], GroupState]] = {}
+        self._open: dict[int, tuple[weakref.ref[Work], Call]] = {}
 
     def forget_groups(self) -> None:
         """Process groups changed: an id may now belong to another one."""
         self._groups = {}
 
-    def method(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self, name: str, original: Callable[..., Work | None]) -> Callable[..., Work | None]:
         """The wrapper of one method of ProcessGroup."""
         op_name, position = METHODS[name]
         op = self._recorder.names[op_name]
         peer_of = _PEER.get(name)
-        part, log = self._part, self._log
+        part, log, recorder = self._part, self._log, self._recorder
         has_future = name not in NO_FUTURE
 
-        def begin(group: Any, args: tuple[Any, ...]) -> Call:
-            state = self._groups.get(id(group)) or self._state(group)
+        def begin(group: ProcessGroup, args: Args) -> Call:
+            known = self._groups.get(id(group))
+            state = known[1] if known is not None and known[0]() is group else self._state(group)
             num_bytes = _bytes(args[position]) if 0 <= position < len(args) else 0
             return log.begin(op, state, peer=peer_of(args) if peer_of else -1, num_bytes=num_bytes)
 
-        def issued(call: Call, work: Any, args: tuple[Any, ...]) -> None:
+        def issued(call: Call, work: Work | None, args: Args) -> None:
             is_async = getattr(args[-1] if args else None, "asyncOp", True)
             log.issued(call, is_blocking=work is None or not is_async)
-            if work is None:
-                log.over(call, self._recorder.now_ns())
-                log.emit(call)
-            elif call.group.timer is not None:
+            if call.group.timer is not None:
                 call.group.timer(call)
+            elif work is None:
+                log.over(call, recorder.now_ns())
+                log.emit(call)
+            elif is_async:
+                self._follow(call, work, wants_future=has_future)
             else:
-                self._follow(call, work, has_future and is_async)
+                recorder.here().blocking = (work, call)
 
         begin_safe, issued_safe = part.guard(begin), part.guard(issued)
 
-        def wrapper(group: Any, *args: Any, **kwargs: Any) -> Any:
+        def wrapper(group: ProcessGroup, *args: object, **kwargs: object) -> Work | None:
             if not part.is_on:
                 return original(group, *args, **kwargs)
-            call = begin_safe(group, (*args, *kwargs.values()))
+            values = (*args, *kwargs.values()) if kwargs else args
+            call = begin_safe(group, values)
             work = original(group, *args, **kwargs)
             if call is not None:
-                issued_safe(call, work, (*args, *kwargs.values()))
+                issued_safe(call, work, values)
             return work
 
         return wrapper
 
-    def wait(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wait(self, original: Callable[..., bool]) -> Callable[..., bool]:
         """The wrapper of `Work.wait`."""
         part, recorder, open_calls = self._part, self._recorder, self._open
 
-        def begin(work: Any) -> tuple[Call, int, int] | None:
-            entry = open_calls.get(id(work))
-            if entry is None or entry[0]() is not work:
-                return None
-            call = entry[1]
-            recorder.comm_enter(recorder.here(), name=call.phase, native=call.op)
+        def begin(work: Work) -> tuple[Call, int, int] | None:
+            here = recorder.here()
+            blocking = here.blocking
+            if blocking is not None and blocking[0] is work:
+                call = blocking[1]
+                here.blocking = None
+            else:
+                entry = open_calls.get(id(work))
+                if entry is None or entry[0]() is not work:
+                    return None
+                call = entry[1]
+                del open_calls[id(work)]
+            if not here.stack:
+                recorder.comm_enter(here, name=call.phase, native=call.op)
             return call, recorder.now_ns(), recorder.cpu_ns()
 
-        def end(work: Any, begun: tuple[Call, int, int]) -> None:
-            open_calls.pop(id(work), None)
+        def end(begun: tuple[Call, int, int]) -> None:
             self._log.waited(begun[0], start_ns=begun[1], start_cpu_ns=begun[2])
 
         begin_safe, end_safe = part.guard(begin), part.guard(end)
 
-        def wrapper(work: Any, *args: Any, **kwargs: Any) -> Any:
+        def wrapper(work: Work, *args: object, **kwargs: object) -> bool:
             if not part.is_on:
                 return original(work, *args, **kwargs)
             begun = begin_safe(work)
-            result = original(work, *args, **kwargs)
-            if begun is not None:
-                end_safe(work, begun)
-            return result
+            try:
+                return original(work, *args, **kwargs)
+            finally:
+                if begun is not None:
+                    end_safe(begun)
 
         return wrapper
 
-    def _follow(self, call: Call, work: Any, wants_future: bool) -> None:
-        key, log, recorder = id(work), self._log, self._recorder
-        open_calls = self._open
+    def _follow(self, call: Call, work: Work, *, wants_future: bool) -> None:
+        key, recorder, open_calls = id(work), self._recorder, self._open
+        over, forgotten = self._over, self._forgotten
 
-        def dead(ref: weakref.ref[Any]) -> None:
+        def dead(ref: weakref.ref[Work]) -> None:
             entry = open_calls.get(key)
             if entry is not None and entry[0] is ref:
                 del open_calls[key]
                 if not wants_future and not call.end_ns:
-                    log.over(call, recorder.now_ns())
-                log.forgotten(call)
+                    over(call, recorder.now_ns())
+                forgotten(call)
 
         open_calls[key] = (weakref.ref(work, dead), call)
         if wants_future:
-            work.get_future().add_done_callback(lambda _future: log.over(call, recorder.now_ns()))
+            try:
+                work.get_future().add_done_callback(lambda _future: over(call, recorder.now_ns()))
+            except RuntimeError:
+                wants_future = False  # this backend has none for this operation: `wait` tells the end
 
-    def _state(self, group: Any) -> GroupState:
+    def _state(self, group: ProcessGroup) -> GroupState:
         from torch.distributed import get_process_group_ranks
 
         try:
             ranks = get_process_group_ranks(group)
         except (KeyError, ValueError, RuntimeError):
             ranks = list(range(group.size()))  # not registered (yet): its own numbering
+        self._session.groups_changed()
         state = self._log.group(group.group_name or str(group.group_desc), ranks)
-        self._groups[id(group)] = state
+        self._groups[id(group)] = (weakref.ref(group), state)
         return state
 
 
-def _root(args: tuple[Any, ...]) -> int:
+def _root(args: Args) -> int:
     root = getattr(args[-1], "rootRank", -1)
     return root if isinstance(root, int) else -1
 
 
-def _second(args: tuple[Any, ...]) -> int:
-    return args[1] if len(args) > 1 and isinstance(args[1], int) else -1
+def _second(args: Args) -> int:
+    second = args[1] if len(args) > 1 else -1
+    return second if isinstance(second, int) else -1
 
 
-_PEER: dict[str, Callable[[tuple[Any, ...]], int]] = {
+_PEER: dict[str, Callable[[Args], int]] = {
     "broadcast": _root,
     "reduce": _root,
     "gather": _root,
@@ -189,7 +212,7 @@ _PEER: dict[str, Callable[[tuple[Any, ...]], int]] = {
 }
 
 
-def _bytes(value: Any) -> int:
+def _bytes(value: object) -> int:
     size = getattr(value, "nbytes", None)
     if size is not None:
         return int(size)

@@ -32,13 +32,12 @@ def install(session: Session, part: Part) -> None:
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    hook = DdpHook(session)
+    hook = DdpHook(session, part)
     session.on_modules(part.guard(hook.found))
-    part.patch(
-        DistributedDataParallel,
-        "register_comm_hook",
-        hook.user_registers(DistributedDataParallel.register_comm_hook),
-    )
+    if not hasattr(DistributedDataParallel.register_comm_hook, "__wrapped__"):
+        # For good: a model that carries our hook must be able to take the user's after we left, too.
+        wrapper = handing_over(DistributedDataParallel.register_comm_hook)
+        DistributedDataParallel.register_comm_hook = wrapper  # type: ignore[method-assign]
     if hasattr(dist, "_broadcast_coalesced"):
         part.patch(dist, "_broadcast_coalesced", _buffers(session, part, dist._broadcast_coalesced))
 
@@ -51,33 +50,52 @@ class BucketHook:
     the two is sure to have happened, or both give the same bits (see `reason_against`).
     """
 
-    def __init__(self, recorder: Recorder, group: ProcessGroup) -> None:
+    def __init__(self, group: ProcessGroup) -> None:
         from torch.distributed import AllreduceOptions
 
-        self._recorder = recorder
         self._group = group
         self._size = group.size()
         self._options = AllreduceOptions()
-        self._grad_sync = recorder.names["grad_sync"]
         self.user: tuple[object, UserHook] | None = None
+        self.observer: Observer | None = None
 
     def __call__(self, _state: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        here = self._recorder.here()
-        here.comm_phase = self._grad_sync
-        try:
-            if self.user is not None:
-                self._recorder.last_bucket_ns = self._recorder.now_ns()
-                return self.user[1](self.user[0], bucket)
+        observer = self.observer
+        if self.user is None:
             tensor = bucket.buffer()
             if tensor.is_sparse:
                 tensor.div_(self._size)
             else:
                 tensor.mul_(1.0 / self._size)
-            self._recorder.last_bucket_ns = self._recorder.now_ns()
-            work = self._group.allreduce([tensor], self._options)
-            return work.get_future().then(_first)
+        if observer is not None:
+            observer.enter()
+        try:
+            if self.user is not None:
+                return self.user[1](self.user[0], bucket)
+            return self._group.allreduce([tensor], self._options).get_future().then(_first)
         finally:
-            here.comm_phase = 0
+            if observer is not None:
+                observer.leave()
+
+
+class Observer:
+    """What a session does around a bucket; the hook itself stays in the model when the session ends."""
+
+    def __init__(self, recorder: Recorder, part: Part) -> None:
+        grad_sync = recorder.names["grad_sync"]
+
+        def enter() -> None:
+            recorder.here().comm_phase = grad_sync
+            recorder.bucket_ready()
+
+        def leave() -> None:
+            recorder.here().comm_phase = 0
+
+        self.enter, self.leave = part.guard(enter), part.guard(leave)
+
+
+HOOKS: WeakKeyDictionary[nn.Module, BucketHook] = WeakKeyDictionary()
+"""Models that carry our hook: DDP takes one in a model's life, so a later session finds it here."""
 
 
 def _first(future: torch.futures.Future[Sequence[torch.Tensor]]) -> torch.Tensor:
@@ -87,9 +105,14 @@ def _first(future: torch.futures.Future[Sequence[torch.Tensor]]) -> torch.Tensor
 class DdpHook:
     """Which models carry our hook."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, part: Part) -> None:
         self._session = session
-        self._ours: WeakKeyDictionary[nn.Module, BucketHook] = WeakKeyDictionary()
+        self._observer = Observer(session.recorder, part)
+        part.on_undo(self._leave)
+
+    def _leave(self) -> None:
+        for hook in HOOKS.values():
+            hook.observer = None
 
     def found(self, modules: Sequence[nn.Module]) -> None:
         """Register on every DDP model that has none and whose result stays the same to the bit."""
@@ -97,7 +120,10 @@ class DdpHook:
         from torch.nn.parallel import DistributedDataParallel
 
         for module in modules:
-            if not isinstance(module, DistributedDataParallel) or module in self._ours:
+            if not isinstance(module, DistributedDataParallel):
+                continue
+            if module in HOOKS:
+                HOOKS[module].observer = self._observer
                 continue
             if module._comm_hooks:
                 continue  # the user's: what it calls from Python is recorded there
@@ -105,29 +131,31 @@ class DdpHook:
             if reason:
                 self._session.unseen(f"grad_sync: DDP's all-reduce is not observed, {reason}")
                 continue
-            hook = BucketHook(self._session.recorder, module.process_group)
+            hook = BucketHook(module.process_group)
             try:
                 # Not module.register_comm_hook: that would put us into the model's pickled state.
                 _register_comm_hook(module.reducer, None, hook)
             except RuntimeError:
                 self._session.unseen("grad_sync: DDP's all-reduce is not observed, a built-in hook does it")
                 continue
-            self._ours[module] = hook
+            hook.observer = self._observer
+            HOOKS[module] = hook
 
-    def user_registers(self, original: Callable[..., None]) -> Callable[..., None]:
-        """The wrapper of `register_comm_hook`: one hook a model, so ours hands over to the user's."""
 
-        @wraps(original)
-        def register_comm_hook(model: DistributedDataParallel, state: object, hook: UserHook) -> None:
-            ours = self._ours.get(model)
-            if ours is None:
-                original(model, state, hook)
-                return
-            model._check_comm_hook(hook)  # type: ignore[no-untyped-call]
-            model._comm_hooks.append((hook, state))
-            ours.user = (state, hook)
+def handing_over(original: Callable[..., None]) -> Callable[..., None]:
+    """The wrapper of `register_comm_hook`: one hook a model, so ours hands over to the user's."""
 
-        return register_comm_hook
+    @wraps(original)
+    def register_comm_hook(model: DistributedDataParallel, state: object, hook: UserHook) -> None:
+        ours = HOOKS.get(model)
+        if ours is None:
+            original(model, state, hook)
+            return
+        model._check_comm_hook(hook)  # type: ignore[no-untyped-call]
+        model._comm_hooks.append((hook, state))
+        ours.user = (state, hook)
+
+    return register_comm_hook
 
 
 def reason_against(model: DistributedDataParallel) -> str:

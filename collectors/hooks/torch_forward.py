@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from argus.collectors.rank import state
 from argus.collectors.rank.guard import LOGGER, Part
-from argus.collectors.rank.recorder import Frame, Recorder
+from argus.collectors.rank.open import Frame
+from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.session import Session
 from argus.collectors.records.events import FLAG_EVAL
 
@@ -95,7 +96,7 @@ class ForwardHook:
             self._hook(root)
 
     def _hook(self, root: nn.Module) -> None:
-        compiled = root._compiled_call_impl
+        compiled = getattr(root, "_compiled_call_impl", None)
         if compiled is not None:
             # Hooks would be traced into the graph; the compiled call itself is timed instead.
             timed = self._timed(root, compiled)

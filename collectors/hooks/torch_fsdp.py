@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
 
-from argus.collectors.rank import state
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.session import Session
+from argus.collectors.rank.wrap import timed
 
 NEEDS = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
 
@@ -29,25 +28,12 @@ def install(session: Session, part: Part) -> None:
     for name, phase in PHASE_OF.items():
         if name not in missing:
             method = getattr(FSDPParamGroup, name)
-            part.patch(FSDPParamGroup, name, _timed(session, part, method, phase=phase))
+            part.patch(FSDPParamGroup, name, _phase(session, part, method, phase=phase))
 
 
-def _timed(
+def _phase(
     session: Session, part: Part, original: Callable[..., object], *, phase: str
 ) -> Callable[..., object]:
     recorder = session.recorder
     name, native = recorder.names[phase], recorder.ring.intern(f"FSDP {original.__name__}")
-    open_safe, close_safe = part.guard(recorder.open), part.guard(recorder.close)
-
-    @wraps(original)
-    def wrapper(*args: object, **kwargs: object) -> object:
-        if not part.is_on or state.is_compiling():
-            return original(*args, **kwargs)
-        frame = open_safe(name, native)
-        try:
-            return original(*args, **kwargs)
-        finally:
-            if frame is not None:
-                close_safe(frame)
-
-    return wrapper
+    return timed(original, part, before=lambda: recorder.open(name, native), after=recorder.close)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-
-from argus.collectors.rank import state
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.recorder import Frame
+from argus.collectors.rank.open import Frame
 from argus.collectors.rank.session import Session
+from argus.collectors.rank.wrap import timed
 
 NEEDS = "torch.utils.data.dataloader"
 
@@ -19,8 +16,9 @@ def install(session: Session, part: Part) -> None:
 
     recorder = session.recorder
     data, native = recorder.names["data"], recorder.ring.intern("DataLoader")
-    original: Callable[..., object] = _BaseDataLoaderIter.__next__
-    open_safe = part.guard(recorder.open)
+
+    def before() -> Frame:
+        return recorder.open(data, native)
 
     def after(frame: Frame) -> None:
         recorder.close(frame)
@@ -28,17 +26,5 @@ def install(session: Session, part: Part) -> None:
             dur_ns = recorder.now_ns() - frame.start_ns
             recorder.event("loader_wait", start_ns=frame.start_ns, dur_ns=dur_ns)
 
-    after_safe = part.guard(after)
-
-    @wraps(original)
-    def wrapper(iterator: object) -> object:
-        if not part.is_on or state.is_compiling():
-            return original(iterator)
-        frame = open_safe(data, native)
-        try:
-            return original(iterator)
-        finally:
-            if frame is not None:
-                after_safe(frame)
-
+    wrapper = timed(_BaseDataLoaderIter.__next__, part, before=before, after=after)
     part.patch(_BaseDataLoaderIter, "__next__", wrapper)

@@ -7,6 +7,7 @@ every finished work on a thread of its own, with the sequence number it had when
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Protocol
@@ -52,11 +53,14 @@ def install(session: Session, part: Part) -> None:
     session.unseen("NCCL: send and recv")
     seen: set[str] = set()
 
+    lock = threading.Lock()  # training and writer thread both notice a new group
+
     def changed() -> None:
-        for group in nccl_groups():
-            if group.group_name not in seen:
-                seen.add(group.group_name)
-                watch(group, session, part)
+        with lock:
+            for group in nccl_groups():
+                if group.group_name not in seen:
+                    seen.add(group.group_name)
+                    watch(group, session, part)
 
     session.on_group_change(part.guard(changed))
 
@@ -74,6 +78,8 @@ def watch(group: NcclGroup, session: Session, part: Part) -> None:
     needed = ("_has_hooks", "_enable_collectives_timing", "_register_on_completion_hook")
     if not all(hasattr(group, name) for name in needed) or group._has_hooks():
         session.unseen(f"NCCL: group {group.group_name} does not report its works")
+        log = session.calls
+        log.on_group(group.group_name, lambda call: log.over(call, call.entry_ns))  # entered, end unknown
         return
     timer = NcclTimer(group, session.calls)
     group._enable_collectives_timing()

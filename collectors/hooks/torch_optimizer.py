@@ -1,14 +1,13 @@
-"""Optimizer phases and the end of a step: every optimizer of PyTorch's base class, and GradScaler's skips."""
+"""Optimizer phases and the end of a step, for every optimizer of PyTorch's base class."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
 from typing import TYPE_CHECKING
 
 from argus.collectors.rank import state
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.recorder import Frame
+from argus.collectors.rank.open import Frame
 from argus.collectors.rank.session import Session
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ NEEDS = "torch.optim.optimizer"
 
 
 def install(session: Session, part: Part) -> None:
-    """Register the global hooks; wrap GradScaler, which skips the optimizer after an overflow."""
+    """Register the global hooks."""
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     recorder = session.recorder
@@ -44,37 +43,9 @@ def install(session: Session, part: Part) -> None:
 
     part.on_undo(register_optimizer_step_pre_hook(pre_hook).remove)
     part.on_undo(register_optimizer_step_post_hook(post_hook).remove)
-    _wrap_scaler(session, part)
 
 
 def _close_last(tokens: list[Frame | None], close: Callable[[Frame], None]) -> None:
     frame = tokens.pop() if tokens else None
     if frame is not None:
         close(frame)
-
-
-def _wrap_scaler(session: Session, part: Part) -> None:
-    from torch.amp.grad_scaler import GradScaler
-
-    recorder = session.recorder
-    optimizer, native = recorder.names["optimizer"], recorder.ring.intern("GradScaler")
-    open_safe, close_safe = part.guard(recorder.open), part.guard(recorder.close)
-    end_safe = part.guard(recorder.end_candidate)
-
-    def wrapper_of(original: Callable[..., object]) -> Callable[..., object]:
-        @wraps(original)
-        def wrapper(*args: object, **kwargs: object) -> object:
-            if not part.is_on or state.is_compiling():
-                return original(*args, **kwargs)
-            frame = open_safe(optimizer, native)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                if frame is not None:
-                    close_safe(frame)
-                    end_safe()
-
-        return wrapper
-
-    for name in ("step", "update"):
-        part.patch(GradScaler, name, wrapper_of(getattr(GradScaler, name)))

@@ -41,6 +41,7 @@ class Attachment:
         self.pid = os.getpid()
         self.triggers = Part("attach", ring=Ring(), on_off=lambda _text: None)
         self.is_forked = False
+        self.is_wanted = True  # False once detached: then only an explicit start records again
         self.session: Session | None = None
         self.writer: Writer | None = None
         self.lock = threading.RLock()
@@ -100,7 +101,7 @@ def _install_triggers(part: Part) -> None:
 
 def arm_on_step() -> None:
     """A step was made: that is a rank, but a forked or spawned child only if it joined a process group."""
-    if _attachment is None or _attachment.session is not None:
+    if _attachment is None or _attachment.session is not None or not _attachment.is_wanted:
         return
     process = sys.modules.get("multiprocessing.process")
     is_child = _attachment.is_forked or (process is not None and process.parent_process() is not None)
@@ -116,6 +117,7 @@ def start() -> None:
     if attachment is None:
         return
     with attachment.lock:
+        attachment.is_wanted = True
         if attachment.session is None and attachment.triggers.is_on:
             attachment.triggers.guard(_arm)(attachment)
 
@@ -182,7 +184,10 @@ def find_hooks() -> list[tuple[str, Hook]]:
 def detach(*, in_order: bool = True) -> None:
     """Take everything out, flush what was recorded, say goodbye if all went well; at most a second."""
     attachment = _attachment
-    if attachment is None or attachment.session is None or attachment.pid != os.getpid():
+    if attachment is None or attachment.pid != os.getpid():
+        return
+    attachment.is_wanted = False
+    if attachment.session is None:
         return
     state.user = None
     session, writer = attachment.session, attachment.writer
@@ -221,6 +226,8 @@ def _in_child() -> None:
     if attachment.session is not None:
         state.user = None
         attachment.session.stop()
+        if attachment.writer is not None:
+            attachment.writer.abandon()
         attachment.session = attachment.writer = None
         attachment.triggers.off()
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-import threading
 from collections import deque
 from collections.abc import Mapping
 
 from argus.collectors.rank.clock import Clock
 from argus.collectors.rank.gpu import GpuClock, Stamp
+from argus.collectors.rank.open import Comm, Frame, Local, ThreadState
 from argus.collectors.rank.ring import Ring, Row
 from argus.collectors.records.events import (
     CLOCK_GPU,
@@ -33,59 +33,6 @@ MARK_FLAGS = {
 }
 
 
-class Frame:
-    """An open phase."""
-
-    __slots__ = ("acc_ns", "cpu_ns", "depth", "name", "native", "stamp", "start_ns", "step", "wait_ns")
-
-    name: int
-    native: int
-    start_ns: int
-    cpu_ns: int
-    wait_ns: int
-    depth: int
-    step: int
-    acc_ns: int
-    stamp: Stamp | None
-
-
-class Comm:
-    """Communication called outside of every phase: consecutive calls make one phase."""
-
-    __slots__ = ("cpu_end_ns", "cpu_ns", "end_ns", "name", "native", "start_ns", "step", "wait_ns")
-
-    name: int
-    native: int
-    step: int
-    start_ns: int
-    end_ns: int
-    cpu_ns: int
-    cpu_end_ns: int
-    wait_ns: int
-
-
-class ThreadState:
-    """What one thread has open.
-
-    `wait_ns` is all the time it ever stood still in communication, `comm_phase` the phase a library
-    says its calls belong to (0 = the open one), `tokens` what nested hooks keep from entry to exit.
-    """
-
-    __slots__ = ("comm", "comm_phase", "stack", "tokens", "wait_ns")
-
-    def __init__(self) -> None:
-        self.stack: list[Frame] = []
-        self.tokens: list[Frame | None] = []
-        self.comm_phase = 0
-        self.wait_ns = 0
-        self.comm: Comm | None = None
-
-
-class _Local(threading.local):
-    def __init__(self) -> None:
-        self.state = ThreadState()
-
-
 class Recorder:
     """Phases and steps of this process.
 
@@ -104,9 +51,10 @@ class Recorder:
         self.mark = ""
         self.after_backward = False
         self.last_bucket_ns = 0  # entry of DDP's latest gradient bucket, 0 = none in this backward
+        self.last_bucket: Stamp | None = None  # the same on the GPU
         self._other, self._optimizer = self.names["other"], self.names["optimizer"]
         self._host = {self.names[name] for name in HOST_PHASES}
-        self._local = _Local()
+        self._local = Local()
         self.train = self._local.state
         self._gap = ring.intern("between phases")
         self._manual = False
@@ -145,6 +93,7 @@ class Recorder:
             frame.depth = top.depth + (top.name != self._other)
         else:
             frame.depth = 0 if here is self.train else 1
+        frame.wait_stamp = None
         frame.stamp = None if self.gpu is None or name in self._host else self.gpu.stamp()
         here.stack.append(frame)
         frame.cpu_ns = self.cpu_ns()
@@ -173,6 +122,14 @@ class Recorder:
         wait_ns = min(here.wait_ns - frame.wait_ns, dur_ns)
         self._emit(frame, dur_ns=dur_ns, wait_ns=wait_ns, cpu_ns=used_ns, depth=min(depth, 255))
 
+    def bucket_ready(self) -> None:
+        """A gradient bucket is complete: if it is the last, backward only waits from here on."""
+        self.last_bucket_ns = self.now_ns()
+        if self.gpu is not None:
+            if self.last_bucket is not None:
+                self.gpu.release(self.last_bucket)
+            self.last_bucket = self.gpu.stamp()
+
     def close_native(self, native: int) -> None:
         """Close the innermost open phase of that native name."""
         for frame in reversed(self._local.state.stack):
@@ -194,11 +151,14 @@ class Recorder:
         head = row[:3]
 
         def deliver(times_ns: list[int]) -> None:
-            start_ns, end_ns = times_ns
-            on_gpu = (start_ns, max(end_ns - start_ns, 0), wait_ns, cpu_ns, CLOCK_GPU)
+            start_ns, end_ns, *waits_ns = times_ns
+            dur_ns = max(end_ns - start_ns, 0)
+            blocked_ns = wait_ns + sum(max(end_ns - since_ns, 0) for since_ns in waits_ns)
+            on_gpu = (start_ns, dur_ns, min(blocked_ns, dur_ns), cpu_ns, CLOCK_GPU)
             self.ring.put("phases", (*head, *on_gpu, *tail))
 
-        self.gpu.deliver([frame.stamp, end], deliver)
+        waits = [] if frame.wait_stamp is None else [frame.wait_stamp]
+        self.gpu.deliver([frame.stamp, end, *waits], deliver)
 
     def detail(self, name: int, native: int, *, start_ns: int, end_ns: int) -> None:
         """Record time that just passed inside the open phase, all of it spent waiting."""
@@ -216,6 +176,7 @@ class Recorder:
         self.train.tokens.clear()
         self.train.comm = None
         self.train.comm_phase = 0
+        self._manual = False  # argus.step may be what failed: the optimizer ends the steps again
 
     # Communication outside of phases
 
@@ -232,12 +193,14 @@ class Recorder:
             comm.wait_ns = here.wait_ns
             comm.cpu_ns = comm.cpu_end_ns = self.cpu_ns()
             comm.start_ns = comm.end_ns = self.now_ns()
+        comm.since_ns = self.now_ns()
         return name
 
     def comm_leave(self, here: ThreadState, *, end_ns: int, cpu_ns: int) -> None:
         """A communication call of this thread returned."""
         if here.comm is not None and not here.stack:
             here.comm.end_ns, here.comm.cpu_end_ns = end_ns, cpu_ns
+            here.comm.since_ns = 0
 
     def flush_comm(self, here: ThreadState) -> None:
         """End the phase that consecutive calls outside of phases made."""
@@ -335,8 +298,8 @@ class Recorder:
         phase, since_ns = "", 0
         if stack:
             phase, since_ns = self.ring.names[stack[-1].name], stack[-1].start_ns
-        elif comm is not None and comm.end_ns == comm.start_ns:
-            phase, since_ns = self.ring.names[comm.name], comm.start_ns
+        elif comm is not None and comm.since_ns:
+            phase, since_ns = self.ring.names[comm.name], comm.since_ns
         end = self._end
         durations = tuple(self._durations_ns)
         return Status(

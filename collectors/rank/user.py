@@ -6,6 +6,8 @@ from argus.collectors.rank.guard import Part
 from argus.collectors.rank.recorder import MARK_FLAGS, Recorder
 from argus.collectors.records.events import PHASES
 
+MAX_STEP = 2**63 - 1  # what the wire's column holds; anything else is no step number
+
 
 class UserMarks:
     """Guarded entry points for the public functions: none of them raises."""
@@ -31,7 +33,8 @@ class UserMarks:
         self._recorder.close_native(self._recorder.ring.intern(name))
 
     def _step(self, number: int) -> None:
-        self._recorder.user_step(int(number))
+        index = int(number)
+        self._recorder.user_step(index if 0 <= index <= MAX_STEP else -1)
 
     def _open_mark(self, name: str) -> None:
         recorder = self._recorder

@@ -113,6 +113,10 @@ class Writer:
         self._stop.set()
         self._thread.join(within_s)
 
+    def abandon(self) -> None:
+        """In a forked child: its copy of the connection would keep a dead rank alive for the processor."""
+        self._stream.sink.close()
+
     def _run(self) -> None:
         part = Part("writer", ring=self._session.ring, on_off=self._session.part_failed)
         tick, finish = part.guard(self._tick), part.guard(self._finish)

@@ -78,6 +78,8 @@ STEP = np.dtype(
         ("flags", "<u4"),
     ]
 )
+# What no phase covers is one `other` row a step. Deeper rows detail the phase around them: DDP's wait for
+# its last bucket is a `grad_sync` row inside `backward` and part of backward's wait_ns, counted once.
 PHASE = np.dtype(
     [
         ("step", "<i8"),

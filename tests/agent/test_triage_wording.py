@@ -223,7 +223,7 @@ def test_no_fault_and_not_enough_evidence_are_answers() -> None:
     clean = no_incident(num_ranks=8)
     assert clean["verdict"] == "NO_FAULT" and not clean["root_causes"]
     assert render(None, clean).splitlines()[0] == " NO_FAULT"
-    blind = no_incident(num_ranks=2, is_conclusive=False, missing=("126 of 128 ranks",))
+    blind = no_incident(num_ranks=2, doubt="only 2 of 128 ranks were read", missing=("126 of 128 ranks",))
     assert blind["verdict"] == "INCONCLUSIVE"
     assert "126 of 128 ranks" in render(None, blind)
 

@@ -49,23 +49,26 @@ def window(
         ]
         for number, part in enumerate(rows):
             part["op"], part["group"] = 1, 2 + number
-        step = np.zeros(1, STEP)
-        step["end_ns"] = 10**9
-        parts.append(
-            RankWindow(
-                run="r",
-                attempt=0,
-                rank=rank,
-                window=0,
-                first_step=0,
-                num_steps=1,
-                host=host,
-                names=("", op, *mine),
-                steps=step,
-                collectives=np.concatenate(rows),
-            )
-        )
+        parts.append(_part(rank, host, names=("", op, *mine), rows=np.concatenate(rows)))
     return assemble(parts, build(layouts))
+
+
+def _part(rank: int, host: str, *, names: tuple[str, ...], rows: Rows) -> RankWindow:
+    """One step of a second that holds the calls."""
+    step = np.zeros(1, STEP)
+    step["end_ns"] = 10**9
+    return RankWindow(
+        run="r",
+        attempt=0,
+        rank=rank,
+        window=0,
+        first_step=0,
+        num_steps=1,
+        host=host,
+        names=names,
+        steps=step,
+        collectives=rows,
+    )
 
 
 def _calls(last: Ints, entry: Ints, offset: int, place: int, rng: np.random.Generator) -> Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -60,7 +61,7 @@ class Running:
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, json.load(error)
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return 0, {}
 
     def get(self, path: str) -> Any:

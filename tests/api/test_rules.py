@@ -83,6 +83,12 @@ def test_the_plan_waits_for_half_of_the_ranks_and_for_warm_steps() -> None:
     assert choose_plan(WindowPlan(), beats=cold, world_size=4, highest_step=19) == WindowPlan()
 
 
+def test_the_last_window_tells_the_step_time_when_heartbeats_do_not() -> None:
+    plan = choose_plan(WindowPlan(), beats=(), world_size=4, highest_step=50, window_step_s=0.1)
+    assert plan == WindowPlan(switch=350, then=150)
+    assert choose_plan(WindowPlan(), beats=(), world_size=4, highest_step=50) == WindowPlan()
+
+
 def test_a_fixed_number_of_steps_is_the_first_plan() -> None:
     assert (first_plan(0), first_plan(25)) == (WindowPlan(), WindowPlan(first=25))
 

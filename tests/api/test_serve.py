@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
 import socket
 import threading
@@ -48,6 +49,14 @@ def test_a_database_that_cannot_be_opened_is_said_in_a_sentence(db: str, tmp_pat
     (tmp_path / "broken.sqlite").write_bytes(b"this is no database" * 100)
     said = refused(port=0, db=db if "://" in db else str(tmp_path / db))
     assert said.code == 1 and "database" in str(said) and "pass" not in str(said)
+
+
+def test_a_database_in_use_is_left_alone(tmp_path: Path) -> None:
+    db = tmp_path / "a.sqlite"
+    with (tmp_path / "a.sqlite.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        said = refused(port=0, db=str(db))
+    assert said.code == 1 and "another argus serve" in str(said) and not db.exists()
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from tests.api.kit import (
     service_at,
     upload,
 )
+from tests.api.process import wait_for
 
 
 @pytest.fixture
@@ -260,6 +261,44 @@ def test_a_newer_attempt_ends_a_lost_one_with_its_incident(service: Service, clo
     assert (incident["status"], incident["attempt"], incident["end_step"]) == ("resolved", 0, 9)
 
 
+@pytest.mark.parametrize("how", ["ended", "exited", "silent"])
+def test_a_run_started_again_under_its_name_is_a_job_of_its_own(
+    service: Service, clock: FakeClock, how: str
+) -> None:
+    service.receive_layouts(layouts_body(pid=100))
+    send(service, 0, slow=3)
+    turn(service, clock)
+    if how != "silent":
+        gone = [make_beat(rank, ts_s=clock.now_s, state=how) for rank in range(4)]
+        service.receive_heartbeats(beats_body(*gone))
+    turn(service, clock, after_s=20 if how == "silent" else 1)
+    service.receive_layouts(layouts_body(pid=500))
+    service.receive_layouts(layouts_body(pid=500))
+    for window in range(2):
+        send(service, window)
+    turn(service, clock)
+    assert statuses(service) == {0: "analysed", 1: "analysed"}
+    with service.store.read() as connection:
+        found = queries.runs(connection, limit=10, offset=0).items
+        every = queries.incidents(connection, run=None, status=None, fault_class=None, limit=9, offset=0)
+    assert {(item["run"], item["status"]) for item in found} == {
+        ("job", "live"),
+        (next(item["run"] for item in found if item["run"] != "job"), "ended"),
+    }
+    assert [item["status"] for item in every.items if item["class"] == "compute.slow"] == ["resolved"]
+
+
+def test_two_jobs_side_by_side_under_one_name_do_not_oust_each_other(
+    service: Service, clock: FakeClock
+) -> None:
+    for pid in (100, 500, 100, 500):
+        service.receive_layouts(layouts_body(pid=pid))
+        service.receive_heartbeats(beats_body(*(make_beat(rank, ts_s=clock.now_s) for rank in range(4))))
+        turn(service, clock)
+    with service.store.read() as connection:
+        assert queries.runs(connection, limit=10, offset=0).total == 1
+
+
 def test_a_forgotten_attempt_wakes_when_it_speaks(service: Service, clock: FakeClock) -> None:
     service.receive_layouts(layouts_body())
     send(service, 0)
@@ -301,6 +340,25 @@ def test_a_window_too_large_to_hold_fails_alone(service: Service, clock: FakeClo
     service.receive_windows(upload(make_window(0, 0, num_steps=1000)))
     turn(service, clock, after_s=60)
     assert statuses(service) == {0: "failed"}
+
+
+def rename(service: Service, old: str, new: str) -> None:
+    with service.store.write() as connection:
+        connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
+
+
+def test_the_worker_outlives_a_database_that_fails(tmp_path: Path) -> None:
+    with service_at(tmp_path / "a.sqlite", clock=FakeClock()) as service:
+        service.receive_layouts(layouts_body())
+        rename(service, "windows", "lost_windows")
+        service.worker.start()
+        wait_for(lambda: any("no such table" in trouble for trouble in service.published.troubles_now()))
+        rename(service, "lost_windows", "windows")
+        send(service, 0)
+        wait_for(lambda: statuses(service) == {0: "analysed"})
+        wait_for(lambda: service.published.troubles_now() == ())
+        assert service.worker.is_alive
+        service.worker.stop()
 
 
 def test_the_worker_thread_starts_and_stops(tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ import sys, os
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from argus.collectors.rank.fake_receiver import FakeReceiver
+from argus.collectors.launch import answers
+if answers(Path({socket!r})):
+    sys.exit()
 open({started!r}, "a").write(f"{{os.getpid()}} {{os.getppid()}} {{os.environ.get('ARGUS_OFF')}}\\n")
 FakeReceiver(Path({socket!r})).start()
 sys.stdin.read()

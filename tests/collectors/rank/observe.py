@@ -15,7 +15,9 @@ def observe(job: jobs.Job, receiver: FakeReceiver, *, world: int) -> list[RankRe
     receiver.drain()
     heard = receiver.by_rank()
     assert sorted(heard) == list(range(world))
-    assert all(one.said_bye and not one.dropped for one in heard.values())
+    assert {rank: (one.said_bye, dict(one.dropped)) for rank, one in heard.items()} == dict.fromkeys(
+        range(world), (True, {})
+    )
     return [heard[rank].records() for rank in range(world)]
 
 

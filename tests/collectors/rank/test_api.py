@@ -98,6 +98,29 @@ def test_steps_phases_and_marks_are_recorded(receiver: FakeReceiver) -> None:
         assert {"train", "upload", "forward"} <= natives
 
 
+def odd_numbers(rank: int, world: int) -> None:
+    for number in (2**80, -5, 7):
+        with argus.phase("x" * 5000):
+            pass
+        argus.step(number)
+    argus.step("not a number")  # type: ignore[arg-type]
+    with argus.phase("after"):
+        pass
+
+
+@pytest.mark.slow
+def test_nonsense_from_the_script_raises_nothing_and_ends_only_itself(tmp_path: Path) -> None:
+    receiver = FakeReceiver(tmp_path / "s" / "p.sock").start()
+    assert jobs.run(odd_numbers, world=1, path=receiver.path) == [0]
+    receiver.drain()
+    receiver.stop()
+    [heard] = receiver.heard
+    records = heard.records()
+    assert list(records.steps["user_step"]) == [-1, -1, 7]
+    assert heard.dropped == {"user_error": 1}
+    assert records.unseen == ("user: switched off after ValueError",)
+
+
 def evaluated_each_step(rank: int, world: int) -> None:
     net = jobs.model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

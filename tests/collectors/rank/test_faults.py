@@ -115,7 +115,6 @@ def test_after_detach_nothing_of_ours_is_left(tmp_path: Path) -> None:
             (torch.autograd, "backward"),
             (torch, "save"),
             (_BaseDataLoaderIter, "__next__"),
-            (DistributedDataParallel, "register_comm_hook"),
         ]
         before = [getattr(owner, name) for owner, name in places]
         callbacks = len(gc.callbacks)
@@ -148,6 +147,28 @@ def test_a_forked_child_of_a_rank_is_silent(receiver: FakeReceiver) -> None:
     [heard] = receiver.heard
     assert heard.said_bye
     assert len(heard.records().steps) == 2 * STEPS
+
+
+def test_a_forked_child_does_not_hold_the_ranks_connection(receiver: FakeReceiver) -> None:
+    def job(rank: int, world: int) -> None:
+        train(rank)
+        assert attach._attachment is not None and attach._attachment.writer is not None
+        attach._attachment.writer._tick(with_status=True)
+        sock = attach._attachment.writer._stream.sink._sock
+        assert sock is not None
+        number = sock.fileno()
+        os.fstat(number)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.fstat(number)
+            except OSError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        os.fstat(number)
+
+    assert jobs.run(job, world=1, path=receiver.path) == [0]
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,24 @@ def test_gpu_phases_are_delivered_later_on_the_hosts_clock() -> None:
     assert (row["clock"], row["dur_ns"], row["start_ns"]) == (CLOCK_GPU, 1003, 1000)
 
 
+def test_on_a_gpu_backward_waits_from_its_last_bucket_to_its_end() -> None:
+    host = [1000]
+    stream = FakeStream(gpu_now_ns=lambda: host[0])
+    gpu = GpuClock(new_event=stream.new_event, is_capturing=lambda: False, now_ns=lambda: host[0])
+    bench = Bench(gpu=gpu)
+    frame = bench.recorder.open(bench.recorder.names["backward"])
+    for kernel_ns in (100, 200):
+        stream.launch(kernel_ns)
+        bench.recorder.bucket_ready()
+    stream.launch(50)  # the stream stands until the last all-reduce is done
+    frame.wait_stamp, bench.recorder.last_bucket = bench.recorder.last_bucket, None
+    bench.recorder.close(frame)
+    stream.pass_until_ns = 1 << 62
+    gpu.poll()
+    [row] = bench.rows("phases")
+    assert (row["dur_ns"], row["wait_ns"]) == (350, 50)
+
+
 def test_nothing_is_put_on_a_stream_that_is_being_captured() -> None:
     bench = Bench()
     stream = FakeStream(gpu_now_ns=lambda: bench.wall_ns, capturing=True)

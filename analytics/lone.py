@@ -1,0 +1,92 @@
+"""What stands out in a recording too short for windows to vote: the steps vote instead."""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+
+from argus.analytics.peers import peer_medians
+from argus.analytics.waits import Waits, airport_shares
+from argus.analytics.window import Bools, Floats, Ints
+
+CHANCE = 0.01
+"""How often a healthy recording may show any rank as the slowest of so many of its steps."""
+
+GROSS_RATIO, GROSS_SHARE = 1.5, 0.08
+"""With too few steps to vote only a gross excess is named: half as much again, and 8 % of the step."""
+
+LEAD = 1.5
+"""Among too few steps the rank waited for must cost half as much again as the next."""
+
+
+def repeats(excess: Floats) -> Bools | None:
+    """Ranks that have the largest excess (step, rank) in more steps than chance allows. (rank,)
+
+    None if there are too few steps for chance to be excluded at all.
+
+    >>> repeats(np.array([[0.0, 1.0, 0.2, 0.1]] * 6)).tolist()
+    [False, True, False, False]
+    """
+    seen = excess[np.isfinite(excess).all(axis=1)]
+    steps, ranks = seen.shape
+    if ranks < 2 or ranks * (1 / ranks) ** steps > CHANCE:
+        return None
+    wins = np.bincount(seen.argmax(axis=1), minlength=ranks)
+    return np.asarray(wins >= _needed(steps, ranks))
+
+
+def _needed(steps: int, ranks: int) -> int:
+    """Fewest wins that any of `ranks` equal ranks reaches with at most `CHANCE`."""
+    share, tail = 1 / ranks, 0.0
+    for wins in range(steps, -1, -1):
+        tail += comb(steps, wins) * share**wins * (1 - share) ** (steps - wins)
+        if ranks * tail > CHANCE:
+            return wins + 1
+    return 0
+
+
+def stands_out(values: Floats, classes: Ints, *, deviation: Floats, share: Floats) -> Bools:
+    """Ranks whose `values` (rank, step) exceed their peers' lastingly, or grossly in few steps. (rank,)
+
+    `deviation` = log of got over peers, `share` = excess as share of the step, both over the window.
+    """
+    by_step = values.T
+    peers = peer_medians(by_step, classes)
+    lasting = repeats(by_step - peers)
+    if lasting is not None:
+        return lasting
+    return np.asarray(
+        (np.nan_to_num(deviation) >= np.log(GROSS_RATIO)) & (np.nan_to_num(share) >= GROSS_SHARE)
+    )
+
+
+def costliest_arrival(waits: Waits, *, ranks: Ints, steps: Ints, step_s: float) -> Bools:
+    """The one rank whose late arrivals cost the others most, in most steps or by far. (rank,)
+
+    By arrival alone: in a short recording what made a rank late may lie before it.
+    """
+    cost = _arrival_cost(waits, num_ranks=len(ranks), steps=steps)
+    total = cost.sum(axis=0)
+    order = np.argsort(total)
+    named = np.zeros(len(ranks), np.bool_)
+    if len(ranks) < 2 or not len(steps):
+        return named
+    lasting = repeats(cost)
+    first, second = order[-1], order[-2]
+    is_first = bool(lasting[first]) if lasting is not None else bool(total[first] >= LEAD * total[second])
+    share = total[first] / (len(ranks) - 1) / len(steps) / step_s
+    named[first] = is_first and share >= GROSS_SHARE
+    return named
+
+
+def _arrival_cost(waits: Waits, *, num_ranks: int, steps: Ints) -> Floats:
+    """Waiting of all others by the rank they waited for, split fairly among the late. (step, rank)"""
+    calls, cost = waits.calls, np.zeros((len(steps), num_ranks))
+    counted = np.isin(calls.step, steps) & ~calls.one_way
+    for size in np.unique(calls.size[counted]):
+        which = np.flatnonzero((calls.size == size) & counted)
+        rows = calls.first[which][:, None] + np.arange(size)
+        step = np.searchsorted(steps, calls.step[which])[:, None] + 0 * rows
+        np.add.at(cost, (step, calls.rank[rows]), airport_shares(calls.entry_s[rows]))
+    return cost

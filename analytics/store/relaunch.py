@@ -1,0 +1,52 @@
+"""A run that is started again under the same name and attempt: the earlier launch makes room for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, select, update
+
+from argus.analytics.store.documents import load
+from argus.analytics.store.intake import AttemptKey
+from argus.analytics.store.tables import ATTEMPTS, HEARTBEATS, LAYOUTS
+from argus.collectors.records.layout import Layout
+
+RELAUNCHED = "relaunched"
+"""Why an attempt ended whose name another launch took over."""
+
+
+def make_room(connection: Connection, layouts: Sequence[Layout], *, now_s: float, silent_s: float) -> None:
+    """Rename the earlier launch of each attempt that `layouts` show to be launched anew.
+
+    A launch is new when a rank comes with another process while the rank known so far has ended, is gone or
+    was not heard of for `silent_s`: two jobs that run side by side under one name do not oust each other.
+    """
+    by_key: dict[AttemptKey, list[Layout]] = {}
+    for layout in layouts:
+        if layout.pid:
+            by_key.setdefault((layout.run, layout.attempt), []).append(layout)
+    for (run, attempt), members in sorted(by_key.items()):
+        here = (ATTEMPTS.c.run == run, ATTEMPTS.c.attempt == attempt)
+        row = connection.execute(select(ATTEMPTS).where(*here).with_for_update(key_share=True)).one_or_none()
+        if row is None:
+            continue
+        is_over = row.status != "live" or now_s - row.last_seen_s > silent_s
+        gone = _gone_ranks(connection, row.id)
+        if any((is_over or one.rank in gone) and _is_other(connection, row.id, one) for one in members):
+            since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(row.first_seen_s))
+            renamed = {"run": f"{run[:220]}@{since}.{row.id}", "end_reason": RELAUNCHED}
+            connection.execute(update(ATTEMPTS).where(ATTEMPTS.c.id == row.id).values(**renamed))
+
+
+def _gone_ranks(connection: Connection, attempt_id: int) -> set[int]:
+    here = (HEARTBEATS.c.attempt_id == attempt_id, HEARTBEATS.c.state != "running")
+    return set(connection.execute(select(HEARTBEATS.c.rank).where(*here)).scalars())
+
+
+def _is_other(connection: Connection, attempt_id: int, layout: Layout) -> bool:
+    """Whether the rank is known, and as no process that is this one."""
+    here = (LAYOUTS.c.attempt_id == attempt_id, LAYOUTS.c.rank == layout.rank)
+    known = [load(body) for body in connection.execute(select(LAYOUTS.c.body).where(*here)).scalars()]
+    known = [one for one in known if one["pid"]]
+    return bool(known) and all((one["host"], one["pid"]) != (layout.host, layout.pid) for one in known)

@@ -1,0 +1,121 @@
+"""Incidents from heartbeats and their severities, costs and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from argus.analytics.attempt import Advance, AttemptState, advance
+from argus.analytics.incident import Cause
+from argus.analytics.lifecycle import open_incident, resolve_incident, update_incident
+from argus.collectors.records.heartbeat import Heartbeat
+from argus.evals.simulator.job import Fault, Job
+from argus.evals.simulator.simulate import Simulation, simulate
+from argus.topology.layout import build
+
+JOB = Job(ranks=4, steps=60, step_s=0.5)
+
+
+def listen(done: Simulation, times_s: Sequence[float]) -> list[Advance]:
+    topology = build(done.layouts)
+    state = AttemptState.start(done.job.run, done.job.attempt)
+    steps = []
+    for time_s in times_s:
+        now_s = done.job.start_s + time_s
+        steps.append(advance(state, topology=topology, now_s=now_s, beats=done.beats(now_s)))
+        state = steps[-1].state
+    return steps
+
+
+def stopped(kind: str) -> Simulation:
+    return simulate(JOB, (Fault(kind=kind, ranks=(2,), start_step=20),), rng=np.random.default_rng(0))
+
+
+def test_a_hang_is_an_incident_after_a_minute_and_only_one() -> None:
+    steps = listen(stopped("hang"), (5.0, 40.0, 120.0, 180.0))
+    assert [len(step.state.incidents) for step in steps] == [0, 0, 1, 1]
+    incident = steps[-1].state.incidents[0]
+    assert (incident.cause.fault_class, incident.cause.suspects) == ("stop.hang", (2,))
+    assert incident.severity == "critical" and incident.status == "open" and incident.onset_step == 20
+    assert incident.cause.victims == (0, 1, 3)
+
+
+def test_a_lost_rank_is_an_incident_at_once() -> None:
+    steps = listen(stopped("lost"), (5.0, 16.0, 20.0))
+    incidents = steps[-1].state.incidents
+    assert [(i.cause.fault_class, i.cause.suspects) for i in incidents] == [("stop.lost", (2,))]
+    assert incidents[0].cause.ruled_out[0].fault_class == "stop.hang"
+
+
+def _moved(beats: Sequence[Heartbeat], now_s: float, *, state: str) -> tuple[Heartbeat, ...]:
+    raw = [beat.to_json() for beat in beats]
+    for item in raw:
+        item["ts_s"], item["state"] = now_s, state
+        item["status"]["step"] += 5
+        item["status"]["step_since_ns"] = int((now_s - 1) * 1e9)
+    return tuple(Heartbeat.from_json(item) for item in raw)
+
+
+@pytest.mark.parametrize("state", ["running", "ended"])
+def test_a_stop_resolves_when_steps_go_on_or_the_job_ends(state: str) -> None:
+    done = stopped("hang")
+    last = listen(done, (5.0, 120.0))[-1].state
+    now_s = done.job.start_s + 130.0
+    beats = _moved(done.beats(now_s), now_s, state=state)
+    after = advance(last, topology=build(done.layouts), now_s=now_s, beats=beats)
+    assert [(i.status, i.end_step) for i in after.incidents] == [("resolved", 25)]
+
+
+def test_beats_of_another_attempt_are_not_ours() -> None:
+    done = stopped("lost")
+    topology = build(done.layouts)
+    state = AttemptState.start(done.job.run, 1)
+    now_s = done.job.start_s + 100.0
+    assert advance(state, topology=topology, now_s=now_s, beats=done.beats(now_s)).incidents == ()
+
+
+def cause(share: float, *, verdict: str = "LIKELY") -> Cause:
+    return Cause(
+        fault_class="compute.slow",
+        verdict=verdict,
+        suspects=(1,),
+        scope="rank:1",
+        share_of_step=share,
+        s_per_step=share * 2.0,
+        onset_step=100,
+        findings=("f-1",),
+    )
+
+
+def test_severity_needs_size_now_or_persistence() -> None:
+    def severity(share: float, windows: int) -> str:
+        incident = open_incident(cause(share), run="r", attempt=0, window=10, steps_done=110, world=8)
+        for window in range(11, 10 + windows):
+            incident = update_incident(incident, cause(share), window=window, steps_done=200, world=8)
+        return incident.severity
+
+    assert [severity(0.2, 1), severity(0.05, 1), severity(0.05, 3), severity(0.01, 5)] == [
+        "critical",
+        "info",
+        "warning",
+        "info",
+    ]
+
+
+def test_cost_counts_every_rank_since_the_onset() -> None:
+    incident = open_incident(cause(0.1), run="r", attempt=0, window=10, steps_done=199, world=8)
+    assert incident.cost.gpu_hours_so_far == pytest.approx(0.2 * 100 * 8 / 3600)
+    assert incident.cost.gpu_hours_per_day == pytest.approx(0.1 * 24 * 8)
+
+
+def test_identity_and_verdict_last_through_updates() -> None:
+    first = open_incident(
+        cause(0.1, verdict="CONFIRMED"), run="r", attempt=0, window=10, steps_done=110, world=8
+    )
+    later = update_incident(first, cause(0.05), window=12, steps_done=130, world=8)
+    assert (later.id, later.fingerprint) == (first.id, first.fingerprint)
+    assert later.cause.verdict == "CONFIRMED" and later.last_window == 12
+    closed = resolve_incident(later, end_step=125)
+    assert (closed.status, closed.end_step, closed.id) == ("resolved", 125, first.id)

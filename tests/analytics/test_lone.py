@@ -1,0 +1,79 @@
+"""Short recordings: the steps vote, and few steps only tell of gross things."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from argus.analytics.lone import CHANCE, repeats, stands_out
+from argus.api.offline import Report, analyse
+from argus.collectors.job import join
+from argus.collectors.readers import Reading
+from argus.evals.simulator.job import QUIET, Fault, Job
+from argus.evals.simulator.simulate import simulate
+
+
+def short(*, kind: str = "", steps: int = 12, seed: int = 0, ranks: int = 8) -> Report:
+    """The verdict on a recording of a few steps in which rank 3 is slow from the start."""
+    job = Job(ranks=ranks, steps=steps + 3, gpu=kind == "compute", noise=QUIET, step_s=0.1)
+    faults = [Fault(kind=kind, ranks=(3,), severity=1.3)] if kind else []
+    records = simulate(job, faults, rng=np.random.default_rng(seed)).records
+    return analyse(join([Reading(records=one, source="x") for one in records]), now_s=0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "fault_class"),
+    [("compute", "compute.slow"), ("starved", "host.cpu_starved"), ("data", "data.slow_loader")],
+)
+@pytest.mark.parametrize("steps", [5, 12, 30])
+def test_a_slow_rank_is_found_without_history(kind: str, fault_class: str, steps: int) -> None:
+    report = short(kind=kind, steps=steps)
+    assert [(i.cause.fault_class, i.cause.suspects) for i in report.incidents] == [(fault_class, (3,))]
+    assert report.diagnosis["verdict"] == "LIKELY", "one recording confirms nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [5, 12, 30])
+def test_healthy_short_recordings_are_silent(steps: int) -> None:
+    found = [report for seed in range(6) if (report := short(steps=steps, seed=seed)).incidents]
+    assert not found
+
+
+def test_equal_ranks_rarely_repeat() -> None:
+    rng = np.random.default_rng(2)
+    for steps, ranks in ((8, 2), (6, 4), (20, 8), (10, 64)):
+        hits = 0
+        for _ in range(400):
+            named = repeats(rng.normal(size=(steps, ranks)))
+            assert named is not None
+            hits += bool(named.any())
+        assert hits <= 400 * CHANCE * 3
+
+
+def test_too_few_steps_cannot_repeat() -> None:
+    assert repeats(np.zeros((3, 4))) is None
+    assert repeats(np.zeros((50, 1))) is None
+    assert repeats(np.full((9, 4), np.nan)) is None
+
+
+def test_renaming_ranks_renames_the_answer() -> None:
+    rng = np.random.default_rng(4)
+    excess = rng.normal(size=(12, 6))
+    excess[:, 2] += 5
+    order = rng.permutation(6)
+    before, after = repeats(excess), repeats(excess[:, order])
+    assert before is not None and after is not None
+    assert before.tolist() == [False, False, True, False, False, False]
+    assert after.tolist() == before[order].tolist()
+
+
+def test_one_step_needs_a_gross_excess() -> None:
+    classes = np.zeros(4, np.int64)
+    values = np.array([[1.0], [1.0], [1.2], [1.0]])
+    share = np.array([0.0, 0.0, 0.2, 0.0])
+    slight = stands_out(values, classes, deviation=np.log(values[:, 0]), share=share)
+    assert not slight.any()
+    values[2] = 2.0
+    gross = stands_out(values, classes, deviation=np.log(values[:, 0]), share=share)
+    assert gross.tolist() == [False, False, True, False]

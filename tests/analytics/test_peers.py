@@ -1,0 +1,55 @@
+"""Who is compared with whom."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from argus.analytics.peers import class_sizes, peer_medians, work_classes
+from argus.topology.groups import Group
+from argus.topology.layout import Topology
+
+
+def topology(
+    world: int, *groups: tuple[str, tuple[int, ...]], models: dict[int, str] | None = None
+) -> Topology:
+    made = tuple(
+        Group(id=f"{kind}/{number}", kind=kind, desc=kind, ranks=ranks)
+        for number, (kind, ranks) in enumerate(groups)
+    )
+    return Topology(run="r", attempt=0, world_size=world, groups=made, gpu_models=models or {})
+
+
+def same(classes: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> set[frozenset[int]]:
+    return {frozenset(np.flatnonzero(classes == number).tolist()) for number in np.unique(classes)}
+
+
+def test_replicas_of_one_shard_are_peers() -> None:
+    layout = topology(6, ("dp", (0, 2, 4)), ("dp", (1, 3, 5)), ("tp", (0, 1)), ("tp", (2, 3)), ("tp", (4, 5)))
+    assert same(work_classes(layout, np.arange(6))) == {frozenset({0, 2, 4}), frozenset({1, 3, 5})}
+
+
+def test_two_replicas_are_compared_with_their_whole_stage() -> None:
+    layout = topology(4, ("dp", (0, 2)), ("dp", (1, 3)), ("tp", (0, 1)), ("tp", (2, 3)))
+    assert same(work_classes(layout, np.arange(4))) == {frozenset(range(4))}
+
+
+def test_stages_of_a_pipeline_are_no_peers() -> None:
+    layout = topology(4, ("pp", (0, 2)), ("pp", (1, 3)), ("tp", (0, 1)), ("tp", (2, 3)))
+    assert same(work_classes(layout, np.arange(4))) == {frozenset({0, 1}), frozenset({2, 3})}
+
+
+def test_other_gpus_are_no_peers() -> None:
+    layout = topology(4, ("world", (0, 1, 2, 3)), models={0: "A", 1: "A", 2: "B", 3: "B"})
+    assert same(work_classes(layout, np.arange(4))) == {frozenset({0, 1}), frozenset({2, 3})}
+
+
+def test_medians_leave_out_the_rank_itself_and_the_missing() -> None:
+    values = np.array([1.0, 2.0, np.nan, 9.0])
+    medians = peer_medians(values, np.zeros(4, np.int64))
+    assert medians[[0, 1, 3]] == pytest.approx([5.5, 5.0, 1.5]) and np.isnan(medians[2])
+    assert class_sizes(np.array([0, 0, 0, 1]), np.isfinite(values)).tolist() == [2, 2, 2, 1]
+
+
+def test_a_rank_without_peers_is_not_compared() -> None:
+    assert np.isnan(peer_medians(np.array([1.0, 2.0]), np.array([0, 1]))).all()

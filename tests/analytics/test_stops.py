@@ -1,0 +1,157 @@
+"""Stops from heartbeats: who is behind, who is gone, when it is nobody's fault."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from argus.analytics.detectors import l1_stop
+from argus.analytics.finding import Finding
+from argus.analytics.stops import is_over, ranks_behind, was_cancelled
+from argus.analytics.view import View
+from argus.collectors.records.heartbeat import Heartbeat, Status
+from argus.collectors.records.layout import GroupInfo, Layout
+from argus.topology.layout import Topology, build
+
+NOW_S = 10_000.0
+WORLD = 4
+
+TP_DP = {
+    rank: (
+        GroupInfo(name="tp", desc="mesh_tp", ranks=(0, 1) if rank < 2 else (2, 3)),
+        GroupInfo(name="dp", desc="mesh_dp", ranks=(rank % 2, rank % 2 + 2)),
+    )
+    for rank in range(WORLD)
+}
+DP = {rank: (GroupInfo(name="dp", desc="mesh_dp", ranks=(0, 1, 2, 3)),) for rank in range(WORLD)}
+
+
+def topology(groups: Mapping[int, Sequence[GroupInfo]] = DP) -> Topology:
+    return build(
+        Layout(
+            run="r", attempt=0, rank=rank, world_size=WORLD, host=f"h{rank // 2}", groups=tuple(groups[rank])
+        )
+        for rank in range(WORLD)
+    )
+
+
+def beat(
+    rank: int,
+    groups: Mapping[str, tuple[int, int]],
+    *,
+    stalled_s: float = 100.0,
+    state: str = "running",
+    reason: str = "",
+    mark: str = "",
+    phase: str = "backward",
+    p50_s: float = 0.5,
+    age_s: float = 0.0,
+) -> Heartbeat:
+    ts_s = NOW_S - age_s
+    return Heartbeat(
+        run="r",
+        attempt=0,
+        rank=rank,
+        host=f"h{rank // 2}",
+        ts_s=ts_s,
+        state=state,
+        exit_reason=reason,
+        status=Status(
+            ts_ns=int(ts_s * 1e9),
+            step=7,
+            phase=phase,
+            step_since_ns=int((ts_s - stalled_s) * 1e9),
+            step_p50_ns=int(p50_s * 1e9),
+            in_mark=mark,
+            groups=groups,
+        ),
+    )
+
+
+def detect(beats: Sequence[Heartbeat], layout: Topology | None = None) -> tuple[Finding, ...]:
+    view = View(run="r", attempt=0, topology=layout or topology(), now_s=NOW_S, beats=tuple(beats))
+    return l1_stop.detect(view)
+
+
+def test_the_rank_that_entered_fewer_calls_is_behind() -> None:
+    found = detect([beat(r, {"dp": (9, 9) if r == 2 else (10, 9)}) for r in range(WORLD)])
+    assert [(f.kind, f.role, f.ranks, f.group) for f in found] == [("stop", "culprit", (2,), "dp/0")]
+    assert found[0].measure("entered") == 9 and (found[0].measure("stalled_s") or 0) >= 100
+
+
+def test_a_rank_that_entered_but_never_completes_alone_is_behind() -> None:
+    assert detect([beat(r, {"dp": (10, 8) if r == 1 else (10, 9)}) for r in range(WORLD)])[0].ranks == (1,)
+
+
+def test_blame_goes_past_a_rank_that_is_itself_held_up() -> None:
+    """Rank 0 hangs; 1 waits for it in TP; 2 and 3 wait in DP for 0 and 1."""
+    counts = {
+        0: {"tp": (4, 4), "dp": (1, 1)},
+        1: {"tp": (5, 4), "dp": (1, 1)},
+        2: {"tp": (5, 5), "dp": (2, 1)},
+        3: {"tp": (5, 5), "dp": (2, 1)},
+    }
+    beats = [beat(rank, groups) for rank, groups in counts.items()]
+    assert [item.rank for item in ranks_behind(beats, topology(TP_DP))] == [0]
+
+
+def test_two_ranks_behind_are_both_named() -> None:
+    found = detect([beat(r, {"dp": (9, 9) if r in (1, 3) else (10, 9)}) for r in range(WORLD)])
+    assert found[0].ranks == (1, 3)
+
+
+@pytest.mark.parametrize(("stalled_s", "p50_s"), [(50.0, 0.5), (100.0, 30.0)])
+def test_a_pause_shorter_than_the_limit_is_no_stop(stalled_s: float, p50_s: float) -> None:
+    beats = [beat(r, {"dp": (10 - (r == 2), 9)}, stalled_s=stalled_s, p50_s=p50_s) for r in range(WORLD)]
+    assert detect(beats) == ()
+
+
+def test_inside_a_mark_time_alone_is_no_stop_but_a_rank_behind_is() -> None:
+    together = [beat(r, {"dp": (10, 10)}, mark="checkpoint", stalled_s=900) for r in range(WORLD)]
+    assert detect(together) == ()
+    torn = [beat(r, {"dp": (10 - (r == 2), 9)}, mark="checkpoint", stalled_s=900) for r in range(WORLD)]
+    assert detect(torn)[0].ranks == (2,)
+
+
+def test_a_stop_with_nobody_behind_names_the_stuck_group() -> None:
+    found = detect([beat(r, {"dp": (10, 9)}) for r in range(WORLD)])
+    assert found[0].ranks == () and found[0].role == "notice" and found[0].nodes == ("group:dp/0",)
+
+
+def test_a_vanished_rank_is_named_at_once_and_not_those_killed_after_it() -> None:
+    beats = [
+        beat(r, {"dp": (10, 9)}, stalled_s=2.0, state="exited", reason="signal 9" if r == 1 else "signal 15")
+        for r in range(WORLD)
+    ]
+    found = detect(beats)
+    assert found[0].ranks == (1,) and found[0].measure("lost") == 1.0
+
+
+def test_a_host_that_went_silent_is_lost_if_the_job_stands_still() -> None:
+    def silent(stalled_s: float) -> list[Heartbeat]:
+        age = {3: 58.0}
+        return [beat(r, {"dp": (10, 9)}, stalled_s=stalled_s, age_s=age.get(r, 0.0)) for r in range(WORLD)]
+
+    assert detect(silent(55.0))[0].ranks == (3,)
+    assert detect(silent(2.0)) == ()
+
+
+def test_evaluating_or_finishing_alone_is_no_stop() -> None:
+    evaluating = [beat(r, {"dp": (10, 10)}, phase="eval", stalled_s=900) for r in range(WORLD)]
+    finishing = [
+        beat(r, {"dp": (10, 10)}, state="ended" if r else "running", stalled_s=900) for r in range(WORLD)
+    ]
+    assert detect(evaluating) == () and detect(finishing) == ()
+
+
+def test_our_own_outage_makes_nobody_lost() -> None:
+    beats = [beat(r, {"dp": (10, 9)}, stalled_s=5.0, age_s=900.0) for r in range(WORLD)]
+    assert detect(beats) == ()
+
+
+def test_an_orderly_end_and_a_cancelled_job_are_no_stop() -> None:
+    ended = [beat(r, {}, stalled_s=900, state="ended") for r in range(WORLD)]
+    cancelled = [beat(r, {}, stalled_s=900, state="exited", reason="signal 15") for r in range(WORLD)]
+    assert is_over(ended) and detect(ended) == ()
+    assert was_cancelled(cancelled) and detect(cancelled) == ()
