@@ -12,6 +12,7 @@ from argus.collectors.records.errors import WireError
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.layout import MAX_WORLD, Layout
+from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, StackTable
 from argus.collectors.records.summary import RankWindow
 from argus.collectors.records.upload import decode_windows
@@ -47,6 +48,17 @@ def parse_layouts(body: bytes) -> Parsed[Layout]:
 def parse_heartbeats(body: bytes) -> Parsed[Heartbeat]:
     """Heartbeats of a request. Raises WireError when there is no list of them."""
     return _each(enumerate(_list(body, "heartbeats")), _heartbeat)
+
+
+def parse_report(body: bytes) -> Report | None:
+    """What the processor says of itself beside its heartbeats, if it does. Raises WireError."""
+    raw = _json(body)
+    processor = raw.get("processor") if isinstance(raw, dict) else None
+    if processor is None:
+        return None
+    report = Report.from_json(processor)
+    _name(report.host, "processor.host")
+    return report
 
 
 def parse_observations(body: bytes) -> tuple[Parsed[StackDump], Parsed[HostSample]]:
@@ -148,14 +160,18 @@ def _below(number: int, limit: int, what: str) -> None:
 
 
 def _list(body: bytes, key: str) -> list[object]:
-    try:
-        raw = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"body is not JSON: {error!s:.200}") from None
+    raw = _json(body)
     items = raw.get(key) if isinstance(raw, dict) else None
     if not isinstance(items, list):
         raise WireError(f"body must be an object with the list {key!r}")
     return items
+
+
+def _json(body: bytes) -> object:
+    try:
+        return json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"body is not JSON: {error!s:.200}") from None
 
 
 def _refuse_constant(text: str) -> float:

@@ -9,7 +9,7 @@ from prometheus_client import Counter
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from argus.analytics.store import intake, observations
+from argus.analytics.store import control, intake, observations
 from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Rejection
 from argus.analytics.store.relaunch import make_room
@@ -60,17 +60,20 @@ class Service:
 
     def receive_heartbeats(self, body: bytes) -> Answer:
         """Store the latest heartbeat of each rank. Raises WireError, NothingTaken."""
-        parsed = ingest.parse_heartbeats(body)
+        parsed, report = ingest.parse_heartbeats(body), ingest.parse_report(body)
         now_s = self.clock()
         with self.store.write() as connection:
             attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
             intake.add_heartbeats(connection, parsed.items, attempts=attempts, now_s=now_s)
+            if report is not None:
+                control.save_report(connection, report, now_s=now_s)
+            switches = control.switches(connection, (run for run, _ in attempts))
         for key, attempt in attempts.items():
             beats = [beat for beat in parsed.items if (beat.run, beat.attempt) == key]
             self.worker.hear(attempt.id, beats=beats, now_s=now_s)
-        return _answer(
-            self.metrics.heartbeats, len(parsed.items), rejected=parsed.rejected, attempts=attempts
-        )
+        counter = self.metrics.heartbeats
+        answer = _answer(counter, len(parsed.items), rejected=parsed.rejected, attempts=attempts)
+        return {**answer, "switches": switches}
 
     def receive_observations(self, body: bytes) -> Answer:
         """Store stack dumps and host samples, each once. Raises WireError, NothingTaken."""
@@ -109,6 +112,11 @@ class Service:
             "duplicates": received.duplicates,
             "rejected": [asdict(item) for item in rejected],
         }
+
+    def switch(self, run: str, *, is_off: bool) -> None:
+        """Have a run's collection off or on; its hosts hear it with their next heartbeat."""
+        with self.store.write() as connection:
+            control.switch(connection, run, is_off=is_off, now_s=self.clock())
 
     def overload(self) -> str:
         """Why no more can be taken now, "" if it can."""

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,8 +32,10 @@ from argus.collectors.host.processor import STOP_FLUSH_S, Processor
 from argus.collectors.host.pyspy import find_pyspy
 from argus.collectors.host.ranks import Ranks
 from argus.collectors.host.recorder import Recorder
+from argus.collectors.host.reporting import product_version
 from argus.collectors.host.spool import Spool, SpoolInUse
 from argus.collectors.host.stack_taker import StackTaker
+from argus.collectors.host.switches import Switches
 from argus.collectors.host.uploader import Uploader
 from argus.collectors.records.endpoint import private_directory, socket_path
 from argus.collectors.records.plan import DEFAULT_STEPS, MAX_STEPS
@@ -130,6 +131,7 @@ def _compose(
         recorder=_recorder(args.record, args.record_bytes, counters=counters, notices=notices),
         launchers=launchers,
         observers=_observers(args, host=host, counters=counters, notices=notices) if delivery else None,
+        switches=Switches(listener.path, notices=notices),
         counters=counters,
         notices=notices,
         clock=time.monotonic,
@@ -211,7 +213,7 @@ def _metrics(port: int, counters: Counters, notices: Notices, stack: ExitStack) 
     if port < 0:
         return ""
     try:
-        server = serve_metrics(counters, port=port, version=_version(), cpu_s=time.process_time)
+        server = serve_metrics(counters, port=port, version=product_version(), cpu_s=time.process_time)
     except ModuleNotFoundError:
         notices.once("metrics", "no /metrics without prometheus_client: pip install 'argus-triage[host]'")
         return ""
@@ -241,13 +243,6 @@ def _note_launcher(path: Path, pid: int | None) -> Launchers | None:
     except (ValueError, OSError) as error:
         raise CliError(f"cannot listen on {path}: {error}") from None
     return launchers
-
-
-def _version() -> str:
-    try:
-        return version("argus-triage")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _say(text: str) -> None:

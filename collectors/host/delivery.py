@@ -14,6 +14,7 @@ from argus.collectors.host.spool import Spool
 from argus.collectors.host.uploader import Heard, Uploader
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.report import Report
 from argus.collectors.records.summary import RankWindow
 from argus.collectors.records.upload import encode_windows
 
@@ -63,9 +64,11 @@ class Delivery:
                 "argus_collector_dropped_observations_total", "queue_full", amount=observation.num
             )
 
-    def submit_beats(self, beats: Sequence[Heartbeat], *, layouts: Iterable[Layout]) -> None:
+    def submit_beats(
+        self, beats: Sequence[Heartbeat], *, layouts: Iterable[Layout], report: Report | None = None
+    ) -> None:
         """Send the latest heartbeats as soon as possible."""
-        self._uploader.submit_beats(beats, layouts=layouts)
+        self._uploader.submit_beats(beats, layouts=layouts, report=report)
 
     def heard(self) -> Iterable[Heard]:
         """What the service said since last asked."""

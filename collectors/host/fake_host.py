@@ -22,6 +22,7 @@ from argus.collectors.host.processor import STOP_FLUSH_S, Processor
 from argus.collectors.host.ranks import Ranks
 from argus.collectors.host.recorder import Recorder
 from argus.collectors.host.spool import Spool
+from argus.collectors.host.switches import Switches
 from argus.collectors.host.uploader import Uploader
 from argus.collectors.records.layout import Layout
 
@@ -95,6 +96,7 @@ def start(
         recorder=_recorder(directory / "rec", record_bytes, counters, notices),
         launchers=_launchers(directory / "launchers", launcher_pid),
         observers=observers(counters, notices) if observers else None,
+        switches=Switches(listener.path, notices=notices),
         counters=counters,
         notices=notices,
         clock=fast_clock,

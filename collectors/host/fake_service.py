@@ -13,6 +13,7 @@ from typing import Any
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, decode_stacks
 from argus.collectors.records.summary import RankWindow
 from argus.collectors.records.upload import decode_windows
@@ -34,6 +35,8 @@ class FakeService:
     url: str = ""
     fail: Callable[[str], Reply | None] = lambda path: None
     plans: Sequence[Mapping[str, Any]] = ()
+    switches: dict[str, bool] = field(default_factory=dict)
+    reports: list[Report] = field(default_factory=list)
     layouts: list[Layout] = field(default_factory=list)
     windows: dict[tuple[str, int, int, int], RankWindow] = field(default_factory=dict)
     beats: list[Heartbeat] = field(default_factory=list)
@@ -61,7 +64,8 @@ class FakeService:
             self.layouts += [Layout.from_json(item) for item in raw["layouts"]]
         else:
             self.beats += [Heartbeat.from_json(item) for item in raw["heartbeats"]]
-        return {"accepted": 1, "plans": list(self.plans)}
+            self.reports += [Report.from_json(raw["processor"])] if "processor" in raw else []
+        return {"accepted": 1, "plans": list(self.plans), "switches": dict(self.switches)}
 
     def _take_windows(self, body: bytes) -> dict[str, Any]:
         windows = [RankWindow.from_bytes(raw) for raw in decode_windows(body)]

@@ -19,9 +19,12 @@ from argus.collectors.host.observers import Observers
 from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.ranks import Member, Ranks
 from argus.collectors.host.recorder import Recorder
+from argus.collectors.host.reporting import make_report
+from argus.collectors.host.switches import Switches
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.frames import ROW_KINDS, Frame, FrameReader, Kind
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.report import Report
 from argus.collectors.records.summary import RankWindow
 
 TICK_S = 0.25
@@ -87,7 +90,8 @@ class Processor:
         delivery: Delivery | None,
         recorder: Recorder | None,
         launchers: Launchers | None,
-        observers: Observers | None,
+        observers: Observers | None = None,
+        switches: Switches | None = None,
         counters: Counters,
         notices: Notices,
         clock: Callable[[], float],
@@ -96,7 +100,8 @@ class Processor:
     ) -> None:
         self._listener, self._ranks = listener, ranks
         self._delivery, self._recorder, self._launchers = delivery, recorder, launchers
-        self._observers = observers
+        self._observers, self._switches = observers, switches
+        self._started_s = wall_clock()
         self._counters, self._notices = counters, notices
         self._clock, self._wall_clock = clock, wall_clock
         self._flush_s = flush_s
@@ -267,7 +272,7 @@ class Processor:
         if self._ranks.look(now_s):
             self._due.beats_s = now_s
         if self._observers is not None:
-            self._observers.look(list(self._ranks), now_s=now_s)
+            self._observers.look(self._on(), now_s=now_s)
         for member in [member for member in self._ranks if member.is_gone and member.is_connected]:
             self._exited(member)
         self._counters.set("argus_collector_ranks", sum(m.is_connected for m in self._ranks))
@@ -282,6 +287,18 @@ class Processor:
         if self._delivery is None:
             self._forget(self._ranks.done())
 
+    def _on(self) -> list[Member]:
+        """Ranks of runs that are not switched off."""
+        switches = self._switches
+        return [m for m in self._ranks if switches is None or not switches.is_off(m.state.layout.run)]
+
+    def _report(self) -> Report:
+        off = {m.state.layout.run for m in self._ranks} - {m.state.layout.run for m in self._on()}
+        parts = self._observers.parts() if self._observers is not None else {}
+        return make_report(
+            self._counters, host=self._ranks.host, started_s=self._started_s, parts=parts, off=sorted(off)
+        )
+
     def _observe(self, now_s: float, *, at_once: bool = False) -> None:
         if self._observers is None or self._delivery is None:
             return
@@ -292,11 +309,14 @@ class Processor:
     def _beat(self, now_s: float) -> None:
         if self._delivery is not None and len(self._ranks):
             beats = self._ranks.beats(now_s=now_s, wall_s=self._wall_clock())
-            self._delivery.submit_beats(beats, layouts=self._ranks.layouts())
+            report = self._report()
+            self._delivery.submit_beats(beats, layouts=self._ranks.layouts(), report=report)
 
     def _listen_to_service(self) -> None:
         for heard in self._delivery.heard() if self._delivery is not None else ():
             self._ranks.follow(heard.plans)
+            if self._switches is not None:
+                self._switches.follow(heard.switches)
             self._forget(list(heard.final))
 
     def _forget(self, keys: list[Key]) -> None:
@@ -352,6 +372,8 @@ class Processor:
         if self._observers is not None:
             self._observers.stop()
         self._observe(now_s, at_once=True)
+        if self._switches is not None:
+            self._switches.close()
         if self._recorder is not None:
             self._recorder.close()
         if self._delivery is not None:

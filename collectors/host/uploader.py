@@ -6,7 +6,7 @@ import json
 import random
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 from argus.collectors.host.client import Answer, Post
@@ -15,8 +15,10 @@ from argus.collectors.host.notices import Notices
 from argus.collectors.host.plans import Plans, parse_plans
 from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.spool import Entry, Spool
+from argus.collectors.host.switches import parse_switches
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.report import Report
 from argus.collectors.records.upload import CONTENT_TYPE, WIRE_HEADER, WIRE_VERSION
 
 PATHS = {
@@ -44,9 +46,10 @@ NOT_THE_BODY = frozenset({401, 403, 404, 405, 407, 408, 409, 421, 425, 426, 429,
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """What the service said: plans to follow, and whose final heartbeat it has now."""
+    """What the service said: plans to follow, runs to switch, and whose final heartbeat it has now."""
 
     plans: Plans
+    switches: Mapping[str, bool] = field(default_factory=dict)
     final: frozenset[Key] = frozenset()
 
 
@@ -68,6 +71,7 @@ class Uploader:
         self._counters, self._notices, self._clock, self._rng = counters, notices, clock, rng
         self._wake = threading.Condition()
         self._beats: Sequence[Heartbeat] = ()
+        self._report: Report | None = None
         self._layouts: Mapping[Key, Layout] = {}
         self._are_layouts_stale = False
         self._num_fails = 0
@@ -78,10 +82,12 @@ class Uploader:
         self._is_busy = False
         self.heard: SimpleQueue[Heard] = SimpleQueue()
 
-    def submit_beats(self, beats: Sequence[Heartbeat], *, layouts: Iterable[Layout]) -> None:
+    def submit_beats(
+        self, beats: Sequence[Heartbeat], *, layouts: Iterable[Layout], report: Report | None = None
+    ) -> None:
         """Replace the heartbeats to send; `layouts` are those to send again after an outage."""
         with self._wake:
-            self._beats = beats
+            self._beats, self._report = beats, report
             self._layouts = {key_of(layout): layout for layout in layouts}
             self._wake.notify()
 
@@ -161,8 +167,10 @@ class Uploader:
         return True
 
     def _send_beats(self, beats: Sequence[Heartbeat]) -> None:
-        body = _json({"host": self._host, "heartbeats": [beat.to_json() for beat in beats]})
-        answer = self._request(BEATS_PATH, body, JSON_HEADERS)
+        raw: dict[str, object] = {"host": self._host, "heartbeats": [beat.to_json() for beat in beats]}
+        if self._report is not None:
+            raw["processor"] = self._report.to_json()
+        answer = self._request(BEATS_PATH, _json(raw), JSON_HEADERS)
         if self._is_taken(answer):
             self._counters.add("argus_collector_heartbeats_total", amount=len(beats))
         elif not is_refusal(answer):
@@ -245,8 +253,9 @@ class Uploader:
         if num_bad:
             self._counters.add("argus_collector_rejected_total", "plan", amount=num_bad)
             self._notices.once("plan", f"the service sent {num_bad} window plans that cannot be followed")
-        if plans or final:
-            self.heard.put(Heard(plans=plans, final=final))
+        switches = parse_switches(answer.body.get("switches"))
+        if plans or final or switches:
+            self.heard.put(Heard(plans=plans, switches=switches, final=final))
 
 
 def is_refusal(answer: Answer) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,9 +13,11 @@ from argus.collectors.rank.guard import Part
 from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.sink import Sink
+from argus.collectors.rank.state import never
 from argus.collectors.records.events import DTYPES
 from argus.collectors.records.frames import Kind, encode_json, encode_rows
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.switch import OFF
 
 PERIOD_S = 0.5  # batches cost less of the GIL than rows: two wake-ups a second
 STATUS_TICKS = 2  # a status each second
@@ -26,11 +29,17 @@ class Stream:
     """Turns what is in the ring into frames; remembers what the other side has heard."""
 
     def __init__(
-        self, session: Session, *, layout: Callable[[], Layout | None], sink: Callable[[Stream], Sink]
+        self,
+        session: Session,
+        *,
+        layout: Callable[[], Layout | None],
+        sink: Callable[[Stream], Sink],
+        is_off: Callable[[], bool] = never,
     ) -> None:
         self._session = session
         self._ring: Ring = session.ring
         self._layout = layout
+        self._is_off = is_off
         self._layout_frame = b""
         self._num_names = 0
         self._num_notes = 0
@@ -55,6 +64,10 @@ class Stream:
             self._ring.full_reason = "processor_slow" if self.sink.is_connected else "processor_absent"
             return
         self._ring.full_reason = "ring_full"
+        if self._is_off():
+            for kind in DTYPES:
+                self._ring.take(kind)
+            return
         taken = {kind: self._ring.take(kind) for kind in DTYPES}
         self._send_names()
         for kind, rows in taken.items():
@@ -66,6 +79,8 @@ class Stream:
         """The sign of life; skipped while nobody listens, an old one is worth nothing."""
         if self.sink.is_connected and self.sink.has_room:
             status = self._session.recorder.status(self._session.calls.status())
+            if self._is_off():
+                status = replace(status, in_mark=OFF)
             self.sink.push(encode_json(Kind.STATUS, status.to_json()))
 
     def _send_layout(self) -> None:

@@ -17,8 +17,9 @@ from argus.analytics.store.tables import STACKS
 from argus.api.http.app import make_app
 from argus.api.service import Service
 from argus.collectors.records.host_sample import HostSample
+from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, Thread, encode_stacks
-from tests.api.kit import FakeClock, new_service, service_at
+from tests.api.kit import FakeClock, beats_body, make_beat, new_service, service_at
 
 JSON = {"content-type": "application/json"}
 DUMP = StackDump(
@@ -105,6 +106,42 @@ def test_equal_stacks_lie_in_the_store_once_and_all_is_forgotten_in_time(
 def num_stacks(store: Store) -> int:
     with store.read() as connection:
         return connection.execute(select(func.count()).select_from(STACKS)).scalar_one()
+
+
+def beat_with_report(client: TestClient, clock: FakeClock, **report: Any) -> Any:
+    raw = json.loads(beats_body(*(make_beat(rank, ts_s=clock.now_s) for rank in range(4))))
+    raw["processor"] = {**Report(host="h-0", parts={"stacks": "denied"}, started_s=1.0).to_json(), **report}
+    return client.post("/v1/ingest/heartbeats", content=json.dumps(raw), headers=JSON)
+
+
+def test_status_shows_hosts_ranks_and_parts(client: TestClient, clock: FakeClock) -> None:
+    assert beat_with_report(client, clock).json()["switches"] == {}
+    post(client, body(samples=(SAMPLE,)))
+    clock.now_s += 7
+    status = client.get("/v1/runs/job/status").json()
+    first, second = status["hosts"]
+    assert (first["host"], second["host"], status["is_off"]) == ("h-0", "h-1", False)
+    assert first["processor"]["parts"] == {"stacks": "denied"} and first["processor"]["age_s"] == 7
+    assert first["sample"]["numbers"] == {"cpu_some_s": 2.0}
+    assert second["processor"] is None and [rank["rank"] for rank in second["ranks"]] == [2, 3]
+    assert second["ranks"][0]["age_s"] == 7 and second["ranks"][0]["step"] == 10
+
+
+def test_a_run_is_switched_off_and_on(client: TestClient, clock: FakeClock) -> None:
+    assert client.put("/v1/runs/job/switch", json={"off": True}).status_code == 404
+    beat_with_report(client, clock)
+    for off in (True, False):
+        assert client.put("/v1/runs/job/switch", json={"off": off}).json() == {"off": off}
+        assert beat_with_report(client, clock).json()["switches"] == {"job": off}
+        assert client.get("/v1/runs/job/status").json()["is_off"] is off
+    assert client.put("/v1/runs/job/switch", json={"off": "yes"}).status_code == 422
+
+
+@pytest.mark.parametrize("report", [{"parts": 3}, {"host": ""}, {"host": "a\nb\u0000"}, {"cpu_s": "x"}])
+def test_a_bad_report_is_refused_or_tamed(
+    client: TestClient, clock: FakeClock, report: dict[str, Any]
+) -> None:
+    assert beat_with_report(client, clock, **report).status_code in (200, 400)
 
 
 def test_postgres_keeps_observations_too(postgres: Store, clock: FakeClock) -> None:
