@@ -15,6 +15,7 @@ from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Reject
 from argus.analytics.store.relaunch import make_room
 from argus.api import ingest
 from argus.api.analysis import Means
+from argus.api.board import Board
 from argus.api.course import Analyses
 from argus.api.metrics import Metrics, make_metrics
 from argus.api.plans import first_plan
@@ -45,6 +46,7 @@ class Service:
     worker: Worker
     analyses: Analyses
     clock: Callable[[], float]
+    board: Board
 
     def receive_layouts(self, body: bytes) -> Answer:
         """Store layout records. Raises WireError, NothingTaken."""
@@ -161,6 +163,7 @@ def make_service(
         worker=Worker(means=means, published=published, clock=clock),
         analyses=analyses,
         clock=clock,
+        board=Board(store=store, clock=clock),
     )
 
 

@@ -213,3 +213,33 @@ SWITCHES = Table(
     Column("is_off", Boolean, nullable=False),
     Column("at_s", Float, nullable=False),
 )
+
+ORDERS = Table(
+    "orders",
+    METADATA,
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
+    Column("host", String(256), nullable=False),
+    Column("expires_s", Float, nullable=False),
+    Column("body", Text, nullable=False),  # Order.to_json() without its id
+    Index(None, "expires_s"),
+)
+
+CAPTURES = Table(
+    "captures",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    _attempt_id(),
+    Column("created_s", Float, nullable=False),
+    Column("body", Text, nullable=False),  # ranks, steps, incident
+    Index(None, "created_s"),
+)
+
+CAPTURE_PARTS = Table(
+    "capture_parts",
+    METADATA,
+    Column("capture_id", String(64), ForeignKey("captures.id"), nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("received_s", Float, nullable=False),
+    Column("body", LargeBinary, nullable=False),  # a recording, zstd; empty: nothing of the rank is left
+    PrimaryKeyConstraint("capture_id", "rank"),
+)

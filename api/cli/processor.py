@@ -11,12 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from argus.api.cli.errors import CliError
-from argus.collectors.host import recorder, spool
+from argus.collectors.host import raw_ring, recorder, spool
 from argus.collectors.host.client import HttpPost, parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
@@ -28,9 +29,11 @@ from argus.collectors.host.listener import Listener, listen
 from argus.collectors.host.metrics import serve_metrics
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.observers import HostWatch, Observers
+from argus.collectors.host.orders import WAIT_S, Lines, Orders
 from argus.collectors.host.processor import STOP_FLUSH_S, Processor
 from argus.collectors.host.pyspy import find_pyspy
 from argus.collectors.host.ranks import Ranks
+from argus.collectors.host.raw_ring import RawRing
 from argus.collectors.host.recorder import Recorder
 from argus.collectors.host.reporting import product_version
 from argus.collectors.host.spool import Spool, SpoolInUse
@@ -65,6 +68,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--launcher-pid", type=_count, metavar="PID", help="end after this process and the last rank are gone"
+    )
+    add("--ring", type=Path, metavar="DIR", help="where the last minutes lie raw (default: PATH.ring)")
+    add(
+        "--ring-bytes",
+        type=_count,
+        default=raw_ring.DEFAULT_BYTES,
+        metavar="N",
+        help="size limit of the ring, never more than a tenth of the free disk (0: no ring)",
+    )
+    add(
+        "--ring-age-s",
+        type=_count,
+        default=int(raw_ring.DEFAULT_AGE_S),
+        metavar="S",
+        help="age limit of the ring in seconds",
     )
     add("--no-stacks", action="store_true", help="take no stack dumps with py-spy")
     add("--no-host-samples", action="store_true", help="do not sample pressure, throttling, GPUs and links")
@@ -124,6 +142,12 @@ def _compose(
             server, directory, max_bytes=args.spool_bytes, host=host, counters=counters, notices=notices
         )
         delivery.start()
+    ring = _ring(args, listener, counters=counters, notices=notices) if server else None
+    orders = None
+    if server is not None:
+        lines = Lines(get=replace(server, timeout_s=2 * WAIT_S).get, send=server.send)
+        orders = Orders(lines, ring, host=host, counters=counters, notices=notices, rng=random.Random())
+        orders.start()
     return Processor(
         listener,
         Ranks(host=host, first_steps=args.window_steps, counters=counters),
@@ -132,11 +156,34 @@ def _compose(
         launchers=launchers,
         observers=_observers(args, host=host, counters=counters, notices=notices) if delivery else None,
         switches=Switches(listener.path, notices=notices),
+        ring=ring,
+        orders=orders,
         counters=counters,
         notices=notices,
         clock=time.monotonic,
         wall_clock=time.time,
     )
+
+
+def _ring(
+    args: argparse.Namespace, listener: Listener, *, counters: Counters, notices: Notices
+) -> RawRing | None:
+    """The raw ring; the processor does its work without one if it must."""
+    if not args.ring_bytes:
+        return None
+    directory = args.ring or Path(f"{listener.path}.ring")
+    try:
+        return RawRing(
+            directory,
+            max_bytes=args.ring_bytes,
+            max_age_s=args.ring_age_s,
+            counters=counters,
+            notices=notices,
+            clock=time.monotonic,
+        )
+    except (ValueError, OSError) as error:
+        notices.once("ring", f"no raw ring: {error}")
+        return None
 
 
 def _observers(args: argparse.Namespace, *, host: str, counters: Counters, notices: Notices) -> Observers:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from argus.api.cli.errors import CliError
@@ -157,9 +158,15 @@ def _serve(service: Service, listener: socket.socket, *, settings: Settings) -> 
         timeout_graceful_shutdown=SHUTDOWN_S,
         server_header=False,
     )
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            service.board.close()  # hosts that wait for orders must not hold up the end
+            super().handle_exit(sig, frame)
+
     # uvicorn raises the signal again once it has shut down; to end in order is no failure.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
-    uvicorn.Server(config).run(sockets=[listener])
+    Server(config).run(sockets=[listener])
 
 
 def _shown(db: str) -> str:

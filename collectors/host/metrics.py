@@ -72,6 +72,13 @@ METRICS = {
     "argus_collector_kernel_events_total": Spec(
         kind="counter", help="Lines of the kernel log about hardware.", label="kind"
     ),
+    "argus_collector_ring_bytes": Spec(kind="gauge", help="Bytes of raw records kept on this host."),
+    "argus_collector_ring_bytes_per_rank_step": Spec(
+        kind="gauge", help="Raw bytes a step of one rank took so far, on average."
+    ),
+    "argus_collector_orders_total": Spec(
+        kind="counter", help="Orders of the service that were followed.", label="kind"
+    ),
     "argus_collector_cpu_seconds_total": Spec(kind="counter", help="CPU time this processor used."),
 }
 """Every metric of the processor besides `argus_build_info{version}`."""

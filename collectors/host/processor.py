@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from argus.collectors.host.batch import MAX_BATCH_BYTES, num_bytes_of, take_batch
 from argus.collectors.host.check import Checked, Checker, first_layout
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
@@ -16,8 +17,10 @@ from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import Listener, Peer, peer_of
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.observers import Observers
+from argus.collectors.host.orders import Orders
 from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.ranks import Member, Ranks
+from argus.collectors.host.raw_ring import RawRing
 from argus.collectors.host.recorder import Recorder
 from argus.collectors.host.reporting import make_report
 from argus.collectors.host.switches import Switches
@@ -32,9 +35,6 @@ LOOK_S = 1.0
 BEATS_S = 5.0
 BATCH_S = 0.5
 """Windows of one host close within moments of each other: one request for all."""
-
-MAX_BATCH_BYTES = 16 << 20
-"""Array bytes of a batch; stays far below the upload limit with the names on top."""
 
 CHUNK = 256 << 10
 MAX_DRAIN = 64
@@ -92,6 +92,8 @@ class Processor:
         launchers: Launchers | None,
         observers: Observers | None = None,
         switches: Switches | None = None,
+        ring: RawRing | None = None,
+        orders: Orders | None = None,
         counters: Counters,
         notices: Notices,
         clock: Callable[[], float],
@@ -99,7 +101,8 @@ class Processor:
         flush_s: float = STOP_FLUSH_S,
     ) -> None:
         self._listener, self._ranks = listener, ranks
-        self._delivery, self._recorder, self._launchers = delivery, recorder, launchers
+        self._delivery, self._launchers, self._orders = delivery, launchers, orders
+        self._tapes = [tape for tape in (recorder, ring) if tape is not None]
         self._observers, self._switches = observers, switches
         self._started_s = wall_clock()
         self._counters, self._notices = counters, notices
@@ -183,8 +186,9 @@ class Processor:
             checked = self._with_host(checked, checked.layout)
         state.apply(checked, now_s=self._clock())
         self._count(connection.checker, connection.member, checked)
-        if self._recorder is not None and checked.frame is not None:
-            self._recorder.write(key_of(state.layout), checked.frame)
+        if checked.frame is not None:
+            for tape in self._tapes:
+                tape.write(key_of(state.layout), checked.frame)
 
     def _introduce(self, connection: Connection, layout: Layout) -> None:
         before = self._ranks.find(layout)
@@ -196,8 +200,8 @@ class Processor:
         connection.member = member
         connection.checker = Checker(member.state.layout, names=member.state.names)
         self._due.layouts.append(member.state.layout)
-        if self._recorder is not None:
-            self._recorder.begin(key_of(layout), layout=member.state.layout, names=member.state.names.all())
+        for tape in self._tapes:
+            tape.begin(key_of(layout), layout=member.state.layout, names=member.state.names.all())
         if member.process.fd is not None and member.process.fd not in self._selector.get_map():
             self._selector.register(member.process.fd, selectors.EVENT_READ, partial(self._exited, member))
 
@@ -272,12 +276,13 @@ class Processor:
         if self._ranks.look(now_s):
             self._due.beats_s = now_s
         if self._observers is not None:
+            self._follow_orders(now_s)
             self._observers.look(self._on(), now_s=now_s)
         for member in [member for member in self._ranks if member.is_gone and member.is_connected]:
             self._exited(member)
         self._counters.set("argus_collector_ranks", sum(m.is_connected for m in self._ranks))
-        if self._recorder is not None:
-            self._recorder.flush()
+        for tape in self._tapes:
+            tape.flush()
         late = [
             c for c in self._connections.values() if c.member is None and now_s > c.opened_s + ANONYMOUS_S
         ]
@@ -286,6 +291,12 @@ class Processor:
             self._close(connection)
         if self._delivery is None:
             self._forget(self._ranks.done())
+
+    def _follow_orders(self, now_s: float) -> None:
+        while self._observers is not None and self._orders is not None and not self._orders.bursts.empty():
+            order = self._orders.bursts.get()
+            keys = [(order.run, order.attempt, rank) for rank in order.ranks]
+            self._observers.burst(keys, seconds=order.seconds, is_native=order.is_native, now_s=now_s)
 
     def _on(self) -> list[Member]:
         """Ranks of runs that are not switched off."""
@@ -326,8 +337,8 @@ class Processor:
             self._end_recording(key)
 
     def _end_recording(self, key: Key) -> None:
-        if self._recorder is not None:
-            self._recorder.end(key)
+        for tape in self._tapes:
+            tape.end(key)
 
     def _deliver(self, windows: list[RankWindow], *, now_s: float, at_once: bool = False) -> None:
         if self._delivery is None:
@@ -336,8 +347,8 @@ class Processor:
             self._due.windows_s = now_s
         self._due.windows += windows
         is_due = at_once or now_s - self._due.windows_s >= BATCH_S
-        while self._due.windows and (is_due or _num_bytes(self._due.windows) >= MAX_BATCH_BYTES):
-            batch = _take_batch(self._due.windows)
+        while self._due.windows and (is_due or num_bytes_of(self._due.windows) >= MAX_BATCH_BYTES):
+            batch = take_batch(self._due.windows)
             self._delivery.submit_windows(batch)
 
     def _is_idle(self) -> bool:
@@ -372,24 +383,11 @@ class Processor:
         if self._observers is not None:
             self._observers.stop()
         self._observe(now_s, at_once=True)
-        if self._switches is not None:
-            self._switches.close()
-        if self._recorder is not None:
-            self._recorder.close()
+        for part in (self._switches, self._orders):
+            if part is not None:
+                part.close()
+        for tape in self._tapes:
+            tape.close()
         if self._delivery is not None:
             self._delivery.stop(self._flush_s)
         self._selector.close()
-
-
-def _num_bytes(windows: list[RankWindow]) -> int:
-    return sum(w.steps.nbytes + w.cells.nbytes + w.collectives.nbytes + w.events.nbytes for w in windows)
-
-
-def _take_batch(windows: list[RankWindow]) -> list[RankWindow]:
-    """Remove and return the first windows, up to the batch limit and at least one."""
-    num_bytes = num = 0
-    while num < len(windows) and (not num or num_bytes + _num_bytes([windows[num]]) <= MAX_BATCH_BYTES):
-        num_bytes += _num_bytes([windows[num]])
-        num += 1
-    batch, windows[:] = windows[:num], windows[num:]
-    return batch

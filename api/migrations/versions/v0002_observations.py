@@ -1,4 +1,4 @@
-"""Stacks, host samples, what processors say of themselves, runs switched off."""
+"""Stacks, host samples, what processors say of themselves, runs switched off, orders and captures."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ def upgrade() -> None:
     """Make the tables."""
     _stacks()
     _hosts()
+    _captures()
 
 
 def downgrade() -> None:
     """Drop them."""
-    for name in ("switches", "hosts", "host_samples", "stack_dumps", "stacks"):
+    names = ("capture_parts", "captures", "orders")
+    for name in (*names, "switches", "hosts", "host_samples", "stack_dumps", "stacks"):
         op.drop_table(name)
 
 
@@ -71,4 +73,41 @@ def _hosts() -> None:
         sa.Column("is_off", sa.Boolean(), nullable=False),
         sa.Column("at_s", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("run", name=op.f("pk_switches")),
+    )
+
+
+def _captures() -> None:
+    op.create_table(
+        "orders",
+        sa.Column(
+            "id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False
+        ),
+        sa.Column("host", sa.String(length=256), nullable=False),
+        sa.Column("expires_s", sa.Float(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_orders")),
+    )
+    op.create_index(op.f("ix_orders_expires_s"), "orders", ["expires_s"], unique=False)
+    op.create_table(
+        "captures",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("attempt_id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("created_s", sa.Float(), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["attempt_id"], ["attempts.id"], name=op.f("fk_captures_attempt_id_attempts")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_captures")),
+    )
+    op.create_index(op.f("ix_captures_created_s"), "captures", ["created_s"], unique=False)
+    op.create_table(
+        "capture_parts",
+        sa.Column("capture_id", sa.String(length=64), nullable=False),
+        sa.Column("rank", sa.Integer(), nullable=False),
+        sa.Column("received_s", sa.Float(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["capture_id"], ["captures.id"], name=op.f("fk_capture_parts_capture_id_captures")
+        ),
+        sa.PrimaryKeyConstraint("capture_id", "rank", name=op.f("pk_capture_parts")),
     )
