@@ -39,7 +39,7 @@ eval-smoke: setup
 	$(ARGUS) eval run --smoke --gate evals/baseline.json
 
 unit: setup
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2
 
 soak: setup  ## the full figures, written to docs/benchmarks.md (about an hour)
 	$(ARGUS) bench all --full --write docs/benchmarks.md

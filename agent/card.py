@@ -26,6 +26,9 @@ _CPU = {
 }
 """What the CPU time beside the wall time means for the class that `fuse` decided."""
 
+SLOWED = 1.2
+"""A transfer this many times its usual length is not called as fast as ever."""
+
 
 def render(
     incident: Incident | None,
@@ -180,6 +183,12 @@ def _not(cause: Cause) -> Iterator[str]:
             yield (
                 f"the network: once it has entered a transfer takes no longer than {quantity(transfer.value, 's')}"
                 " a step; its own collective is the shortest"
+            )
+        elif transfer.value > SLOWED * transfer.baseline:
+            yield (
+                f"the network: transfers grew with it ({quantity(transfer.value, 's')} against "
+                f"{quantity(transfer.baseline, 's')} a step), as they do when a member stands still; "
+                "its own collective is the shortest"
             )
         else:
             yield (

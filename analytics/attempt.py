@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from argus.analytics.baseline import is_comparable
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
@@ -188,7 +189,7 @@ def _judge(
         doubted_groups=tuple(sorted({f.group for f in findings if f.kind == "transfer" and f.group})),
     )
     state = _remember(state, doubted)
-    return _close(state, [i for i in state.incidents if _is_gone(i, digest.index)])
+    return _close(state, [i for i in state.incidents if _is_gone(i, state.past)])
 
 
 def _blame(state: AttemptState, ranks: Sequence[RankSymptom]) -> dict[int, float]:
@@ -228,11 +229,12 @@ def _lasting(state: AttemptState, shown: Sequence[RankSymptom], votes: int) -> l
     for symptom in shown:
         mine = [s for ballot in state.ballots for s in ballot.ranks if s.rank == symptom.rank]
         agreed = [s for s in mine if s.is_vote]
-        unexplained = "wait" in symptom.signals and len(mine) >= min(UNEXPLAINED_VOTES, votes + 1)
-        if symptom.rank in _open_suspects(state) or unexplained:
+        if symptom.rank in _open_suspects(state):
             lasting.append(mine)
         elif symptom.is_vote and len(agreed) >= votes:
             lasting.append(agreed)
+        elif "wait" in symptom.signals and len(mine) >= (UNEXPLAINED_VOTES if votes > 1 else 1):
+            lasting.append(mine)
     return lasting
 
 
@@ -295,9 +297,12 @@ def _updated(state: AttemptState, view: View, known: Incident, cause: Cause, win
     )
 
 
-def _is_gone(incident: Incident, window: int) -> bool:
-    lasts = incident.status != "open" or is_stop(incident)
-    return not lasts and window - incident.last_window >= GONE_WINDOWS
+def _is_gone(incident: Incident, past: Sequence[Digest]) -> bool:
+    """Enough windows that could have shown it did not; a window half unseen proves nothing."""
+    if incident.status != "open" or is_stop(incident):
+        return False
+    silent = [d for d in past if d.index > incident.last_window and is_comparable(d)]
+    return len(silent) >= GONE_WINDOWS
 
 
 def _close(state: AttemptState, incidents: Sequence[Incident]) -> AttemptState:

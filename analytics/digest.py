@@ -22,17 +22,14 @@ FLOOR_SHARE = 0.01
 def digest_of(window: Window, waits: Waits | None = None) -> Digest:
     """Digest of one window; ranks without a usable step are NaN."""
     waits = waits or waits_of(window)
-    usable = window.usable
     phases, self_s, cpu_s, max_s = _phases(window)
-    step_s = _mean(window.step_s[:, usable])
-    typical = float(np.nanmedian(step_s)) if np.isfinite(step_s).any() else np.nan
+    step_s = _mean(window.step_s[:, window.usable])
     own_s = self_s.sum(axis=0)
     classes = work_classes(window.topology, window.ranks)
     peers_s = peer_medians(self_s, classes)
     own_peers_s = peer_medians(own_s, classes)
-    floor = FLOOR_SHARE * typical
     late_s = np.where(np.isfinite(step_s), waits.late_s, np.nan)
-    transfer_s, transfer_sum_s = _transfers(window, waits)
+    transfers = _transfers(window, waits)
     return Digest(
         index=window.index,
         first_step=window.first_step,
@@ -44,24 +41,32 @@ def digest_of(window: Window, waits: Waits | None = None) -> Digest:
         self_s=self_s,
         late_s=late_s,
         groups=window.groups,
-        transfer_s=transfer_s,
-        transfer_sum_s=transfer_sum_s,
+        transfer_s=transfers[0],
+        transfer_sum_s=transfers[1],
         step_s=step_s,
         cpu_s=cpu_s,
         max_s=max_s,
         own_s=own_s,
         peers_s=peers_s,
         own_peers_s=own_peers_s,
-        dev=np.log((self_s + floor) / (peers_s + floor)),
-        own_dev=np.log((own_s + floor) / (own_peers_s + floor)),
-        late_share=_late_share(late_s, classes, typical),
+        dev=_log_ratio(self_s, peers_s, step_s),
+        own_dev=_log_ratio(own_s, own_peers_s, step_s),
+        late_share=_late_share(late_s, classes, step_s),
         gc_s=_gc(window),
         waited_s=waits.waited_s,
-        num_usable=int(usable.sum()),
+        num_usable=int(window.usable.sum()),
         coverage=window.coverage.ratio,
-        wall_clock=not bool(window.clock_gpu.any()),
         sees_waits=bool(len(waits.calls.first)),
     )
+
+
+def _typical(step_s: Floats) -> float:
+    return float(np.nanmedian(step_s)) if np.isfinite(step_s).any() else np.nan
+
+
+def _log_ratio(got_s: Floats, expected_s: Floats, step_s: Floats) -> Floats:
+    floor = FLOOR_SHARE * _typical(step_s)
+    return np.asarray(np.log((got_s + floor) / (expected_s + floor)))
 
 
 def observed(view: View) -> Digest | None:
@@ -135,9 +140,9 @@ def _gc(window: Window) -> Floats:
     return pause / max(len(usable), 1)
 
 
-def _late_share(late_s: Floats, classes: Ints, typical_s: float) -> Floats:
+def _late_share(late_s: Floats, classes: Ints, step_s: Floats) -> Floats:
     """How much more the others waited for a rank than for its peers, as share of the step. (rank,)"""
-    return np.asarray((late_s - peer_medians(late_s, classes)) / typical_s)
+    return np.asarray((late_s - peer_medians(late_s, classes)) / _typical(step_s))
 
 
 def _transfers(window: Window, waits: Waits) -> tuple[Floats, Floats]:

@@ -42,6 +42,9 @@ from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.symptom import LinkSymptom, PhaseExcess, RankSymptom
 from argus.analytics.view import View
 
+SAME_SIZE = 0.25
+"""A window that cost less than a quarter of the worst does not date the fault, but may hold its first steps."""
+
 HOST_SHARE = 0.75
 """A host is the scope when this share of its ranks is suspected, and other hosts are not."""
 
@@ -107,8 +110,14 @@ def _rank_cause(view: View, symptoms: list[RankSymptom], decided: Classification
         findings=tuple(dict.fromkeys(name for s in symptoms for name in s.findings)),
         share_of_step=_share(symptoms),
         s_per_step=impact,
-        onset_step=symptoms[0].onset_step,
+        onset_step=_onset(symptoms),
     )
+
+
+def _onset(symptoms: Sequence[RankSymptom]) -> int:
+    """Onset in the first window of the same size: an earlier hiccup of the same rank is another matter."""
+    largest = max(s.impact_s for s in symptoms)
+    return next(s.onset_step for s in symptoms if s.impact_s >= SAME_SIZE * largest)
 
 
 def _is_seen(view: View, fault_class: str) -> bool:

@@ -54,7 +54,6 @@ class Digest:
     waited_s: Floats
     num_usable: int
     coverage: float
-    wall_clock: bool
     sees_waits: bool
     flagged: tuple[int, ...] = ()
     flagged_groups: tuple[str, ...] = ()

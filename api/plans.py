@@ -41,7 +41,7 @@ def choose_plan(
     The step time is what half of the ranks say in their heartbeats, else that of the last window.
 
     >>> choose_plan(WindowPlan(), beats=(), world_size=8, highest_step=100)
-    WindowPlan(first=10, switch=0, then=0)
+    WindowPlan(first=10, switch=0, then=0, origin=0)
     """
     if plan.switch:
         return plan

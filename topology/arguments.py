@@ -20,10 +20,10 @@ _NAMES = {
     "num_distributed_optimizer_instances": "optimizer_instances",
     "world_size": "world",
 }
-_WORLD_ALIASES = re.compile(r"\busing world size: (\d+)", re.IGNORECASE)
+_WORLD_ALIASES = re.compile(r"\busing world size: ([0-9]{1,9})\b", re.IGNORECASE)
 _MAPPING = re.compile(r"(--use-tp-pp-dp-mapping\b|\buse_tp_pp_dp_mapping\W+True\b)")
 _TITAN = re.compile(r"Building \d+-D device mesh with (\[.*?\]), (\[.*?\])")
-_PROCESS_COORD = re.compile(r"ProcessCoord\(([^)]*)\): (\d+)")
+_PROCESS_COORD = re.compile(r"ProcessCoord\(([^)]{1,200})\): ([0-9]{1,9})")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -56,6 +56,8 @@ def _titan(text: str) -> Parallel | None:
         return None
     # The line printed the sizes first in early versions and the names first in later ones.
     names, sizes = (first, second) if first and isinstance(first[0], str) else (second, first)
+    if not isinstance(names, list) or not isinstance(sizes, list):
+        return None
     if len(names) != len(sizes) or not all(isinstance(size, int) for size in sizes):
         raise ValueError(f"device mesh with names {names} and sizes {sizes} does not match up")
     dims = tuple((str(name), int(size)) for name, size in zip(names, sizes, strict=True))
@@ -79,7 +81,7 @@ def _deepspeed(text: str) -> Parallel | None:
     rows = _PROCESS_COORD.findall(text)
     if not rows:
         return None
-    coords = [dict(re.findall(r"(\w+)=(\d+)", body)) for body, _ in rows]
+    coords = [dict(re.findall(r"(\w+)=([0-9]{1,9})", body)) for body, _ in rows]
     names = tuple(coords[0])
     if any(tuple(row) != names for row in coords):
         raise ValueError("ProcessCoord entries name different axes")
@@ -120,5 +122,5 @@ def _megatron(text: str, world_size: int) -> Parallel | None:
 def _value(text: str, name: str) -> int | None:
     """The last number given to an argument: `name ........ 2`, `name: 2`, `name=2`, `--na-me 2`."""
     words = re.escape(name).replace("_", "[-_]")
-    found = re.findall(rf"(?<![A-Za-z0-9_-])(?:--)?{words}(?:\s*[.:=]+\s*|\s+)(\d+)\b", text)
+    found = re.findall(rf"(?<![A-Za-z0-9_-])(?:--)?{words}(?:\s*[.:=]+\s*|\s+)([0-9]{{1,9}})\b", text)
     return int(found[-1]) if found else None

@@ -9,6 +9,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+MAX_WORLD = 1 << 20
+"""Ranks of a grid; the wire has the same limit."""
+
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
@@ -30,6 +33,8 @@ class Axes:
         for name, size in zip(self.names, self.sizes, strict=True):
             if size < 1:
                 raise ValueError(f"size of {name} must be at least 1, got {size}")
+        if prod(self.sizes) > MAX_WORLD:
+            raise ValueError(f"{prod(self.sizes)} ranks are more than the {MAX_WORLD} that are taken")
 
     @property
     def world_size(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from argus.topology.collect import Collector, gpu_id
-from argus.topology.facts import ANY_HOST, Edge, Facts, kind_of_id, moved, name_of_id
+from argus.topology.facts import ANY_HOST, Edge, Facts, kind_of_id, moved, name_of_id, whole_number
 from argus.topology.hosts import host_in_id, one_name_per_host, rename_hosts
 from argus.topology.layout import Topology, build
 from argus.topology.loaders.slurm_env import emit_address
@@ -178,11 +178,13 @@ def gpu_indices(topology: Topology, parts: Sequence[Facts]) -> dict[int, int]:
     """Index of each rank's GPU on its host: its local rank, seen through CUDA_VISIBLE_DEVICES."""
     local = local_ranks(topology)
     for layout in (layout for part in parts for layout in part.layouts):
-        visible = layout.env.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        if layout.rank in local and all(word.strip().isdigit() for word in visible):
+        visible = [
+            whole_number(word.strip()) for word in layout.env.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        ]
+        if layout.rank in local:
             at = 0 if len(visible) == 1 else local[layout.rank]  # one each, or the same list for all
-            if at < len(visible):
-                local[layout.rank] = int(visible[at])
+            index = visible[at] if at < len(visible) else None
+            local[layout.rank] = local[layout.rank] if index is None else index
     return local
 
 

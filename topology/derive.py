@@ -94,7 +94,9 @@ def _share(nics: Sequence[str], at: int, total: int) -> Sequence[str]:
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:
     """Sort key that counts: mlx5_2 before mlx5_10."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text))
+    return tuple(
+        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,18})", text)
+    )
 
 
 def _stages(topology: Topology) -> Iterator[Edge]:

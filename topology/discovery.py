@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from argus.collectors.records.layout import GroupInfo, Layout
-from argus.topology.facts import LoaderError
+from argus.topology.facts import LoaderError, whole_number
 
 MAX_WORLD = 1 << 20
-_RANK_LIST = re.compile(r"-?\d+")
+_RANK_LIST = re.compile(r"(?<![0-9])-?[0-9]{1,9}(?![0-9])")
 
 
 def layout_from_kineto(
@@ -110,8 +110,8 @@ def _text(item: Mapping[str, Any], *keys: str) -> str:
 
 def _number(info: Mapping[str, Any], key: str, *, origin: str) -> int:
     value = info.get(key)
-    if isinstance(value, str) and value.isdigit():
-        value = int(value)
+    if isinstance(value, str):
+        value = whole_number(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise LoaderError(f"{key} must be a number, got {value!r:.40}", origin=origin, field=key)
     return value

@@ -16,6 +16,10 @@ from argus.topology.layout import Topology, build
 FORMAT = "argus.topology/1"
 
 
+MAX_LISTED_RANKS = 1 << 16
+"""Ranks listed one by one; a layout that claims more is told by its groups only."""
+
+
 def topology_to_json(topology: Topology) -> dict[str, Any]:
     """Groups, hosts, and per rank its place and coordinates; the HTTP form with more fields."""
     hosts: dict[str, list[int]] = defaultdict(list)
@@ -37,7 +41,7 @@ def topology_to_json(topology: Topology) -> dict[str, Any]:
                 "gpu_model": topology.gpu_models.get(rank, ""),
                 "coords": topology.coordinates_of(rank),
             }
-            for rank in topology.ranks
+            for rank in topology.ranks[:MAX_LISTED_RANKS]
         ],
         "sources": dict(topology.sources),
         "inferred": list(topology.inferred),

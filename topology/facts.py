@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from argus.collectors.records.layout import Layout
-from argus.topology.merge import Declared
+from argus.topology.identity import Declared
 
 ELEMENT_KINDS = (
     "rank",
@@ -36,6 +37,12 @@ group."""
 
 ANY_HOST = "*"
 """Host of facts that describe every host of the fleet, as one `nvidia-smi topo -m` of a model does."""
+
+
+MAX_RANKS = 1 << 20
+"""Ranks taken of a file; the wire has the same limit."""
+
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class LoaderError(ValueError):
@@ -103,6 +110,15 @@ class Facts:
     declared: tuple[Declared, ...] = ()
     ranks_on: Mapping[int, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+
+def whole_number(text: str) -> int | None:
+    """A plain number of at most nine digits, None for anything else.
+
+    >>> whole_number("42"), whole_number("²"), whole_number("-1")
+    (42, None, None)
+    """
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def kind_of_id(element: str) -> str:

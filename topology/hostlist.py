@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from itertools import product
 
-MAX_HOSTS = 1 << 20
-_RANGE = re.compile(r"^(\d+)(?:-(\d+))?$")
-_COUNT = re.compile(r"^(\d+)(?:\(x(\d+)\))?$")
+MAX_HOSTS = 1 << 17
+_RANGE = re.compile(r"^([0-9]{1,9})(?:-([0-9]{1,9}))?$")
+_COUNT = re.compile(r"^([0-9]{1,4})(?:\(x([0-9]{1,6})\))?$")
 
 
 def expand(text: str) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def compress(hosts: tuple[str, ...] | list[str]) -> str:
     plain: list[str] = []
     numbered: dict[tuple[str, int], list[int]] = {}
     for host in sorted(set(hosts)):
-        match = re.match(r"^(.*?)(\d+)$", host)
+        match = re.match(r"^(.*?)([0-9]{1,18})$", host)
         if match:
             numbered.setdefault((match.group(1), len(match.group(2))), []).append(int(match.group(2)))
         else:

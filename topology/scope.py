@@ -207,6 +207,7 @@ def _pair_incidence(fleet: Fleet, pairs: Sequence[tuple[int, int]]) -> Incidence
 
 def _pool(over: Incidence, nature: str, extra: tuple[str, ...] = ()) -> Candidates:
     num, order = check_nature(nature)
+    # Kept beside the index it belongs to, so that it goes when the index goes.
     cache: dict[tuple[str, tuple[str, ...]], Candidates] = over.__dict__.setdefault("_pools", {})
     key = (nature, extra)
     if key not in cache:

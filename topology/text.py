@@ -35,8 +35,10 @@ def render(fleet: Fleet, *, max_rows: int = MAX_ROWS) -> str:
 def _head(fleet: Fleet) -> str:
     topology = fleet.topology
     hosts = {host for host in topology.hosts.values() if host}
-    where = f"{topology.world_size} ranks" + (f" on {len(hosts)} hosts" if hosts else ", hosts unknown")
-    lines = [f"run {topology.run or '(no name)'} · attempt {topology.attempt} · {where}"]
+    where = f" on {_count(len(hosts), 'host')}" if hosts else ", hosts unknown"
+    lines = [
+        f"run {topology.run or '(no name)'} · attempt {topology.attempt} · {_count(topology.world_size, 'rank')}{where}"
+    ]
     if topology.dims:
         sizes = topology.dim_sizes
         lines.append("layout: " + " · ".join(f"{name} {sizes[name]}" for name in spoken_dims(topology)))
@@ -51,6 +53,10 @@ def _head(fleet: Fleet) -> str:
     if topology.inferred:
         lines.append(f"kinds guessed from the pattern of groups: {', '.join(topology.inferred)}")
     return "\n".join(lines)
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _groups(fleet: Fleet, max_rows: int) -> str:
@@ -80,7 +86,9 @@ def _tree(fleet: Fleet, max_rows: int) -> str:
         for at in range(depth, len(places)):
             lines.append(f"{'  ' * (at + 1)}{places[at]}")
         shown = places
-        lines.append(f"{'  ' * (len(places) + 1)}{compress(leaves[places])}  ({len(leaves[places])} hosts)")
+        lines.append(
+            f"{'  ' * (len(places) + 1)}{compress(leaves[places])}  ({_count(len(leaves[places]), 'host')})"
+        )
     return "\n".join(_cut(lines, max_rows))
 
 

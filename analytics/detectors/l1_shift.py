@@ -25,10 +25,10 @@ def detect(
     *,
     last_steps: int = 120,
     margin: int = 10,  # steps on either side
-    min_ratio: float = 1.05,
-    min_scales: float = 5.5,  # standard errors: the best of a hundred splits of noise stays below
+    min_ratio: float = 1.03,  # 0.6 of the 5 % change that is to be found
+    min_scales: float = 5.0,  # standard errors: the best of a hundred splits of noise stays below
     max_rsd: float = 0.35,  # a side that varies more is bursts, not a level
-    fresh_steps: int = 40,  # older changes have been reported by earlier windows
+    fresh_steps: int = 60,  # older changes have been reported by earlier windows
 ) -> tuple[Finding, ...]:
     """At most one notice: the latest change of the job series (slowest rank of each step)."""
     digest = observed(view)
@@ -62,7 +62,8 @@ def _standard_error(series: Floats, place: int) -> float:
     rest = np.concatenate([side - np.median(side) for side in (series[:place], series[place:])])
     power = float((rest**2).mean())
     repeats = float((rest[1:] * rest[:-1]).mean()) / power if power > 0 else 0.0
-    repeats = min(max(repeats, 0.0), 0.95)
+    by_chance = 1.5 / math.sqrt(len(rest))
+    repeats = min(max(repeats - by_chance, 0.0), 0.95)
     inflation = (1 + repeats) / (1 - repeats)
     sizes = 1 / place + 1 / (len(series) - place)
     return max(math.sqrt(power * sizes * inflation), 1e-4 * float(np.median(series)))

@@ -58,7 +58,7 @@ def detect(
     ratio_gate = np.log(np.where(sizes <= SMALL, min_ratio_small, min_ratio))
     rows = [name for name in digest.phases if name not in NOT_WORK]
     past, window_s = align_past(view.past, digest), window_seconds(digest, is_lone=view.is_lone)
-    found = []
+    found: list[Finding] = []
     for phase in (None, *rows):
         dev, excess = _row(digest, phase)
         history = rank_history(past, len(digest.ranks), partial(_past, phase=phase))
@@ -70,11 +70,10 @@ def detect(
             budget_per_day=false_alarms_per_day,
             is_lone=view.is_lone,
         )
-        effect = np.nan_to_num(excess) >= min_share * digest.typical_step_s
-        chosen = test.exceeds & effect & (np.nan_to_num(dev) >= ratio_gate)
+        share = np.nan_to_num(excess / digest.typical_step_s)
+        chosen = test.exceeds & (share >= min_share) & (np.nan_to_num(dev) >= ratio_gate)
         if view.is_lone:
-            by_step, share = _by_step(view.window, phase), excess / digest.typical_step_s
-            chosen &= stands_out(by_step, classes, deviation=dev, share=share)
+            chosen &= stands_out(_by_step(view.window, phase), classes, deviation=dev, share=share)
         found += [
             _finding(view, digest, int(row), phase, float(test.limit[row]), float(test.significance[row]))
             for row in np.flatnonzero(chosen)

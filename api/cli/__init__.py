@@ -32,6 +32,7 @@ EXTRA_OF: Mapping[str, str] = {
     "scipy": "triage",
     "networkx": "triage",
     "fsspec": "host",
+    "yaml": "triage",
     "psutil": "host",
     "prometheus_client": "service",
     "fastapi": "service",

@@ -69,6 +69,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--launcher-pid", type=_count, metavar="PID", help="end after this process and the last rank are gone"
     )
+    _add_observing(parser)
+    add(
+        "--window-steps",
+        type=_steps,
+        default=DEFAULT_STEPS,
+        metavar="N",
+        help=f"steps per window until the service names a number (default: {DEFAULT_STEPS})",
+    )
+
+
+def _add_observing(parser: argparse.ArgumentParser) -> None:
+    """What is observed and kept besides the ranks' summaries."""
+    add = parser.add_argument
     add("--ring", type=Path, metavar="DIR", help="where the last minutes lie raw (default: PATH.ring)")
     add(
         "--ring-bytes",
@@ -86,13 +99,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--no-stacks", action="store_true", help="take no stack dumps with py-spy")
     add("--no-host-samples", action="store_true", help="do not sample pressure, throttling, GPUs and links")
-    add(
-        "--window-steps",
-        type=_steps,
-        default=DEFAULT_STEPS,
-        metavar="N",
-        help=f"steps per window until the service names a number (default: {DEFAULT_STEPS})",
-    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,7 +14,6 @@ from starlette.responses import Response
 from argus.analytics.store import progress, queries
 from argus.analytics.store.queries import Found, Which
 from argus.api.http.answers import Json, not_found
-from argus.api.http.topology import topology_json
 from argus.api.http.wiring import (
     MAX_PAGE,
     AttemptQuery,
@@ -27,6 +26,7 @@ from argus.api.http.wiring import (
     WindowPath,
     WindowQuery,
 )
+from argus.topology.export import topology_to_json
 from argus.topology.layout import build
 
 MAX_SERIES_RANKS = 64
@@ -126,7 +126,7 @@ def get_topology(*, service: ServiceOf, run: RunPath, attempt: AttemptQuery = No
         layouts = progress.layouts_of(connection, which.id)
     if not layouts:
         raise not_found(f"no layout record of run {run!r} came in yet")
-    return Json(topology_json(build(layouts)))
+    return Json(topology_to_json(build(layouts)))
 
 
 def list_heartbeats(

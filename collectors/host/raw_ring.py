@@ -36,7 +36,8 @@ MAX_PINS = 64
 PINNED_SHARE = 0.5
 """Of the ring that pins may hold; the present must keep room."""
 
-KEPT = frozenset({Kind.STRINGS, Kind.NOTE, Kind.DROPS, *ROW_KINDS})
+MAX_NOTES = 64
+KEPT = frozenset({Kind.STRINGS, Kind.NOTE, *ROW_KINDS})
 
 
 @dataclass(kw_only=True)
@@ -76,6 +77,7 @@ class _Stream:
 
     layout: Layout
     names: list[str]
+    notes: list[Frame] = field(default_factory=list)
     file: BinaryIO | None = None
     segment: Segment | None = None
 
@@ -182,6 +184,10 @@ class RawRing:
         if frame.kind == Kind.STRINGS and frame.body is not None:
             first, names = frame.body["first"], frame.body["names"]
             stream.names[first : first + len(names)] = names
+        elif frame.kind == Kind.NOTE:
+            stream.notes = [*stream.notes, frame][-MAX_NOTES:]
+        if frame.rows is None and stream.segment is None:
+            return  # the next segment begins with it
         if stream.segment is not None and self._is_full(stream.segment):
             self._finish(stream)
         if stream.file is None or stream.segment is None:
@@ -210,6 +216,7 @@ class RawRing:
         file = path.open("xb", buffering=BUFFER_BYTES)
         head = encode_json(Kind.LAYOUT, stream.layout.to_json())
         head += encode_json(Kind.STRINGS, {"first": 0, "names": stream.names})
+        head += b"".join(encode(note) for note in stream.notes)
         file.write(head)
         self._totals.num_bytes += len(head)
         return file, Segment(path=path, key=key, started_s=now_s, ended_s=now_s, num_bytes=len(head))

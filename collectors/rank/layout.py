@@ -39,12 +39,13 @@ class LayoutWatch:
         self._place = place
         self._env = env
         self._on_change = on_change
-        self._seen: tuple[object, ...] | None = None
+        self._seen: tuple[tuple[GroupInfo, ...], Device] | None = None
 
     def __call__(self) -> Layout | None:
         groups, device = process_groups(), gpu_device()
         key = (groups, device)
-        if key == self._seen:
+        # Groups that were all destroyed at the end say nothing new of who worked with whom.
+        if key == self._seen or (self._seen is not None and self._seen[0] and not groups):
             return None
         self._seen = key
         self._on_change()

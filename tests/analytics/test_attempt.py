@@ -222,3 +222,14 @@ def test_below_the_coverage_floor_nobody_is_accused() -> None:
 def test_a_healthy_job_is_silent(job: Job, num_seeds: int) -> None:
     for seed in range(num_seeds):
         assert course(job, seed=100 + seed)[-1].state.incidents == ()
+
+
+def test_windows_half_unseen_do_not_resolve_an_incident() -> None:
+    done = simulate(NOISY, (fault("starved", 2, 1.5),), rng=np.random.default_rng(0))
+    topology = build(done.layouts)
+    state = AttemptState.start("train", 0)
+    for window in windows(done, topology):
+        blind = replace(window, coverage=replace(window.coverage, ratio=0.5))
+        shown = blind if window.index >= END // 10 else window
+        state = advance(state, topology=topology, now_s=0.0, window=shown).state
+    assert [incident.status for incident in state.incidents] == ["open"]

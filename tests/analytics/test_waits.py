@@ -10,7 +10,7 @@ import pytest
 
 from argus.analytics.waits import airport_shares, waits_of
 from argus.analytics.window import Window, assemble
-from argus.collectors.records.events import COLLECTIVE, FLAG_CHECKPOINT, STEP
+from argus.collectors.records.events import COLLECTIVE, FLAG_CHECKPOINT, STEP, Rows
 from argus.collectors.records.layout import GroupInfo, Layout
 from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import build
@@ -32,42 +32,44 @@ def window(
     flags: int = 0,
 ) -> Window:
     """One step of a second per rank, with these calls."""
-    world = len(calls)
     layouts = [
         Layout(
             run="r",
             attempt=0,
             rank=rank,
-            world_size=world,
+            world_size=len(calls),
             host=hosts[rank] if hosts else "h",
             groups=tuple(groups[rank]),
         )
         for rank in calls
     ]
-    parts = []
-    for rank, mine in calls.items():
-        rows = np.zeros(len(mine), COLLECTIVE)
-        for row, (op, group, seq, entry, end) in zip(rows, mine, strict=True):
-            row["op"], row["group"], row["seq"] = NAMES.index(op), NAMES.index(group), seq
-            row["entry_ns"], row["end_ns"] = entry * MS, end * MS
-            row["blocked_ns"] = (end - entry) * MS if blocked else 0
-            row["peer"] = (peers or {}).get(rank, -1)
-        steps = np.zeros(1, STEP)
-        steps["end_ns"], steps["flags"] = 1000 * MS, flags
-        parts.append(
-            RankWindow(
-                run="r",
-                attempt=0,
-                rank=rank,
-                window=0,
-                first_step=0,
-                num_steps=1,
-                names=NAMES,
-                steps=steps,
-                collectives=rows,
-            )
+    steps = np.zeros(1, STEP)
+    steps["end_ns"], steps["flags"] = 1000 * MS, flags
+    parts = [
+        RankWindow(
+            run="r",
+            attempt=0,
+            rank=rank,
+            window=0,
+            first_step=0,
+            num_steps=1,
+            names=NAMES,
+            steps=steps,
+            collectives=_rows(mine, blocked=blocked, peer=(peers or {}).get(rank, -1)),
         )
+        for rank, mine in calls.items()
+    ]
     return assemble(parts, build(layouts))
+
+
+def _rows(calls: Sequence[Call], *, blocked: bool, peer: int) -> Rows:
+    rows = np.zeros(len(calls), COLLECTIVE)
+    for row, (op, group_name, seq, entry, end) in zip(rows, calls, strict=True):
+        row["op"], row["group"], row["seq"] = NAMES.index(op), NAMES.index(group_name), seq
+        row["entry_ns"], row["end_ns"] = entry * MS, end * MS
+        row["blocked_ns"] = (end - entry) * MS if blocked else 0
+        row["peer"] = peer
+    return rows
 
 
 def group(name: str, desc: str, *ranks: int) -> GroupInfo:

@@ -22,7 +22,7 @@ from argus.collectors.records.layout import Layout
 from argus.collectors.records.order import RECORDING_TYPE
 from argus.collectors.records.switch import is_off
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
-from tests.api.process import environment, start, wait_for
+from tests.api.process import Running, environment, start, wait_for
 from tests.api.test_http import JSON, WINDOWS
 
 
@@ -159,15 +159,7 @@ def test_the_whole_way_from_ranks_to_a_perfetto_file(
         assert (
             Path(result["file"]).name == "argus-my-job-20-40.pftrace" and result["bytes_per_rank_step"] > 100
         )
-        assert main(["capture", "--run", "my job", "--rank", "1", "--to", "memory://x"]) == 0
-        assert service.post("/v1/runs/my%20job/burst", b'{"ranks": [0], "seconds": 20}')[0] == 200
-        wait_for(lambda: service.get("/v1/runs/my%20job/stacks?reason=burst")["total"] > 0)
-        assert main(["stacks", "--run", "my job", "--rank", "0"]) == 0
-        assert "test_captures.py" in capsys.readouterr().out
-        assert main(["off", "--run", "my job"]) == 0
-        wait_for(lambda: is_off(socket, "my job"))
-        assert main(["status", "--run", "my job"]) == 0
-        assert "switched OFF" in capsys.readouterr().out
+        _use_commands(service, socket, folder=tmp_path, capsys=capsys)
     finally:
         for rank in ranks:
             rank.sock.close()
@@ -182,3 +174,18 @@ def _host_of(service: Any, run: str) -> str:
     where = f"/v1/runs/{run.replace(' ', '%20')}/heartbeats"
     wait_for(lambda: service.get(where)["total"] == 2)
     return str(service.get(where)["items"][0]["host"])
+
+
+def _use_commands(
+    service: Running, socket: Path, *, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Capture to a folder and to a URL, look closer, switch off."""
+    assert main(["capture", "--run", "my job", "--rank", "1", "--to", "memory://x"]) == 0
+    assert service.post("/v1/runs/my%20job/burst", b'{"ranks": [0], "seconds": 20}')[0] == 200
+    wait_for(lambda: service.get("/v1/runs/my%20job/stacks?reason=burst")["total"] > 0)
+    assert main(["stacks", "--run", "my job", "--rank", "0"]) == 0
+    assert "test_captures.py" in capsys.readouterr().out
+    assert main(["off", "--run", "my job"]) == 0
+    wait_for(lambda: is_off(socket, "my job"))
+    assert main(["status", "--run", "my job"]) == 0
+    assert "switched OFF" in capsys.readouterr().out

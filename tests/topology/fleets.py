@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from argus.topology.collect import Collector
 from argus.topology.facts import Facts
 from argus.topology.fleet import Fleet, build_fleet
+from argus.topology.identity import Declared
 from argus.topology.megatron import megatron
-from argus.topology.merge import Declared
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argus.collectors.records.layout import GroupInfo, Layout
+from argus.topology.identity import Declared
 from argus.topology.layout import Topology, build
 from argus.topology.megatron import megatron
-from argus.topology.merge import Declared
 from argus.topology.names import NotInTopology
 from argus.topology.parallel import Parallel, data_parallel, device_mesh
 
@@ -139,6 +139,12 @@ def test_contradictory_records_are_told() -> None:
     assert topology.host_of(3) == "h0"
 
 
+def test_groups_outlive_an_orderly_end() -> None:
+    rows = records(megatron(8, tp=2))
+    ended = [replace(row, groups=()) for row in rows]
+    assert build([*rows, *ended]).groups == build(rows).groups
+
+
 def test_an_empty_default_group_is_every_rank() -> None:
     rows = [
         Layout(
@@ -151,6 +157,17 @@ def test_an_empty_default_group_is_every_rank() -> None:
         for r in range(3)
     ]
     assert build(rows).group("world/0").ranks == (0, 1, 2)
+
+
+def test_ranks_at_coordinates_and_nowhere() -> None:
+    topology = build(records(megatron(16, tp=2, pp=4)))
+    assert topology.ranks_at({"tp": 1, "pp": 3}) == (13, 15) and topology.ranks_at({"pp": 0}) == (0, 1, 2, 3)
+    with pytest.raises(
+        NotInTopology, match=r"pp 4 is not in topology; dimensions are tp 0–1, dp 0–1, pp 0–3"
+    ):
+        topology.ranks_at({"pp": 4})
+    with pytest.raises(NotInTopology, match="close: tp"):
+        topology.ranks_at({"etp": 0})
 
 
 def test_unknown_names_are_never_an_empty_success() -> None:

@@ -300,12 +300,16 @@ def test_saved_topologies_load_again() -> None:
     assert back.groups == topology.groups and back.coords == topology.coords
 
 
+@pytest.mark.slow
 def test_files_gzip_empty_missing_and_unknown(tmp_path: Path) -> None:
     (tmp_path / "topology.conf.gz").write_bytes(gzip.compress(samples.TOPOLOGY_CONF.encode()))
     assert load_file(tmp_path / "topology.conf.gz").loader == "slurm_topology"
     (tmp_path / "cut.gz").write_bytes(gzip.compress(samples.TOPOLOGY_CONF.encode())[:-20])
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "odd").write_text("hello world, this is prose.\n")
+    trace = samples.KINETO[:-20] + '"x": "' + "é" * (20 << 20)
+    (tmp_path / "rank-1.json.gz").write_bytes(gzip.compress(trace.encode(), 1))
+    assert load_file(tmp_path / "rank-1.json.gz").layouts[0].rank == 1
     for name, told in (
         ("cut.gz", "cannot be read"),
         ("empty", "is empty"),
@@ -332,3 +336,22 @@ def test_hostlist_grammar() -> None:
     for bad in ("n[1", "n]1[", "n[[1]]", "n[1-]", "a,,b", "n[0-99999999]", "a b"):
         with pytest.raises(ValueError):
             expand(bad)
+
+
+@pytest.mark.parametrize(
+    ("origin", "text"),
+    [
+        ("t.yaml", "hosts:\n  h-[1-3000]: {}\nranks_per_host: 1024\n"),
+        ("m.log", "--tensor-model-parallel-size 2\nworld_size ......... 999999998\n"),
+        ("t.log", "Building 2-D device mesh with ['dp', 'tp'], [100000000, 8]\n"),
+        ("slurm.env", "SLURM_JOB_NODELIST=n[1-3000]\nSLURM_TASKS_PER_NODE=1024(x3000)\n"),
+        ("hosts.txt", "n[0-99999999]\n"),
+        ("n0.xml", samples.NCCL_XML.replace("200000", "9" * 5000).replace('count="4"', 'count="²"')),
+    ],
+)
+def test_absurd_sizes_are_told_and_not_built(origin: str, text: str) -> None:
+    try:
+        told = load(text, origin).warnings
+    except LoaderError as error:
+        told = (str(error),)
+    assert any(word in text for text in told for word in ("more than", "too long", "must be a number"))

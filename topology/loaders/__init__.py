@@ -41,35 +41,43 @@ def loaders() -> dict[str, Loader]:
 
 def load_bytes(raw: bytes, *, origin: str, host: str = "") -> Facts:
     """Facts of a file's content; LoaderError if no loader knows it or nothing can be used."""
-    head = raw[:HEAD_BYTES]
-    if not raw.strip():
+    return _load(_loader_of(raw[:HEAD_BYTES], origin), raw, origin=origin, host=host)
+
+
+def load_file(path: Path, *, host: str = "") -> Facts:
+    """Facts of a file, gzip or plain. LoaderError naming the file if it cannot be used.
+
+    A loader that finds all it needs at the start has `MAX_READ`: the rest of a trace is not read.
+    """
+    try:
+        with path.open("rb") as file:
+            is_gzip = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if is_gzip else path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+            loader = _loader_of(head, path.name)
+            limit = int(getattr(loader, "MAX_READ", 0)) or MAX_BYTES + 1
+            raw = head + file.read(limit - len(head))
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise LoaderError(f"cannot be read: {reason}", origin=path.name) from None
+    if len(raw) > MAX_BYTES:
+        raise LoaderError(f"is larger than {MAX_BYTES >> 20} MiB", origin=path.name)
+    return _load(loader, raw, origin=path.name, host=host)
+
+
+def _loader_of(head: bytes, origin: str) -> Loader:
+    if not head.strip():
         raise LoaderError("is empty", origin=origin)
     known = loaders()
-    for name, loader in known.items():
+    for loader in known.values():
         if loader.sniff(head, origin):
-            return _guard(name, loader, raw, origin=origin, host=host)
+            return loader
     raise LoaderError(f"is of no known kind; loaders are {', '.join(known)}", origin=origin)
 
 
-def _guard(name: str, loader: Loader, raw: bytes, *, origin: str, host: str) -> Facts:
+def _load(loader: Loader, raw: bytes, *, origin: str, host: str) -> Facts:
     """A nesting bomb is the one failure that parsers report as a RecursionError."""
     try:
         return loader.load(raw, origin=origin, host=host)
     except RecursionError:
-        raise LoaderError(f"nests too deep for loader {name}", origin=origin) from None
-
-
-def load_file(path: Path, *, host: str = "") -> Facts:
-    """Facts of a file, gzip or plain. LoaderError naming the file if it cannot be used."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        if raw.startswith(b"\x1f\x8b"):
-            with gzip.open(path) as packed:
-                raw = packed.read(MAX_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise LoaderError(f"cannot be read: {reason}", origin=str(path)) from None
-    if len(raw) > MAX_BYTES:
-        raise LoaderError(f"is larger than {MAX_BYTES >> 20} MiB", origin=str(path))
-    return load_bytes(raw, origin=path.name, host=host)
+        raise LoaderError("nests too deep", origin=origin) from None

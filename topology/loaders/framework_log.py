@@ -7,7 +7,7 @@ import re
 from argus.topology.arguments import parallel_from_text
 from argus.topology.collect import decode
 from argus.topology.facts import Facts
-from argus.topology.merge import Declared
+from argus.topology.identity import Declared
 
 _SIGNS = re.compile(
     rb"tensor[-_]model[-_]parallel[-_]size|pipeline[-_]model[-_]parallel[-_]size"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from argus.topology.collect import Collector, decode
-from argus.topology.facts import Facts
+from argus.topology.facts import MAX_RANKS, Facts, whole_number
 from argus.topology.hostlist import expand
 
 _SLOTS = re.compile(r"^(\S+)\s+slots\s*=\s*(\S+)(?:\s+max_slots\s*=\s*\d+)?$")
@@ -36,7 +36,8 @@ def load(raw: bytes, *, origin: str, host: str) -> Facts:
     for number, line in enumerate(decode(raw, origin=origin).splitlines(), start=1):
         line = line.split("#", 1)[0].strip()
         match = _SLOTS.match(line)
-        if match and not match.group(2).isdigit():
+        slots = whole_number(match.group(2)) if match else 0
+        if match and slots is None:
             found.warn(
                 f"must be a number, got {match.group(2)!r}; the ranks are left out",
                 line=number,
@@ -49,8 +50,7 @@ def load(raw: bytes, *, origin: str, host: str) -> Facts:
             continue
         for name in names:
             found.note(f"host:{name}", position=str(number))
-            slots = int(match.group(2)) if match and match.group(2).isdigit() else 0
-            for _ in range(min(slots, 1024)):
+            for _ in range(min(slots or 0, 1024, MAX_RANKS - len(ranks_on))):
                 ranks_on[len(ranks_on)] = name
     if found.is_empty:
         raise found.fail("names no host")

@@ -6,7 +6,7 @@ import csv
 import re
 
 from argus.topology.collect import Collector, bus_id, decode, gpu_id
-from argus.topology.facts import Facts
+from argus.topology.facts import Facts, whole_number
 
 _METRIC = re.compile(r"^DCGM_\w+\{(.*)\}\s")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -64,7 +64,7 @@ def _emit(found: Collector, gpu: Gpu, *, line: int, host: str) -> None:
     mine = gpu_id(host, uuid)
     found.note(mine, model=gpu.get("model", ""), index=gpu.get("index", ""))
     found.edge(mine, f"host:{host}", kind="part_of", line=line)
-    if gpu.get("index", "").isdigit():
+    if whole_number(gpu.get("index", "")) is not None:
         found.edge(mine, f"gpu:{host}/{gpu['index']}", kind="same", line=line)
     if bus_id(gpu.get("bus", "")):
         found.edge(mine, gpu_id(host, gpu["bus"]), kind="same", line=line)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from argus.topology.collect import Collector, decode
-from argus.topology.facts import Facts
+from argus.topology.facts import Facts, whole_number
 
 _NETWORK = "network.topology.nvidia.com/"
 NODE_LABELS = {
@@ -28,6 +28,9 @@ INDEX_LABELS = (
     "leaderworkerset.sigs.k8s.io/worker-index",
 )
 """Labels that number the pods of a job, tried in this order; a JobSet adds its own jobs' indices."""
+
+MAX_PER_POD = 1024
+"""Processes taken per pod."""
 
 JOB_LABELS = (
     "jobset.sigs.k8s.io/jobset-name",
@@ -143,10 +146,11 @@ def _pod_index(labels: Mapping[str, str]) -> int | None:
     if labels.get("training.kubeflow.org/replica-type", "").lower() == "master":
         return 0
     text = next((labels[label] for label in INDEX_LABELS if label in labels), "")
-    if not text.isdigit():
+    index = whole_number(text)
+    if index is None:
         return None
     # PyTorchJob numbers the workers from 0 beside one master, which is pod 0.
-    return int(text) + int(labels.get("training.kubeflow.org/operator-name", "") == "pytorchjob-controller")
+    return index + int(labels.get("training.kubeflow.org/operator-name", "") == "pytorchjob-controller")
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -163,8 +167,8 @@ def _processes(spec: Mapping[str, Any]) -> int:
         for variable in map(_object, _list(container.get("env"))):
             if variable.get("name") == "PET_NPROC_PER_NODE":
                 text = str(variable.get("value", ""))
-                return min(int(text), 1024) if text.isdigit() else 0
+                return min(whole_number(text) or 0, MAX_PER_POD)
         limits = _object(_object(container.get("resources")).get("limits"))
-        if str(limits.get("nvidia.com/gpu", "")).isdigit():
-            return min(int(limits["nvidia.com/gpu"]), 1024)
+        if gpus := whole_number(str(limits.get("nvidia.com/gpu", ""))):
+            return min(gpus, MAX_PER_POD)
     return 0

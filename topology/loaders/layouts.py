@@ -11,6 +11,10 @@ from argus.collectors.records.frames import FrameReader, Kind
 from argus.collectors.records.layout import Layout
 from argus.topology.collect import Collector, decode
 from argus.topology.facts import Facts
+from argus.topology.identity import newer
+
+MAX_READ = 64 << 20
+"""Bytes of a recording looked through: ranks report their groups when they make them, at the start."""
 
 _MAGIC = b"Ag"
 
@@ -34,7 +38,8 @@ def load(raw: bytes, *, origin: str, host: str) -> Facts:
         except WireError as error:
             found.warn(f"{error}; the record is left out", line=line, field=place)
             continue
-        layouts[layout.rank, layout.source] = layout
+        key = (layout.rank, layout.source)
+        layouts[key] = newer(layouts.get(key), layout)
     if not layouts:
         raise found.fail("holds no layout record")
     facts = found.facts()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xml.parsers import expat
 
 from argus.topology.collect import Collector, bus_id, decode
-from argus.topology.facts import Facts
+from argus.topology.facts import Facts, whole_number
 
 NVSWITCH_CLASS = "0x068000"
 NVLINK_GBPS = 200.0
@@ -67,12 +67,11 @@ def _emit(found: Collector, stack: list[Tag]) -> None:
         _emit_gpu(found, stack, line)
     elif name == "net":
         nic = f"nic:{found.host}/{attributes.get('name', '?')}"
-        speed = attributes.get("speed", "")
-        if not speed.isdigit():
-            found.warn(f"speed must be a number of Mb/s, got {speed!r}", line=line, field="net.speed")
-        found.note(
-            nic, gbps=str(int(speed) / 1000) if speed.isdigit() else "", guid=attributes.get("guid", "")
-        )
+        mbps = whole_number(attributes.get("speed", ""))
+        if mbps is None:
+            got = attributes.get("speed", "")
+            found.warn(f"must be a number of Mb/s, got {got!r:.40}", line=line, field="net.speed")
+        found.note(nic, gbps=str(mbps / 1000) if mbps else "", guid=attributes.get("guid", ""))
         _place(found, nic, stack, line)
     elif name == "pci" and attributes.get("link_width", "1") in ("0", ""):
         found.warn(
@@ -90,7 +89,7 @@ def _emit_gpu(found: Collector, stack: list[Tag], line: int) -> None:
         found.warn("a gpu outside a pci element with a busid is left out", line=line, field="gpu")
         return
     dev = stack[-1][1].get("dev", "")
-    if dev.isdigit():
+    if whole_number(dev) is not None:
         found.edge(gpu, f"gpu:{found.host}/{dev}", kind="same", line=line)
     _place(found, gpu, stack, line)
 
@@ -110,7 +109,7 @@ def _place(found: Collector, element: str, stack: list[Tag], line: int) -> None:
         found.edge(element, switch, kind="part_of", line=line, gbps=gbps)
         found.edge(switch, f"host:{found.host}", kind="part_of", line=line)
     socket = next((tag[1].get("numaid", "") for tag in stack if tag[0] == "cpu"), "")
-    if socket.lstrip("-").isdigit() and element.startswith("gpu:"):
+    if whole_number(socket.removeprefix("-")) is not None and element.startswith("gpu:"):
         found.edge(element, f"half:{found.host}/{socket}", kind="part_of", line=line)
         found.edge(f"half:{found.host}/{socket}", f"host:{found.host}", kind="part_of", line=line)
     found.edge(element, f"host:{found.host}", kind="part_of", line=line, gbps=gbps)
@@ -118,18 +117,18 @@ def _place(found: Collector, element: str, stack: list[Tag], line: int) -> None:
 
 def _slot_gbps(slot: dict[str, str]) -> float | None:
     lane = _GT_GBPS.get(slot.get("link_speed", "").split(" ")[0])
-    width = slot.get("link_width", "")
-    return lane * int(width) if lane and width.isdigit() and int(width) else None
+    width = whole_number(slot.get("link_width", ""))
+    return lane * width if lane and width else None
 
 
 def _emit_nvlink(found: Collector, stack: list[Tag], line: int) -> None:
     attributes = stack[-1][1]
-    count, target = attributes.get("count", "1"), bus_id(attributes.get("target", ""))
+    count, target = whole_number(attributes.get("count", "1")), bus_id(attributes.get("target", ""))
     gpu = _gpu(found, stack)
-    if not gpu or not count.isdigit():
-        found.warn(f"an nvlink with count {count!r} is left out", line=line, field="nvlink")
+    if not gpu or count is None:
+        found.warn("must be a number, on a gpu; the link is left out", line=line, field="nvlink.count")
         return
-    gbps = NVLINK_GBPS * int(count)
+    gbps = NVLINK_GBPS * count
     if attributes.get("tclass") == NVSWITCH_CLASS:
         found.edge(gpu, f"nvlink_domain:{found.host}", kind="part_of", line=line, gbps=gbps)
     elif target and f"gpu:{found.host}/{target}" > gpu:

@@ -17,7 +17,7 @@ NVLINK_GBPS = 200.0
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _LEGEND = re.compile(r"^\s*(NIC\d+)\s*:\s*(\S+)\s*$")
 _DEVICE = re.compile(r"^(GPU\d+|NIC\d+|[A-Za-z][A-Za-z0-9]*_\d+)$")
-_CELL = re.compile(r"^(X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC)$")
+_CELL = re.compile(r"^(X|NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC)$")
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -46,6 +46,10 @@ def load(raw: bytes, *, origin: str, host: str) -> Facts:
     if found.is_empty:
         raise found.fail("has no readable GPU row")
     return found.facts()
+
+
+def _is_gpu(device: str) -> bool:
+    return bool(re.fullmatch(r"GPU[0-9]{1,4}", device))
 
 
 def _stem(origin: str) -> str:
@@ -99,7 +103,7 @@ def _rows(lines: list[str], at: int, header: list[str], found: Collector) -> dic
 
 
 def _id(found: Collector, device: str, names: Mapping[str, str]) -> str:
-    if device.startswith("GPU"):
+    if _is_gpu(device):
         return f"gpu:{found.host}/{device[3:]}"
     return f"nic:{found.host}/{names.get(device, device)}"
 
@@ -109,18 +113,16 @@ def _emit_row(
 ) -> None:
     mine = _id(found, device, names)
     found.edge(mine, f"host:{found.host}", kind="part_of", line=line)
-    if not device.startswith("GPU"):
+    if not _is_gpu(device):
         return
-    classes = {
-        other: cell for other, cell in cells.items() if cell in CLASSES and not other.startswith("GPU")
-    }
+    classes = {other: cell for other, cell in cells.items() if cell in CLASSES and not _is_gpu(other)}
     best = min((CLASSES.index(cell) for cell in classes.values()), default=0)
     for other, cell in classes.items():
         if CLASSES.index(cell) == best:  # equal classes are normal: all of them are kept
             found.edge(mine, _id(found, other, names), kind="uses", line=line)
             found.note(mine, nic_class=cell)
     for other, cell in cells.items():
-        if cell.startswith("NV") and other.startswith("GPU") and int(other[3:]) > int(device[3:]):
+        if cell.startswith("NV") and _is_gpu(other) and int(other[3:]) > int(device[3:]):
             found.edge(
                 mine, _id(found, other, names), kind="nvlink", line=line, gbps=NVLINK_GBPS * int(cell[2:])
             )
@@ -130,7 +132,7 @@ def _emit_sockets(found: Collector, rows: Mapping[str, Row]) -> None:
     """GPUs of one NUMA node share a half of the host, where the node is printed."""
     for device, (line, _, rest) in rows.items():
         numa = next((word for word in rest[1:2] if re.fullmatch(r"[\d,-]+", word)), "")
-        if device.startswith("GPU") and numa:
+        if _is_gpu(device) and numa:
             found.edge(
                 f"gpu:{found.host}/{device[3:]}", f"half:{found.host}/{numa}", kind="part_of", line=line
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from argus.topology.collect import Collector, decode
-from argus.topology.facts import Facts
+from argus.topology.facts import MAX_RANKS, Facts
 from argus.topology.hostlist import expand, expand_counts
 
 _LINE = re.compile(r"^(?:export\s+|declare -x\s+)?(SLURMD?_\w+)=(.*)$")
@@ -88,6 +88,9 @@ def _ranks(found: Collector, values: dict[str, tuple[str, int]]) -> dict[int, st
         found.warn(
             f"{len(counts)} task counts for {len(hosts)} hosts; ranks are left out", line=line, field=key
         )
+        return {}
+    if sum(counts) > MAX_RANKS:
+        found.warn(f"makes more than {MAX_RANKS} ranks", line=line, field=key)
         return {}
     # One task per host is a launcher that starts the ranks itself: they are not Slurm's to number.
     if not counts or max(counts) == 1:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from argus.topology.collect import Collector, decode
-from argus.topology.facts import Facts
+from argus.topology.facts import MAX_RANKS, Facts
 from argus.topology.hostlist import expand
+from argus.topology.identity import Declared
 from argus.topology.marked import Marked, Path, parse_yaml
 from argus.topology.megatron import megatron
-from argus.topology.merge import Declared
 from argus.topology.parallel import MEGATRON_ORDER, Parallel, device_mesh
 
 _SECTIONS = ("hosts", "switches", "ranks", "ranks_per_host", "layout")
@@ -191,6 +191,11 @@ def _ranks(found: Collector, marked: Marked, hosts: list[str]) -> dict[int, str]
     per_host = marked.value.get("ranks_per_host", 0)
     if not isinstance(per_host, int) or not 0 <= per_host <= 1024:
         found.warn("must be a number up to 1024", line=marked.line("ranks_per_host"), field="ranks_per_host")
+        per_host = 0
+    if len(hosts) * per_host > MAX_RANKS:
+        found.warn(
+            f"makes more than {MAX_RANKS} ranks", line=marked.line("ranks_per_host"), field="ranks_per_host"
+        )
         per_host = 0
     for at, host in enumerate(hosts):
         ranks_on |= {at * per_host + local: host for local in range(per_host)}

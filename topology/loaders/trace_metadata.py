@@ -7,12 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from argus.topology.collect import decode
 from argus.topology.discovery import layout_from_flight_recorder, layout_from_kineto
 from argus.topology.facts import Facts, LoaderError
 
-_RANK_IN_NAME = re.compile(r"(?:rank[-_]?|worker|_dump_|_)(\d+)(?=\D*$|[._])", re.IGNORECASE)
-_FIRST_RANK = re.compile(r"(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
+MAX_READ = 32 << 20
+"""Bytes looked at: both kinds name the groups before the events, which may be gigabytes."""
+
+_RANK_IN_NAME = re.compile(r"(?:rank[-_]?|worker|_dump_|_)([0-9]{1,7})(?=\D*$|[._])", re.IGNORECASE)
+_FIRST_RANK = re.compile(r"(?:rank[-_]?|worker)([0-9]{1,7})", re.IGNORECASE)
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -23,33 +25,27 @@ def sniff(head: bytes, name: str) -> bool:
 
 def load(raw: bytes, *, origin: str, host: str) -> Facts:
     """The one layout record the file holds."""
-    text = decode(raw, origin=origin)
-    at = text.find('"distributedInfo"')
-    if at >= 0:
-        info = _object_at(text, at + len('"distributedInfo"'), origin=origin)
+    text = raw.decode("utf-8", "replace")  # the cut may fall inside a character
+    if '"distributedInfo"' in text:
+        info = _object_of(text, "distributedInfo", origin=origin)
         layout, warnings = layout_from_kineto(info, host=host, origin=origin)
     else:
-        try:
-            dump = json.loads(text)
-        except ValueError as error:
-            raise LoaderError(
-                f"is not JSON: {error}", origin=origin, line=getattr(error, "lineno", 0)
-            ) from None
+        dump = {"pg_config": _object_of(text, "pg_config", origin=origin)}
         layout, warnings = layout_from_flight_recorder(
             dump, rank=_rank_of_name(origin), host=host, origin=origin
         )
     return Facts(loader="trace_metadata", origin=origin, layouts=(layout,), warnings=warnings)
 
 
-def _object_at(text: str, at: int, *, origin: str) -> Mapping[str, Any]:
-    """The object after a key: the rest of a trace may be gigabytes, or cut."""
-    at = text.find("{", at)
+def _object_of(text: str, key: str, *, origin: str) -> Mapping[str, Any]:
+    """The object a key holds: the rest of the file may be cut."""
+    at = text.find("{", text.find(f'"{key}"'))
     try:
         value, _ = json.JSONDecoder().raw_decode(text, max(at, 0))
     except ValueError as error:
-        raise LoaderError(f"is cut or not JSON: {error}", origin=origin, field="distributedInfo") from None
+        raise LoaderError(f"is cut or not JSON: {error}", origin=origin, field=key) from None
     if not isinstance(value, dict):
-        raise LoaderError("must be an object", origin=origin, field="distributedInfo")
+        raise LoaderError("must be an object", origin=origin, field=key)
     return value
 
 

@@ -1,0 +1,63 @@
+"""The bench command: sizes, sections in the document, the statistics of paired blocks."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from argus.api.cli.errors import CliError
+from argus.evals import bench
+from argus.evals.bench import overhead
+
+
+def rows(ratio: float, *, n: int, noise: float, seed: int) -> list[dict[str, float]]:
+    rng = np.random.default_rng(seed)
+    off = rng.lognormal(0.0, 0.3, n)  # slow drift of the machine, common to both arms of a pair
+    return [{"off": float(o), "on": float(o * ratio * np.exp(rng.normal(0, noise)))} for o in off]
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.01, 1.05])
+def test_the_interval_holds_the_true_ratio(ratio: float) -> None:
+    hits = 0
+    for seed in range(20):
+        arm = overhead.compare(rows(ratio, n=100, noise=0.03, seed=seed), "on")
+        hits += arm.ci95[0] <= ratio <= arm.ci95[1]
+        assert arm.n == 100
+        assert abs(arm.ratio - ratio) < 0.02
+    assert hits >= 16
+
+
+def test_bursts_on_single_blocks_do_not_move_the_ratio() -> None:
+    clean = rows(1.01, n=100, noise=0.01, seed=1)
+    burst = [{**row, "on": row["on"] * (8 if i % 10 == 0 else 1)} for i, row in enumerate(clean)]
+    assert abs(overhead.compare(burst, "on").ratio - overhead.compare(clean, "on").ratio) < 0.005
+
+
+def test_every_benchmark_has_a_sentence_a_table_and_the_three_sizes() -> None:
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    for name, module in bench.benches().items():
+        assert (module.__doc__ or "").strip()
+        for words, size in (([], "default"), (["--smoke"], "smoke"), (["--full"], "full")):
+            args = parser.parse_args([name, *words])
+            assert (args.bench, args.size) == (name, size)
+
+
+def test_a_section_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
+    path = tmp_path / "benchmarks.md"
+    path.write_text("# Benchmarks\n\nprose\n")
+    bench._write(path, "a", "| old |", size="default")
+    bench._write(path, "b", "| other |", size="full")
+    bench._write(path, "a", "| new \\1 |", size="default")
+    text = path.read_text()
+    assert "prose" in text and "| old |" not in text
+    assert text.count("## a") == 1 and "| new \\1 |" in text
+    assert "`argus bench b --full`" in text and "| other |" in text
+
+
+def test_writing_needs_the_document(tmp_path: Path) -> None:
+    with pytest.raises(CliError, match="does not exist"):
+        bench._write(tmp_path / "none.md", "a", "| x |", size="default")
