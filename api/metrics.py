@@ -73,15 +73,16 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("argus_phase_wait_seconds", "gauge", "run,rank,phase", "waiting per step inside a phase"),
     ("argus_window_coverage_ratio", "gauge", "run", "rank-steps of the last window that arrived"),
     ("argus_ranks_lost", "gauge", "run", "ranks whose process or host is gone"),
+    ("argus_series_hidden", "gauge", "", "series of ranks that the series budget leaves out"),
     ("argus_incident_active", "gauge", "run,class,severity", "open incidents"),
 )
 """(name, type, labels, meaning) of every family on /metrics."""
 
 
-def make_metrics(watched: Watched) -> Metrics:
-    """Fresh counters, and gauges read from `watched` at each scrape."""
+def make_metrics(watched: Watched, *, max_series: int) -> Metrics:
+    """Fresh counters, and gauges read from `watched` at each scrape; ranks have `max_series` in all."""
     registry = CollectorRegistry()
-    registry.register(_Gauges(watched))
+    registry.register(_Gauges(watched, max_series=max_series))
     counters = {name: _make(name, registry) for name, kind, _, _ in METRICS if kind == "counter"}
     return Metrics(
         registry=registry,
@@ -121,8 +122,8 @@ def _labels(name: str) -> list[str]:
 class _Gauges(Collector):
     """Reads the jobs' state at scrape time, so that the series of a finished run end."""
 
-    def __init__(self, watched: Watched) -> None:
-        self._watched = watched
+    def __init__(self, watched: Watched, *, max_series: int) -> None:
+        self._watched, self._max_series = watched, max_series
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         count, lag_s = self._watched.backlog_now()
@@ -130,14 +131,21 @@ class _Gauges(Collector):
         backlog.add_metric([], count)
         lag = _gauge("argus_analysis_lag_seconds")
         lag.add_metric([], lag_s)
-        yield from (backlog, lag, *_runs(self._watched.runs_now()), _active(self._watched.open_now()))
+        yield from (
+            backlog,
+            lag,
+            *_runs(self._watched.runs_now(), self._max_series),
+            _active(self._watched.open_now()),
+        )
 
 
 def _gauge(name: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, _meaning(name), labels=_labels(name))
 
 
-def _runs(runs: Iterable[RunNow]) -> Iterator[GaugeMetricFamily]:
+def _runs(runs: Iterable[RunNow], max_series: int) -> Iterator[GaugeMetricFamily]:
+    """Ranks' series as far as the budget goes: a run too large keeps its step times, then nothing."""
+    left, num_hidden = max_series, 0
     step, phase, wait = (
         _gauge(f"argus_{name}_seconds") for name in ("step_duration", "phase_duration", "phase_wait")
     )
@@ -146,23 +154,31 @@ def _runs(runs: Iterable[RunNow]) -> Iterator[GaugeMetricFamily]:
         lost.add_metric([item.run], item.ranks_lost)
         if item.coverage_ratio is not None:
             coverage.add_metric([item.run], item.coverage_ratio)
-        if item.numbers is not None:
-            _ranks(item.run, item.numbers, step=step, phase=phase, wait=wait)
-    yield from (step, phase, wait, coverage, lost)
+        if item.numbers is None:
+            continue
+        ranks, details = len(item.numbers.ranks), 2 * len(item.numbers.ranks) * len(item.numbers.phases)
+        has_steps, has_details = ranks <= left, ranks + details <= left
+        if has_steps:
+            _steps(item.run, item.numbers, step=step)
+        if has_details:
+            _details(item.run, item.numbers, phase=phase, wait=wait)
+        taken = ranks * has_steps + details * has_details
+        left, num_hidden = left - taken, num_hidden + ranks + details - taken
+    hidden = _gauge("argus_series_hidden")
+    hidden.add_metric([], num_hidden)
+    yield from (step, phase, wait, coverage, lost, hidden)
 
 
-def _ranks(
-    run: str,
-    numbers: WindowNumbers,
-    *,
-    step: GaugeMetricFamily,
-    phase: GaugeMetricFamily,
-    wait: GaugeMetricFamily,
-) -> None:
+def _steps(run: str, numbers: WindowNumbers, *, step: GaugeMetricFamily) -> None:
+    for column, rank in enumerate(numbers.ranks):
+        if not np.isnan(numbers.step_s[column]):
+            step.add_metric([run, str(rank)], float(numbers.step_s[column]))
+
+
+def _details(run: str, numbers: WindowNumbers, *, phase: GaugeMetricFamily, wait: GaugeMetricFamily) -> None:
     for column, rank in enumerate(numbers.ranks):
         if np.isnan(numbers.step_s[column]):
             continue
-        step.add_metric([run, str(rank)], float(numbers.step_s[column]))
         for row, name in enumerate(numbers.phases):
             where = [run, str(rank), name]
             phase.add_metric([*where, numbers.clocks[row]], float(numbers.phase_s[row, column]))

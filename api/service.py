@@ -153,7 +153,7 @@ def make_service(
 ) -> Service:
     """A service on a migrated store; its worker is not started yet."""
     published = Published()
-    metrics = make_metrics(published)
+    metrics = make_metrics(published, max_series=settings.max_series)
     means = Means(store=store, settings=settings, analyses=analyses, metrics=metrics)
     return Service(
         settings=settings,

@@ -79,6 +79,11 @@ class Settings:
         "how long stacks and host samples are kept; a week",
         env="ARGUS_KEEP_OBSERVATIONS_S",
     )
+    max_series: int = _setting(
+        200_000,
+        "Prometheus series about ranks on /metrics; a run beyond it keeps its step times, then nothing",
+        env="ARGUS_MAX_SERIES",
+    )
     max_body_bytes: int = _setting(
         64 << 20, "largest request body taken, as sent", env="ARGUS_MAX_BODY_BYTES", low=1024
     )

@@ -88,6 +88,8 @@ def fetch(server: str, capture: dict[str, Any]) -> list[RankRecords]:
             body = ask_bytes(f"{server}/v1/captures/{quoted(capture['id'])}/ranks/{rank}")
             path = Path(folder) / f"rank-{int(rank)}.argus"
             try:
+                if zstandard.frame_content_size(body) > MAX_RAW:
+                    raise ReaderError(f"it expands beyond {MAX_RAW >> 20} MiB")
                 path.write_bytes(zstandard.ZstdDecompressor().decompress(body, max_output_size=MAX_RAW))
                 found += [reading.records for reading in read(path)]
             except (zstandard.ZstdError, ReaderError) as error:
