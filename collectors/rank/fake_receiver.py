@@ -95,7 +95,7 @@ class FakeReceiver:
             thread.join(5.0)
         self.path.unlink(missing_ok=True)
 
-    def drain(self, *, within_s: float = 5.0) -> None:
+    def drain(self, *, within_s: float = 30.0) -> None:
         """Wait until everybody who connected before this call has hung up."""
         end_s = time.monotonic() + within_s
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as last:

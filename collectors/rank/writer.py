@@ -122,11 +122,11 @@ class Writer:
         """Begin writing."""
         self._thread.start()
 
-    def close(self, *, in_order: bool = True, within_s: float = CLOSE_S) -> None:
-        """Flush, say goodbye if the rank ended in order, hang up; gives up after `within_s`."""
+    def close(self, *, in_order: bool = True) -> None:
+        """Flush, say goodbye if the rank ended in order, hang up; gives up after `CLOSE_S`."""
         self._says_bye = in_order
         self._stop.set()
-        self._thread.join(within_s)
+        self._thread.join(CLOSE_S)
 
     def abandon(self) -> None:
         """In a forked child: its copy of the connection would keep a dead rank alive for the processor."""

@@ -13,10 +13,11 @@ import torch._dynamo  # every optimizer imports it: once here instead of once in
 import torch.distributed as dist
 from torch import nn
 
-from argus.collectors.rank import attach
+from argus.collectors.rank import attach, writer
 
 Job = Callable[[int, int], None]
 
+CLOSE_S = 30.0  # a loaded machine must not cut the last frames short
 JOIN_S = 60.0
 
 
@@ -60,6 +61,7 @@ def _prepare(path: Path) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(7)
     os.environ.update(ARGUS_SOCKET=str(path), ARGUS_RUN="job")
+    writer.CLOSE_S = CLOSE_S
     attach.prepare()
 
 
