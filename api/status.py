@@ -49,6 +49,8 @@ def _rank(beat: dict[str, Any], now_s: float) -> dict[str, Any]:
         "step": status["step"],
         "phase": status["phase"],
         "in_mark": status["in_mark"],
+        "overhead": beat.get("overhead") or {},
+        "channels_off": beat.get("channels_off") or [],
         "step_p50_s": status["step_p50_ns"] * 1e-9,
         "age_s": max(0.0, now_s - beat["received_s"]) + beat["status_age_s"],
     }

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from argus.api.cli.errors import CliError
 from argus.collectors.host import raw_ring, recorder, spool
+from argus.collectors.host.aside import Aside
 from argus.collectors.host.client import HttpPost, parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
@@ -149,21 +150,21 @@ def _compose(
         )
         delivery.start()
     ring = _ring(args, listener, counters=counters, notices=notices) if server else None
-    orders = None
-    if server is not None:
-        lines = Lines(get=replace(server, timeout_s=2 * WAIT_S).get, send=server.send)
-        orders = Orders(lines, ring, host=host, counters=counters, notices=notices, rng=random.Random())
-        orders.start()
     return Processor(
         listener,
         Ranks(host=host, first_steps=args.window_steps, counters=counters),
         delivery=delivery,
         recorder=_recorder(args.record, args.record_bytes, counters=counters, notices=notices),
         launchers=launchers,
-        observers=_observers(args, host=host, counters=counters, notices=notices) if delivery else None,
-        switches=Switches(listener.path, notices=notices),
         ring=ring,
-        orders=orders,
+        aside=Aside(
+            host=host,
+            started_s=time.time(),
+            switches=Switches(listener.path, notices=notices),
+            observers=_observers(args, host=host, counters=counters, notices=notices) if server else None,
+            orders=_orders(server, ring, host=host, counters=counters, notices=notices) if server else None,
+            counters=counters,
+        ),
         counters=counters,
         notices=notices,
         clock=time.monotonic,
@@ -190,6 +191,15 @@ def _ring(
     except (ValueError, OSError) as error:
         notices.once("ring", f"no raw ring: {error}")
         return None
+
+
+def _orders(
+    server: HttpPost, ring: RawRing | None, *, host: str, counters: Counters, notices: Notices
+) -> Orders:
+    lines = Lines(get=replace(server, timeout_s=2 * WAIT_S).get, send=server.send)
+    orders = Orders(lines, ring, host=host, counters=counters, notices=notices, rng=random.Random())
+    orders.start()
+    return orders
 
 
 def _observers(args: argparse.Namespace, *, host: str, counters: Counters, notices: Notices) -> Observers:

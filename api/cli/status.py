@@ -45,6 +45,7 @@ def render(status: dict[str, Any]) -> Iterator[str]:
     off = ", switched OFF (argus on --run NAME switches it on)" if status["is_off"] else ""
     yield tame(f"run {status['run']}, attempt {status['attempt']}{off}", MAX_LINE)
     yield from _window_lines(status["window"])
+    yield from _overhead_lines([rank for host in status["hosts"] for rank in host["ranks"]])
     for host in status["hosts"]:
         yield from _host_lines(host)
 
@@ -63,6 +64,19 @@ def _window_lines(window: dict[str, Any] | None) -> Iterator[str]:
         yield tame(f"    lost in it: {told}", MAX_LINE)
     for text in coverage.get("unseen") or ():
         yield tame(f"    not seen: {text}", MAX_LINE)
+
+
+def _overhead_lines(ranks: list[dict[str, Any]]) -> Iterator[str]:
+    """What the ranks measured of our own cost, and what is off because of it: one rank of a host speaks for it."""
+    seen = next((rank for rank in ranks if rank["overhead"]), None)
+    if seen is None:
+        return
+    for channel, (ratio, low, high, n) in seen["overhead"].items():
+        percents = [f"{(value - 1) * 100:+.1f} %" for value in (ratio, low, high)]
+        text = f"{percents[0]} of step time (95 %: {percents[1]} to {percents[2]}, n = {n:.0f})"
+        yield tame(f"  cost of {channel}: {text}", MAX_LINE)
+    for channel in seen["channels_off"]:
+        yield tame(f"  {channel}: off, stepped down", MAX_LINE)
 
 
 def _host_lines(host: dict[str, Any]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from argus.collectors.host.aside import Aside
 from argus.collectors.host.client import parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
@@ -95,8 +96,14 @@ def start(
         delivery=_delivery(directory / "spool", url, counters, notices) if url else None,
         recorder=_recorder(directory / "rec", record_bytes, counters, notices),
         launchers=_launchers(directory / "launchers", launcher_pid),
-        observers=observers(counters, notices) if observers else None,
-        switches=Switches(listener.path, notices=notices),
+        aside=Aside(
+            host=HOST,
+            started_s=time.time(),
+            switches=Switches(listener.path, notices=notices),
+            observers=observers(counters, notices) if observers else None,
+            orders=None,
+            counters=counters,
+        ),
         counters=counters,
         notices=notices,
         clock=fast_clock,

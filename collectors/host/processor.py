@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from argus.collectors.host.aside import Aside
 from argus.collectors.host.batch import MAX_BATCH_BYTES, num_bytes_of, take_batch
 from argus.collectors.host.check import Checked, Checker, first_layout
 from argus.collectors.host.counters import Counters
@@ -16,18 +17,13 @@ from argus.collectors.host.delivery import Delivery
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import Listener, Peer, peer_of
 from argus.collectors.host.notices import Notices
-from argus.collectors.host.observers import Observers
-from argus.collectors.host.orders import Orders
 from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.ranks import Member, Ranks
 from argus.collectors.host.raw_ring import RawRing
 from argus.collectors.host.recorder import Recorder
-from argus.collectors.host.reporting import make_report
-from argus.collectors.host.switches import Switches
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.frames import ROW_KINDS, Frame, FrameReader, Kind
 from argus.collectors.records.layout import Layout
-from argus.collectors.records.report import Report
 from argus.collectors.records.summary import RankWindow
 
 TICK_S = 0.25
@@ -90,10 +86,8 @@ class Processor:
         delivery: Delivery | None,
         recorder: Recorder | None,
         launchers: Launchers | None,
-        observers: Observers | None = None,
-        switches: Switches | None = None,
+        aside: Aside,
         ring: RawRing | None = None,
-        orders: Orders | None = None,
         counters: Counters,
         notices: Notices,
         clock: Callable[[], float],
@@ -101,10 +95,8 @@ class Processor:
         flush_s: float = STOP_FLUSH_S,
     ) -> None:
         self._listener, self._ranks = listener, ranks
-        self._delivery, self._launchers, self._orders = delivery, launchers, orders
+        self._delivery, self._launchers, self._aside = delivery, launchers, aside
         self._tapes = [tape for tape in (recorder, ring) if tape is not None]
-        self._observers, self._switches = observers, switches
-        self._started_s = wall_clock()
         self._counters, self._notices = counters, notices
         self._clock, self._wall_clock = clock, wall_clock
         self._flush_s = flush_s
@@ -275,9 +267,7 @@ class Processor:
     def _look(self, now_s: float) -> None:
         if self._ranks.look(now_s):
             self._due.beats_s = now_s
-        if self._observers is not None:
-            self._follow_orders(now_s)
-            self._observers.look(self._on(), now_s=now_s)
+        self._aside.look(self._ranks, now_s=now_s)
         for member in [member for member in self._ranks if member.is_gone and member.is_connected]:
             self._exited(member)
         self._counters.set("argus_collector_ranks", sum(m.is_connected for m in self._ranks))
@@ -292,42 +282,21 @@ class Processor:
         if self._delivery is None:
             self._forget(self._ranks.done())
 
-    def _follow_orders(self, now_s: float) -> None:
-        while self._observers is not None and self._orders is not None and not self._orders.bursts.empty():
-            order = self._orders.bursts.get()
-            keys = [(order.run, order.attempt, rank) for rank in order.ranks]
-            self._observers.burst(keys, seconds=order.seconds, is_native=order.is_native, now_s=now_s)
-
-    def _on(self) -> list[Member]:
-        """Ranks of runs that are not switched off."""
-        switches = self._switches
-        return [m for m in self._ranks if switches is None or not switches.is_off(m.state.layout.run)]
-
-    def _report(self) -> Report:
-        off = {m.state.layout.run for m in self._ranks} - {m.state.layout.run for m in self._on()}
-        parts = self._observers.parts() if self._observers is not None else {}
-        return make_report(
-            self._counters, host=self._ranks.host, started_s=self._started_s, parts=parts, off=sorted(off)
-        )
-
     def _observe(self, now_s: float, *, at_once: bool = False) -> None:
-        if self._observers is None or self._delivery is None:
-            return
-        observation = self._observers.take(now_s=now_s, at_once=at_once)
-        if observation is not None:
+        observation = self._aside.take(now_s=now_s, at_once=at_once)
+        if observation is not None and self._delivery is not None:
             self._delivery.submit_observations(observation)
 
     def _beat(self, now_s: float) -> None:
         if self._delivery is not None and len(self._ranks):
             beats = self._ranks.beats(now_s=now_s, wall_s=self._wall_clock())
-            report = self._report()
+            report = self._aside.report(self._ranks)
             self._delivery.submit_beats(beats, layouts=self._ranks.layouts(), report=report)
 
     def _listen_to_service(self) -> None:
         for heard in self._delivery.heard() if self._delivery is not None else ():
             self._ranks.follow(heard.plans)
-            if self._switches is not None:
-                self._switches.follow(heard.switches)
+            self._aside.follow(heard.switches)
             self._forget(list(heard.final))
 
     def _forget(self, keys: list[Key]) -> None:
@@ -380,12 +349,8 @@ class Processor:
             self._close(connection)
         self._listener.close()
         self._deliver(self._ranks.cut(now_s=now_s, everything=True), now_s=now_s, at_once=True)
-        if self._observers is not None:
-            self._observers.stop()
+        self._aside.close()
         self._observe(now_s, at_once=True)
-        for part in (self._switches, self._orders):
-            if part is not None:
-                part.close()
         for tape in self._tapes:
             tape.close()
         if self._delivery is not None:
