@@ -53,6 +53,7 @@ class Metrics:
     analysis_s: Histogram
     errors: Counter
     incidents: Counter
+    pushed: Counter
 
 
 METRICS: tuple[tuple[str, str, str, str], ...] = (
@@ -66,6 +67,7 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("argus_analysis_duration_seconds", "histogram", "", "time one window's analysis took"),
     ("argus_analysis_errors_total", "counter", "part", "errors the analysis thread survived"),
     ("argus_incident_events_total", "counter", "what", "incidents opened, changed, resolved, reopened"),
+    ("argus_remote_write_samples_total", "counter", "result", "samples pushed: sent, refused, dropped"),
     ("argus_analysis_backlog_windows", "gauge", "", "closed windows that wait for their analysis"),
     ("argus_analysis_lag_seconds", "gauge", "", "how long the oldest of them has waited"),
     ("argus_step_duration_seconds", "gauge", "run,rank", "mean step of the last window"),
@@ -95,6 +97,7 @@ def make_metrics(watched: Watched, *, max_series: int) -> Metrics:
         analysed=counters["argus_windows_analysed_total"],
         errors=counters["argus_analysis_errors_total"],
         incidents=counters["argus_incident_events_total"],
+        pushed=counters["argus_remote_write_samples_total"],
         analysis_s=Histogram(
             "argus_analysis_duration_seconds", _meaning("argus_analysis_duration_seconds"), registry=registry
         ),

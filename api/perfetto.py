@@ -10,9 +10,10 @@ True
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+from argus.api.protobuf import bytes_field, double_field, fixed64_field, text_field, varint_field
 
 SEQUENCE = 1
 """All packets are one sequence: names are interned once for the whole file."""
@@ -85,78 +86,47 @@ def _events(slices: Iterable[Slice]) -> Iterator[_Event]:
 
 def _event(event: _Event, names: dict[str, int]) -> bytes:
     item = event.slice
-    body = _varint_field(9, event.kind) + _varint_field(11, item.track)
+    body = varint_field(9, event.kind) + varint_field(11, item.track)
     interned = b""
     if event.kind != _END:
         number = names.get(item.name)
         if number is None:
             number = names[item.name] = len(names) + 1
-            interned = _bytes_field(2, _varint_field(1, number) + _text_field(2, item.name))
-        body += _varint_field(10, number)
-        body += b"".join(_bytes_field(4, _annotation(name, value)) for name, value in item.args.items())
+            interned = bytes_field(2, varint_field(1, number) + text_field(2, item.name))
+        body += varint_field(10, number)
+        body += b"".join(bytes_field(4, _annotation(name, value)) for name, value in item.args.items())
         if item.flow:
-            body += _fixed64_field(47, item.flow)
-    packet = _varint_field(8, event.at_ns) + _bytes_field(11, body)
-    return _packet(packet + (_bytes_field(12, interned) if interned else b""), flags=_NEEDS_STATE)
+            body += fixed64_field(47, item.flow)
+    packet = varint_field(8, event.at_ns) + bytes_field(11, body)
+    return _packet(packet + (bytes_field(12, interned) if interned else b""), flags=_NEEDS_STATE)
 
 
 def _descriptor(track: Track) -> bytes:
-    body = _varint_field(1, track.uuid) + _text_field(2, track.name)
+    body = varint_field(1, track.uuid) + text_field(2, track.name)
     if track.parent:
-        body += _varint_field(5, track.parent)
+        body += varint_field(5, track.parent)
     if track.pid is not None:
-        body += _bytes_field(3, _varint_field(1, track.pid) + _text_field(6, track.name))
-    return _bytes_field(60, body)
+        body += bytes_field(3, varint_field(1, track.pid) + text_field(6, track.name))
+    return bytes_field(60, body)
 
 
 def _metadata(metadata: Mapping[str, Value]) -> bytes:
     """ChromeEventBundle.metadata: shown as metadata of the trace."""
-    entries = (_text_field(1, name) + _text_field(2, str(value)) for name, value in metadata.items())
-    return _bytes_field(5, b"".join(_bytes_field(2, entry) for entry in entries))
+    entries = (text_field(1, name) + text_field(2, str(value)) for name, value in metadata.items())
+    return bytes_field(5, b"".join(bytes_field(2, entry) for entry in entries))
 
 
 def _annotation(name: str, value: Value) -> bytes:
-    head = _text_field(10, name)
+    head = text_field(10, name)
     if isinstance(value, str):
-        return head + _text_field(6, value)
+        return head + text_field(6, value)
     if isinstance(value, float):
-        return head + _key(5, 1) + struct.pack("<d", value)
-    return head + _varint_field(4, value)
+        return head + double_field(5, value)
+    return head + varint_field(4, value)
 
 
 def _packet(body: bytes, *, flags: int) -> bytes:
-    body += _varint_field(10, SEQUENCE)
+    body += varint_field(10, SEQUENCE)
     if flags:
-        body += _varint_field(13, flags)
-    return _bytes_field(1, body)
-
-
-def _key(number: int, wire: int) -> bytes:
-    return _varint(number << 3 | wire)
-
-
-def _varint(value: int) -> bytes:
-    """Base-128, least significant group first; negative numbers as 64-bit two's complement."""
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _varint_field(number: int, value: int) -> bytes:
-    return _key(number, 0) + _varint(value)
-
-
-def _fixed64_field(number: int, value: int) -> bytes:
-    return _key(number, 1) + struct.pack("<Q", value & ((1 << 64) - 1))
-
-
-def _bytes_field(number: int, value: bytes) -> bytes:
-    return _key(number, 2) + _varint(len(value)) + value
-
-
-def _text_field(number: int, value: str) -> bytes:
-    return _bytes_field(number, value.encode("utf-8", "replace"))
+        body += varint_field(13, flags)
+    return bytes_field(1, body)

@@ -6,6 +6,7 @@ import argparse
 import fcntl
 import ipaddress
 import os
+import random
 import signal
 import socket
 import sys
@@ -23,6 +24,7 @@ from argus.api.settings import Settings, SettingsError, load_settings
 if TYPE_CHECKING:
     from argus.analytics.incident import Incident
     from argus.api.course import Analyses, Course
+    from argus.api.remote_write import RemoteWriter
     from argus.api.service import Service
 
 BACKLOG = 2048
@@ -164,9 +166,30 @@ def _serve(service: Service, listener: socket.socket, *, settings: Settings) -> 
             service.board.close()  # hosts that wait for orders must not hold up the end
             super().handle_exit(sig, frame)
 
+    writer = remote_writer(service)
     # uvicorn raises the signal again once it has shut down; to end in order is no failure.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+    if writer is not None:
+        writer.start()
     Server(config).run(sockets=[listener])
+    if writer is not None:
+        writer.stop()
+
+
+def remote_writer(service: Service) -> RemoteWriter | None:
+    """Pushes the metrics if the settings say where to. Raises CliError."""
+    from argus.api.remote_write import RemoteWriter
+    from argus.collectors.host.client import parse_server
+
+    url, token = service.settings.remote_write_url, service.settings.remote_write_token
+    if not url:
+        return None
+    try:
+        post = parse_server(url, key=token)
+    except ValueError as error:
+        raise CliError(f"remote_write_url: {error}") from None
+    metrics = service.metrics
+    return RemoteWriter(post, metrics.registry, sent=metrics.pushed, clock=time.time, rng=random.Random())
 
 
 def _shown(db: str) -> str:
