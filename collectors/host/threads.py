@@ -19,6 +19,7 @@ COMM_KINDS = (
     ("pt_nccl_", "watchdog"),
     ("nccl", "watchdog"),
     ("pt_data_", "loader"),
+    ("QueueFeeder", "loader"),
     ("argus", "argus"),
 )
 """Beginnings of thread names torch and NCCL give (c10 setThreadName), and our own."""

@@ -146,8 +146,8 @@ def test_the_oldest_are_dropped_and_counted_when_the_receiver_is_gone() -> None:
 
 
 def test_a_receiver_that_is_no_url_is_said_before_the_service_runs(tmp_path: Path) -> None:
-    with service_at(tmp_path / "a.sqlite", clock=FakeClock(), remote_write_url="ftp://x") as service:
-        with pytest.raises(CliError, match="remote_write_url"):
-            remote_writer(service)
+    wrong = service_at(tmp_path / "a.sqlite", clock=FakeClock(), remote_write_url="ftp://x")
+    with wrong as service, pytest.raises(CliError, match="remote_write_url"):
+        remote_writer(service)
     with service_at(tmp_path / "b.sqlite", clock=FakeClock()) as service:
         assert remote_writer(service) is None

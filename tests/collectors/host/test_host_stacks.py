@@ -200,6 +200,7 @@ def test_without_pyspy_the_reason_is_said() -> None:
         ("argus-writer", "python", (), "argus"),
         ("Thread-1", "pt_data_pin", (), "loader"),
         ("Thread-1", "python", ("f (torch/utils/data/_utils/pin_memory.py:1)",), "loader"),
+        ("QueueFeederThread", "python", ("f (multiprocessing/queues.py:1)",), "loader"),
         ("Thread-1", "python", ("f (a.py:1)",), "other"),
     ],
 )
