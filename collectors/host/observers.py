@@ -14,7 +14,7 @@ from argus.collectors.host.host_sampler import HostSampler, Seen
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.rank import Key
 from argus.collectors.host.ranks import Member
-from argus.collectors.host.stack_plan import OpenStep, StackPlan, open_steps
+from argus.collectors.host.stack_plan import OpenStep, Request, StackPlan, open_steps
 from argus.collectors.host.stack_taker import StackTaker
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.stacks import encode_stacks
@@ -73,7 +73,13 @@ class HostWatch:
 
     def _run(self) -> None:
         while (ranks := self._queue.get()) is not None:
-            sample = self._sampler.sample(ranks, now_s=self._wall_clock())
+            try:
+                sample = self._sampler.sample(ranks, now_s=self._wall_clock())
+            except (OSError, ValueError) as error:
+                # A kernel that writes its files in another way: the next sample may do without that one.
+                self._counters.add("argus_collector_host_samples_total", "error")
+                self.unseen = (f"host: {type(error).__name__}: {error}"[:200],)
+                continue
             self.unseen = self._sampler.unseen
             if sample is not None:
                 self._done.append(sample)
@@ -114,7 +120,8 @@ class Observers:
         """Ask for what is due of the ranks that are observed."""
         ranks = open_steps(members, now_s=now_s)
         if self._stacks is not None:
-            self._stacks.submit(self._plan.due(ranks, now_s=now_s))
+            due = self._plan.due(ranks, now_s=now_s)
+            self._stacks.submit([request for request in due if self._is_worth_it(request)])
             self._counters.add("argus_collector_stack_skipped_total", amount=self._plan.skipped)
             self._plan.skipped = 0
             self._tell(self._stacks.last_error)
@@ -145,6 +152,11 @@ class Observers:
         for part in (self._stacks, self._watch):
             if part is not None:
                 part.stop()
+
+    def _is_worth_it(self, request: Request) -> bool:
+        """Without py-spy there is nothing to ask; denied, the steady round is enough to see when that ends."""
+        error = "" if self._stacks is None else self._stacks.last_error
+        return error != "not_installed" and (error != "denied" or request.reason in ("baseline", "burst"))
 
     def _tell(self, error: str) -> None:
         texts = {

@@ -77,7 +77,10 @@ class Orders:
             return float(min(MAX_PAUSE_S, MIN_PAUSE_S * 2.0**self._num_fails) * self._rng.uniform(0.5, 1.0))
         self._num_fails = 0
         for raw in orders[:MAX_ORDERS]:
-            self._take(raw)
+            try:
+                self._take(raw)
+            except (OSError, MemoryError) as error:
+                self._notices.once("order", f"an order could not be followed: {error!r:.200}")
         return MIN_PAUSE_S
 
     def _run(self) -> None:

@@ -67,7 +67,12 @@ class StackTaker:
             for number in range(request.count):
                 if number and self._stopping.wait(BURST_PAUSE_S):
                     return
-                self._done.append(self.dump(request))
+                try:
+                    self._done.append(self.dump(request))
+                except (OSError, ValueError, RuntimeError) as error:
+                    # Out of descriptors or processes: the next dump may find some.
+                    self._counters.add("argus_collector_stack_dumps_total", "error")
+                    self.last_error = f"{type(error).__name__}: {error}"[:200]
 
     def dump(self, request: Request) -> StackDump:
         """One dump of one rank; one that failed says why."""

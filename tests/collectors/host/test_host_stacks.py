@@ -303,3 +303,45 @@ def test_a_stalled_rank_is_dumped_and_reaches_the_service(tmp_path: Path) -> Non
     assert (dump.rank, dump.step, dump.host) == (3, 5, HOST) and dump.open_s > 0.9
     assert any("test_host_stacks.py" in thread.stack for thread in dump.threads)
     assert host.counters.get("argus_collector_stack_dumps_total", "ok") >= 1
+
+
+class FakeTaker(StackTaker):
+    """Takes requests, dumps nothing; `last_error` is what the test says."""
+
+    def __init__(self) -> None:
+        super().__init__(host=HOST, counters=Counters(), program="py-spy", wall_clock=lambda: 0.0)
+        self.asked: list[Request] = []
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        self.asked += requests
+
+
+@pytest.mark.parametrize(
+    ("error", "reasons"), [("", {"slow_step"}), ("denied", set()), ("not_installed", set())]
+)
+def test_where_dumps_cannot_be_they_are_not_asked_for_and_it_is_said_once(
+    error: str, reasons: set[str]
+) -> None:
+    taker, said = FakeTaker(), list[str]()
+    taker.last_error = error
+    observers = Observers(
+        host=HOST, stacks=taker, watch=None, counters=Counters(), notices=Notices(said.append)
+    )
+    for now_s in (101.0, 102.0):
+        observers.look([member(step=5, open_s=9.0, p50_s=0.3)], now_s=now_s)
+    assert {request.reason for request in taker.asked} == reasons
+    assert len(said) == bool(error) and observers.parts()["stacks"] == (error or "ok")
+
+
+def test_a_taker_survives_what_a_dump_may_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_request: Request) -> StackDump:
+        raise RuntimeError("can't start new thread")
+
+    counters = Counters()
+    taker = StackTaker(host=HOST, counters=counters, program="py-spy", wall_clock=lambda: 0.0)
+    monkeypatch.setattr(taker, "dump", fail)
+    taker.start()
+    taker.submit([Request(rank=step(rank), reason="burst") for rank in range(3)])
+    taker._queue.put(None)
+    taker._thread.join(10.0)
+    assert counters.get("argus_collector_stack_dumps_total", "error") == 3 and not taker.take()
