@@ -50,13 +50,15 @@ def parse_heartbeats(body: bytes) -> Parsed[Heartbeat]:
     return _each(enumerate(_list(body, "heartbeats")), _heartbeat)
 
 
-def parse_report(body: bytes) -> Report | None:
-    """What the processor says of itself beside its heartbeats, if it does. Raises WireError."""
+def parse_report(body: bytes) -> Parsed[Report]:
+    """What the processor says of itself beside its heartbeats, if it does; a bad one costs only itself."""
     raw = _json(body)
     processor = raw.get("processor") if isinstance(raw, dict) else None
-    if processor is None:
-        return None
-    report = Report.from_json(processor)
+    return _each(enumerate([] if processor is None else [processor]), _report)
+
+
+def _report(_index: int, raw: object) -> Report:
+    report = Report.from_json(raw)
     _name(report.host, "processor.host")
     return report
 

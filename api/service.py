@@ -62,19 +62,19 @@ class Service:
 
     def receive_heartbeats(self, body: bytes) -> Answer:
         """Store the latest heartbeat of each rank. Raises WireError, NothingTaken."""
-        parsed, report = ingest.parse_heartbeats(body), ingest.parse_report(body)
+        parsed, reports = ingest.parse_heartbeats(body), ingest.parse_report(body)
         now_s = self.clock()
         with self.store.write() as connection:
             attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
             intake.add_heartbeats(connection, parsed.items, attempts=attempts, now_s=now_s)
-            if report is not None:
+            for report in reports.items:
                 control.save_report(connection, report, now_s=now_s)
             switches = control.switches(connection, (run for run, _ in attempts))
         for key, attempt in attempts.items():
             beats = [beat for beat in parsed.items if (beat.run, beat.attempt) == key]
             self.worker.hear(attempt.id, beats=beats, now_s=now_s)
-        counter = self.metrics.heartbeats
-        answer = _answer(counter, len(parsed.items), rejected=parsed.rejected, attempts=attempts)
+        counter, rejected = self.metrics.heartbeats, (*parsed.rejected, *reports.rejected)
+        answer = _answer(counter, len(parsed.items), rejected=rejected, attempts=attempts)
         return {**answer, "switches": switches}
 
     def receive_observations(self, body: bytes) -> Answer:

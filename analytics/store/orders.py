@@ -16,6 +16,9 @@ ORDER_S = 600.0
 """How long an order waits for a host that is out of reach."""
 
 NUM_PEERS = 2
+MAX_ONSET_WINDOWS = 3
+"""Windows kept from the onset on; how a fault began is in them, that it goes on is in the summaries."""
+
 MAX_SUSPECTS = 16
 """Ranks of an incident whose raw records are kept; of a fault of many hosts these are samples enough."""
 
@@ -60,7 +63,8 @@ def orders_for(connection: Connection, host: str, *, after: int, now_s: float) -
 def pin_of(incident: Incident, *, plan: WindowPlan, world_size: int) -> Order:
     """Keep the raw records of an incident's suspects and two healthy peers around its onset."""
     index = plan.index(max(incident.onset_step, 0))
-    first, end = plan.bounds(max(index - 1, 0))[0], plan.bounds(max(index + 1, incident.last_window))[1]
+    last = min(max(index + 1, incident.opened_window), index + MAX_ONSET_WINDOWS)
+    first, end = plan.bounds(max(index - 1, 0))[0], plan.bounds(last)[1]
     ranks = ranks_of(incident, world_size=world_size)
     return Order(
         id=0,

@@ -17,6 +17,7 @@ from argus.analytics.store.tables import STACKS
 from argus.api.http.app import make_app
 from argus.api.service import Service
 from argus.collectors.records.host_sample import HostSample
+from argus.collectors.records.order import RECORDING_TYPE
 from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, Thread, encode_stacks
 from tests.api.kit import FakeClock, beats_body, make_beat, new_service, service_at
@@ -138,10 +139,13 @@ def test_a_run_is_switched_off_and_on(client: TestClient, clock: FakeClock) -> N
 
 
 @pytest.mark.parametrize("report", [{"parts": 3}, {"host": ""}, {"host": "a\nb\u0000"}, {"cpu_s": "x"}])
-def test_a_bad_report_is_refused_or_tamed(
+def test_a_bad_report_costs_no_heartbeat(
     client: TestClient, clock: FakeClock, report: dict[str, Any]
 ) -> None:
-    assert beat_with_report(client, clock, **report).status_code in (200, 400)
+    answer = beat_with_report(client, clock, **report)
+    assert answer.status_code == 200 and answer.json()["accepted"] == 4
+    beats = client.get("/v1/runs/job/heartbeats").json()
+    assert beats["total"] == 4
 
 
 def test_postgres_keeps_observations_too(postgres: Store, clock: FakeClock) -> None:
@@ -151,3 +155,14 @@ def test_postgres_keeps_observations_too(postgres: Store, clock: FakeClock) -> N
     for _ in range(2):
         assert post(client, raw).json() == {"accepted": 2, "rejected": []}
     assert client.get("/v1/runs/job/a/stacks").json()["total"] == 1
+    assert beat_with_report(client, clock).json()["accepted"] == 4
+    assert client.put("/v1/runs/job/switch", json={"off": True}).json() == {"off": True}
+    made = client.post("/v1/captures", json={"run": "job", "ranks": [1]}).json()
+    where = f"/v1/captures/{made['id']}"
+    assert (
+        client.post(f"{where}/ranks/1", content=b"abc", headers={"content-type": RECORDING_TYPE}).status_code
+        == 200
+    )
+    assert client.get(where).json()["bytes"] == {"1": 3}
+    assert client.get("/v1/hosts/h-0/orders").json()["orders"][0]["capture"] == made["id"]
+    assert client.get("/v1/runs/job/status").json()["is_off"] is True

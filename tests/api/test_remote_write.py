@@ -68,7 +68,7 @@ def series(body: bytes) -> list[tuple[dict[str, str], float, int]]:
             assert isinstance(part, bytes)
             inner = dict(fields(part))
             if number == 1:
-                labels[bytes(inner[1]).decode()] = bytes(inner[2]).decode()  # type: ignore[arg-type]
+                labels[bytes(inner[1]).decode()] = bytes(inner[2]).decode()
             else:
                 value, ts_ms = struct.unpack("<d", inner[1])[0], inner[2]  # type: ignore[arg-type]
         found.append((labels, value, int(ts_ms)))
