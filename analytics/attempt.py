@@ -13,6 +13,7 @@ from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
 from argus.analytics.fuse import link_causes, rank_causes, stop_cause
 from argus.analytics.incident import Cause, Incident
+from argus.analytics.kernel_digest import KEPT, Engine
 from argus.analytics.lifecycle import (
     GONE_WINDOWS,
     find_open,
@@ -100,10 +101,12 @@ def advance(
     beats: Iterable[Heartbeat] = (),
     votes: int = VOTES,
     min_past: int = MIN_PAST,
+    engine: Engine | None = None,
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
-    A recording too short for repetition passes `votes=1, min_past=0`.
+    A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
+    in this process if None.
     """
     before = {incident.id: incident for incident in state.incidents}
     state = _hear(state, beats)
@@ -119,7 +122,7 @@ def advance(
         past=state.past,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
-        digest=digest_of(window, waits) if window is not None else None,
+        digest=digest_of(window, waits, engine=engine) if window is not None else None,
         is_lone=votes == 1,
     )
     findings = run_detectors(view)
@@ -330,7 +333,7 @@ def _remember(state: AttemptState, digest: Digest) -> AttemptState:
         _flagged(each, [i for i in accused if each.index > i.opened_window - VOTE_WINDOWS])
         for each in (*state.past, digest)
     )
-    return replace(state, past=_forget(past))
+    return replace(state, past=_lighter(_forget(past)))
 
 
 def _flagged(digest: Digest, accused: Sequence[Incident]) -> Digest:
@@ -342,6 +345,16 @@ def _flagged(digest: Digest, accused: Sequence[Incident]) -> Digest:
         digest,
         flagged=tuple(sorted(ranks | set(digest.flagged))),
         flagged_groups=tuple(sorted(groups | set(digest.flagged_groups))),
+    )
+
+
+def _lighter(past: tuple[Digest, ...]) -> tuple[Digest, ...]:
+    """Kernels of the last windows only, and of those no more than their means."""
+    return tuple(
+        each
+        if each.kernels is None
+        else replace(each, kernels=each.kernels.slim() if n >= len(past) - KEPT else None)
+        for n, each in enumerate(past)
     )
 
 

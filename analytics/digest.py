@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
@@ -19,9 +21,13 @@ FLOOR_SHARE = 0.01
 """Added to both sides of a ratio, as share of the step, so that tiny phases cannot show large ratios."""
 
 
-def digest_of(window: Window, waits: Waits | None = None) -> Digest:
-    """Digest of one window; ranks without a usable step are NaN."""
-    waits = waits or waits_of(window)
+def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | None = None) -> Digest:
+    """Digest of one window; ranks without a usable step are NaN. `engine` computes the kernels' effects."""
+    digest = _digest(window, waits or waits_of(window))
+    return replace(digest, kernels=digest_kernels(window, engine=engine)) if window.kernels else digest
+
+
+def _digest(window: Window, waits: Waits) -> Digest:
     phases, self_s, cpu_s, max_s = _phases(window)
     step_s = _mean(window.step_s[:, window.usable])
     own_s = self_s.sum(axis=0)

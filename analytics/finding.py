@@ -83,6 +83,7 @@ class Finding:
             self.ranks,
             self.group,
             self.phase,
+            self.kernel,
             self.start_step,
         )
         return "f-" + hashlib.sha256(repr(parts).encode()).hexdigest()[:16]

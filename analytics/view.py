@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from argus.analytics.kernel_digest import KernelDigest
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
 from argus.collectors.records.heartbeat import Heartbeat
@@ -26,7 +27,8 @@ class Digest:
     `peers_s`. `dev`, `own_dev` = log of got over peers. (group,): `transfer_s` = median transfer of a call,
     `transfer_sum_s` = transfer time a step. `flagged` ranks and `flagged_groups` say who was
     accused then and must not become part of what is normal; `doubted` and `doubted_groups` say who was
-    suspected without an incident, which bars them only while the next windows vote.
+    suspected without an incident, which bars them only while the next windows vote. `kernels` is what L3
+    keeps.
     """
 
     index: int
@@ -59,6 +61,7 @@ class Digest:
     flagged_groups: tuple[str, ...] = ()
     doubted: tuple[int, ...] = ()
     doubted_groups: tuple[str, ...] = ()
+    kernels: KernelDigest | None = None
 
     @property
     def typical_step_s(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,8 @@ class Window:
     """Steps [first_step, first_step + num_steps) of every expected rank; NaN = not observed.
 
     Shapes: `ranks` (rank,), `steps`, `flags`, `usable` (step,), `step_s`, `step_cpu_s` (rank, step),
-    phase arrays (phase, rank, step). `groups` are ids of `topology`.
+    phase arrays (phase, rank, step). `groups` are ids of `topology`. `kernels` are packed kernel summaries,
+    one or more ranks each; `kernel_names` the definitions of names they do not bring along.
     """
 
     run: str
@@ -97,6 +98,8 @@ class Window:
     coverage: Coverage
     clock_method: str
     clock_residual_s: float
+    kernels: tuple[bytes, ...] = ()
+    kernel_names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def usable(self) -> Bools:
@@ -118,20 +121,20 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
     head = parts[0]
     ranks = np.array(sorted({*topology.ranks, *(p.rank for p in parts)}), np.int64)
     row = {int(rank): i for i, rank in enumerate(ranks)}
-    steps = np.arange(head.first_step, head.first_step + head.num_steps)
-    series = _step_series(parts, row, shape=(len(ranks), len(steps)))
+    series = _step_series(parts, row, shape=(len(ranks), head.num_steps))
     cells = _phase_cells(parts, row, head.first_step, series.step_s)
     groups, collectives = _collectives(parts, topology)
     hosts = {topology.host_of(int(rank)) for rank in ranks}
     return Window(
         run=head.run,
         attempt=head.attempt,
+        kernels=tuple(part.kernels for part in parts if part.kernels),
         index=head.window,
         first_step=head.first_step,
         num_steps=head.num_steps,
         topology=topology,
         ranks=ranks,
-        steps=steps,
+        steps=np.arange(head.first_step, head.first_step + head.num_steps),
         flags=series.flags,
         step_s=series.step_s,
         step_cpu_s=series.step_cpu_s,

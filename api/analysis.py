@@ -14,6 +14,7 @@ from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.store import incidents as incident_store
+from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import orders, progress
 from argus.analytics.store.engine import Store
 from argus.analytics.store.numbers import window_numbers
@@ -144,6 +145,8 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
 def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topology) -> Window:
     with means.store.read() as connection:
         bodies = progress.bodies_of(connection, watch.live.row.id, row.window)
+        blobs = kernel_store.blobs_of(connection, watch.live.row.id, row.window)
+        names = kernel_store.used_names(connection, blobs)
     parts = [RankWindow.from_bytes(body) for body in bodies]
     phases = {part.name(int(index)) for part in parts for index in set(part.cells["phase"].tolist())}
     cells = topology.world_size * row.num_steps * (len(phases) + 2)
@@ -152,7 +155,7 @@ def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topolo
             f"{topology.world_size} ranks × {row.num_steps} steps × {len(phases)} phases are {cells} cells, "
             f"the limit is {MAX_CELLS}"
         )
-    return align(assemble(parts, topology))
+    return replace(align(assemble(parts, topology)), kernels=tuple(blobs), kernel_names=names)
 
 
 def missing_evidence(window: Window) -> tuple[str, ...]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from argus.analytics.store.intake import Arrival, Rejection
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.host_sample import HostSample
+from argus.collectors.records.kernel_read import bundle, open_blob, read
 from argus.collectors.records.layout import MAX_WORLD, Layout
 from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, StackTable
@@ -109,6 +110,7 @@ def _arrival(index: int, body: bytes) -> Arrival:
         raise WireError(
             f"window {window.window} of rank {window.rank} holds steps that end before they start"
         )
+    _check_kernels(window)
     return Arrival(
         index=index,
         run=window.run,
@@ -118,8 +120,22 @@ def _arrival(index: int, body: bytes) -> Arrival:
         first_step=window.first_step,
         num_steps=window.num_steps,
         host=window.host,
-        body=body,
+        body=replace(window, kernels=b"").to_bytes() if window.kernels else body,
+        kernels=window.kernels,
     )
+
+
+def _check_kernels(window: RankWindow) -> None:
+    """Read the whole blob once, so that no damaged one is ever stored."""
+    if not window.kernels:
+        return
+    blob = open_blob(window.kernels)
+    read(bundle([blob]))
+    for rank in blob.ranks["rank"].tolist():
+        _below(rank, MAX_WORLD, "a rank of window.kernels")
+    for text in blob.texts().values():
+        if "\x00" in text:
+            raise WireError("a name of window.kernels holds a zero byte")
 
 
 def _layout(_index: int, raw: object) -> Layout:

@@ -139,7 +139,7 @@ def analyse(
 def _doubt(job: Job, waits: Sequence[tuple[Window, Waits]]) -> str:
     """Why finding nothing proves nothing, "" if it does prove it."""
     read = f"{len(job.ranks)} of {job.world_size} ranks"
-    if len(job.ranks) < MIN_SHARE_READ * job.world_size:
+    if len(job.ranks) < max(MIN_SHARE_READ * job.world_size, min(2, job.world_size)):
         return f"only {read} were read"
     if not any(window.usable.any() for window, _ in waits):
         return "every step is a warm-up, a mark or incomplete"

@@ -9,7 +9,7 @@ from prometheus_client import Counter
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from argus.analytics.store import control, intake, observations
+from argus.analytics.store import control, intake, kernels, observations
 from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Rejection
 from argus.analytics.store.relaunch import make_room
@@ -101,6 +101,9 @@ class Service:
         with self.store.write() as connection:
             attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
             received = intake.add_rank_windows(connection, parsed.items, attempts=attempts, now_s=now_s)
+            refused = {item.index for item in received.rejected}
+            arrivals = [item for item in parsed.items if item.kernels and item.index not in refused]
+            unknown = kernels.add_kernels(connection, arrivals, attempts=attempts, now_s=now_s)
         for attempt_id, hosts in _hosts(parsed.items, attempts).items():
             self.worker.hear(attempt_id, hosts=hosts, now_s=now_s)
         rejected = tuple(sorted((*parsed.rejected, *received.rejected), key=lambda item: item.index))
@@ -109,11 +112,14 @@ class Service:
         self.metrics.windows.labels(result="rejected").inc(len(rejected))
         if rejected and not received.accepted and not received.duplicates:
             raise NothingTaken(rejected)
-        return {
+        answer: Answer = {
             "accepted": received.accepted,
             "duplicates": received.duplicates,
             "rejected": [asdict(item) for item in rejected],
         }
+        if unknown:
+            answer["unknown_names"] = [f"{key:x}" for key in sorted(unknown)]
+        return answer
 
     def switch(self, run: str, *, is_off: bool) -> None:
         """Have a run's collection off or on; its hosts hear it with their next heartbeat."""

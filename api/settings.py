@@ -110,6 +110,21 @@ class Settings:
         env="ARGUS_MAX_BACKLOG",
         low=1,
     )
+    kernel_keep_s: float = _setting(
+        7 * 86400.0, "how long kernel summaries are kept", env="ARGUS_KERNEL_KEEP_S", low=60
+    )
+    kernel_keep_bytes: int = _setting(
+        20 << 30,
+        "kernel summaries kept at most, in bytes; the oldest go first",
+        env="ARGUS_KERNEL_KEEP_BYTES",
+        low=1 << 20,
+    )
+    engine: str = _setting(
+        "local", "where L3 computes: local (processes of this machine) or ray", env="ARGUS_ENGINE"
+    )
+    ray_address: str = _setting(
+        "auto", "address of the Ray cluster that engine = ray joins", env="ARGUS_RAY_ADDRESS"
+    )
 
 
 def settings_table() -> list[tuple[str, str, str, str]]:

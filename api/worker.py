@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlalchemy.exc import SQLAlchemyError
 
 from argus.analytics.store import progress
+from argus.analytics.store.kernels import PRUNED_AT_ONCE, prune_kernels
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis
 from argus.api.analysis import Means
@@ -23,8 +24,14 @@ TICK_S = 1.0
 STALL_S = 5.0
 """A wait of TICK_S that took so long: the machine slept or the clock jumped, and nobody's silence counts."""
 
+PRUNE_EVERY_S = 600.0
+"""How often old kernel summaries are looked for; retention is days."""
+
 REST_S = 0.1
 """Between turns when no window waits: a thousand hosts' uploads must not mean a thousand turns a second."""
+
+MAX_INBOX = 10_000
+"""Signs of life kept while the database cannot be read."""
 
 WINDOWS_PER_TURN = 8
 """Windows of one attempt analysed before the others get their turn."""
@@ -42,6 +49,7 @@ class Worker:
         self._started_s = self._floor_s = clock()
         self._watches: dict[int, Watch] = {}
         self._ticked_s = 0.0
+        self._prune_s = self._started_s + PRUNE_EVERY_S
         self._inbox: list[tuple[int, Sequence[Heartbeat], Sequence[str], float]] = []
         self._lock = threading.Lock()
         self._poked = threading.Event()
@@ -105,15 +113,21 @@ class Worker:
         """Once over every live attempt; whether windows still wait."""
         with self._lock:
             inbox, self._inbox = self._inbox, []
-        with self._means.store.read() as connection:
-            lives = progress.live_attempts(connection)
-            pending = progress.pending_windows(connection)
-        self._take_up(lives)
+        try:
+            with self._means.store.read() as connection:
+                lives = progress.live_attempts(connection)
+                pending = progress.pending_windows(connection)
+            self._take_up(lives)
+        except SQLAlchemyError:
+            with self._lock:
+                self._inbox = [*inbox, *self._inbox][-MAX_INBOX:]  # the last word of a rank comes once
+            raise
         for attempt_id, beats, hosts, heard_s in inbox:
             if attempt_id in self._watches:
                 _hear(self._watches[attempt_id], beats, hosts=hosts, now_s=heard_s)
         newest = {live.row.run: live.row.id for live in sorted(lives, key=lambda live: live.row.attempt)}
         is_tick = not 0 <= now_s - self._ticked_s < TICK_S
+        self._prune(now_s)
         self._ticked_s = now_s if is_tick else self._ticked_s
         more = False
         for attempt_id, watch in list(self._watches.items()):
@@ -168,6 +182,19 @@ class Worker:
                 analysis.end(means, watch, reason=reason, now_s=now_s)
                 del self._watches[watch.live.row.id]
         return len(waiting) > WINDOWS_PER_TURN
+
+    def _prune(self, now_s: float) -> None:
+        """Let go of kernel summaries that are too old or too many, a part each turn."""
+        if now_s < self._prune_s:
+            return
+        settings = self._means.settings
+        with self._means.store.write() as connection:
+            gone = prune_kernels(
+                connection,
+                before_s=now_s - settings.kernel_keep_s,
+                max_bytes=settings.kernel_keep_bytes,
+            )
+        self._prune_s = now_s if gone == PRUNED_AT_ONCE else now_s + PRUNE_EVERY_S
 
     def _publish(self, newest: Iterable[int], *, now_s: float) -> None:
         watches = [self._watches[key] for key in newest if key in self._watches]

@@ -99,6 +99,16 @@ def _by_rank(readings: Sequence[Reading], warnings: list[str]) -> dict[int, Read
         if known is None:
             by_rank[rank] = reading
             continue
+        if _is_other_launch(known, reading):
+            earlier, later = sorted(
+                [known, reading], key=lambda one: int(one.records.steps["start_ns"].min())
+            )
+            warnings.append(
+                f"{earlier.source} is of an earlier launch than {later.source}; it is left out, "
+                "one job is analysed at a time"
+            )
+            by_rank[rank] = later
+            continue
         fresh = np.setdiff1d(reading.records.steps["step"], known.records.steps["step"])
         if len(fresh) < len(reading.records.steps):
             warnings.append(
@@ -110,6 +120,12 @@ def _by_rank(readings: Sequence[Reading], warnings: list[str]) -> dict[int, Read
                 known, records=joined, is_seq_known=known.is_seq_known and reading.is_seq_known
             )
     return by_rank
+
+
+def _is_other_launch(one: Reading, other: Reading) -> bool:
+    """Whether two readings of a rank are of two processes: the run was started again under its name."""
+    pids = [reading.records.layout.pid for reading in (one, other)]
+    return all(pids) and pids[0] != pids[1] and one.is_time_known and other.is_time_known
 
 
 def append(one: RankRecords, other: RankRecords) -> RankRecords:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import argus
-from argus.collectors.rank.identity import LAUNCH_HOST, run_of
+from argus.collectors.rank.identity import LAUNCH_HOST, run_name, run_of
 from argus.collectors.rank.sink import connect_to
 from argus.collectors.records.endpoint import private_directory, socket_path
 
@@ -50,14 +50,14 @@ def make_plan(
 ) -> Plan:
     """Options first, then the environment, then defaults; `generated` names a run nobody named.
 
-    A run that only records has a socket of its own: its processor writes into its own folder.
+    A processor serves one service and one folder: only jobs that share both share its socket.
     """
-    name = run or run_of(env) or generated
+    name = run_name(run) if run else run_of(env) or generated
     server = server or env.get("ARGUS_SERVER") or None
     wanted = record or env.get("ARGUS_RECORD") or (None if server else f"argus-recording-{slug(name)}")
     path = Path(socket) if socket else socket_path(env)
-    if not socket and not env.get("ARGUS_SOCKET") and not server:
-        path = path.with_name(f"{slug(name)}.sock")
+    if not socket and not env.get("ARGUS_SOCKET"):
+        path = path.with_name(f"{_socket_stem(name, server=server, record=wanted)}.sock")
     return Plan(
         run=name,
         socket=path.absolute(),
@@ -65,6 +65,13 @@ def make_plan(
         record=Path(wanted).absolute() if wanted else None,
         has_processor=has_processor,
     )
+
+
+def _socket_stem(run: str, *, server: str | None, record: str | None) -> str:
+    """The socket's name: one per service, or per service and folder; one per run and folder without a service."""
+    target = "\n".join([server or "", str(Path(record).absolute()) if record else ""])
+    digest = hashlib.sha256(os.fsencode(target)).hexdigest()[:8]
+    return f"processor-{digest}" if server else f"{slug(run)}-{digest}"
 
 
 def plan_from(env: Mapping[str, str]) -> Plan:
@@ -83,7 +90,7 @@ def slug(name: str) -> str:
     safe = re.sub(r"[^A-Za-z0-9._-]", "-", name).strip("-.") or "run"
     if safe == name and len(safe) <= MAX_SLUG:
         return safe
-    return f"{safe[:MAX_SLUG]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{safe[:MAX_SLUG]}-{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
 
 
 def package_root() -> Path:
@@ -116,9 +123,14 @@ def ensure_processor(
     """Start a processor on this host if none answers; what came of it, in a few words.
 
     Where one answers, a second is started all the same: it notes its launcher with the first and ends,
-    so that the first does not leave while this job has yet to bring its ranks.
+    so that the first does not leave while this job has yet to bring its ranks. OSError, ValueError: no
+    processor can be started.
     """
     private_directory(plan.socket.parent)
+    if plan.record:
+        plan.record.mkdir(parents=True, exist_ok=True)
+        if not os.access(plan.record, os.W_OK):
+            raise PermissionError(f"cannot write into {plan.record}")
     lock = os.open(plan.socket.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

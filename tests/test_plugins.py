@@ -23,6 +23,8 @@ from argus.analytics.view import View
 from argus.analytics.window import Floats
 from argus.collectors.readers import ReaderError, Reading, readers
 from argus.collectors.records.frames import Kind, encode_json
+from argus.collectors.records.kernel_blob import encode
+from argus.collectors.records.kernel_read import open_blob, summaries_of
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.summary import RankWindow
 from argus.evals.moments import Moment, moments
@@ -240,9 +242,20 @@ def _renamed_layout(layout: Layout) -> Layout:
 def _renamed(moment: Moment) -> Moment:
     return replace(
         moment,
-        parts=tuple(replace(part, rank=RENAMED[part.rank]) for part in moment.parts),
+        parts=tuple(
+            replace(part, rank=RENAMED[part.rank], kernels=_renamed_kernels(part.kernels))
+            for part in moment.parts
+        ),
         beats=tuple(replace(beat, rank=RENAMED[beat.rank]) for beat in moment.beats),
     )
+
+
+def _renamed_kernels(blob: bytes) -> bytes:
+    if not blob:
+        return b""
+    opened = open_blob(blob)
+    summaries = summaries_of(opened, texts=opened.texts())
+    return encode([replace(summary, rank=RENAMED[summary.rank]) for summary in summaries])
 
 
 def _without_rank(parts: tuple[RankWindow, ...]) -> tuple[RankWindow, ...]:

@@ -41,7 +41,10 @@ class AttemptRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """One rank's window as it came in, checked; `index` is its place in the upload."""
+    """One rank's window as it came in, checked; `index` is its place in the upload.
+
+    `kernels` came along and is stored apart from `body`.
+    """
 
     index: int
     run: str
@@ -52,6 +55,7 @@ class Arrival:
     num_steps: int
     host: str
     body: bytes
+    kernels: bytes = b""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ EXTRA_OF: Mapping[str, str] = {
     "psycopg": "postgres",
     "openai": "service",
     "torch": "demo",
+    "ray": "ray",
 }
 """Which extra brings a module that a command may find missing."""
 

@@ -11,6 +11,7 @@ from secrets import token_hex
 
 from argus.api.cli.errors import CliError
 from argus.collectors import launch
+from argus.collectors.host.client import parse_server
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -48,8 +49,9 @@ def run(args: argparse.Namespace) -> int:
         has_processor=not args.no_processor,
         generated=f"run-{time.strftime('%Y%m%d-%H%M%S')}-{token_hex(2)}",
     )
+    _check_server(plan.server)
     env = launch.rank_env(os.environ, plan)
-    print(f"argus: run {plan.run}: {_start(plan, env)}{_target(plan)}", file=sys.stderr, flush=True)
+    print(f"argus: run {plan.run}: {_start(plan, env)}", file=sys.stderr, flush=True)
     try:
         launch.replace_process(command, env)
     except OSError as error:
@@ -57,11 +59,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _start(plan: launch.Plan, env: dict[str, str]) -> str:
-    if not plan.has_processor:
-        return "no processor"
+def _check_server(url: str | None) -> None:
     try:
-        return launch.ensure_processor(plan, launcher_pid=os.getpid(), env=env)
+        if url:
+            parse_server(url)
+    except ValueError as error:
+        raise CliError(f"--server or ARGUS_SERVER: {error}") from None
+
+
+def _start(plan: launch.Plan, env: dict[str, str]) -> str:
+    """What came of it, and where the records go, in one line."""
+    if env.get("ARGUS_OFF", "") not in ("", "0"):
+        return "off, ARGUS_OFF is set; the job runs unobserved"
+    if not plan.has_processor:
+        return f"no processor{_target(plan)}"
+    try:
+        return launch.ensure_processor(plan, launcher_pid=os.getpid(), env=env) + _target(plan)
     except (OSError, ValueError) as error:
         return f"no processor, the job runs unobserved: {error}"  # observation may fail, the job may not
 

@@ -23,6 +23,7 @@ from argus.api.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
     from argus.analytics.incident import Incident
+    from argus.analytics.kernel_digest import Engine
     from argus.api.course import Analyses, Course
     from argus.api.remote_write import RemoteWriter
     from argus.api.service import Service
@@ -40,17 +41,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help="port to listen on (default 8321); 0 takes a free one")
     parser.add_argument("--db", help="SQLite file or postgresql:// URL (default argus.sqlite)")
     parser.add_argument("--window-steps", type=int, metavar="N", help="steps per window, for every attempt")
+    parser.add_argument("--engine", choices=("local", "ray"), help="where L3 computes (default local)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default argus.toml)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    serve(settings_of(args), analyses=product_analyses())
+    settings = settings_of(args)
+    serve(settings, analyses=product_analyses(_engine(settings)))
     return 0
 
 
-def product_analyses() -> Analyses:
+def product_analyses(engine: Engine | None = None) -> Analyses:
     """The product's own analysis and wording."""
+    from functools import partial
+
     from argus.agent.card import render
     from argus.agent.triage import diagnose
     from argus.analytics.attempt import AttemptState, advance
@@ -59,10 +64,24 @@ def product_analyses() -> Analyses:
     def restore(state: AttemptState, incidents: Sequence[Incident]) -> AttemptState:
         return replace(state, incidents=tuple(incidents))
 
+    look = partial(advance, engine=engine)
+
     def begin(run: str, attempt: int) -> Course:
-        return Following(state=AttemptState.start(run, attempt), advance=advance, restore=restore)
+        return Following(state=AttemptState.start(run, attempt), advance=look, restore=restore)
 
     return Analyses(begin=begin, diagnose=diagnose, render=render)
+
+
+def _engine(settings: Settings) -> Engine:
+    """Where L3 computes. Raises CliError."""
+    from argus.analytics.engine_local import LocalEngine
+    from argus.analytics.engine_ray import RayEngine
+
+    if settings.engine == "local":
+        return LocalEngine(workers=os.cpu_count() or 1)
+    if settings.engine != "ray":
+        raise CliError(f"engine must be local or ray, got {settings.engine!r}")
+    return RayEngine(address=settings.ray_address)
 
 
 def serve(settings: Settings, *, analyses: Analyses) -> None:
@@ -77,7 +96,7 @@ def serve(settings: Settings, *, analyses: Analyses) -> None:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Settings from file, environment and command line. Raises CliError."""
-    names = ("host", "port", "db", "window_steps")
+    names = ("host", "port", "db", "window_steps", "engine")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     try:
         settings, warnings = load_settings(env=os.environ, path=args.config, overrides=given)

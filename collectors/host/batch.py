@@ -10,7 +10,10 @@ MAX_BATCH_BYTES = 16 << 20
 
 def num_bytes_of(windows: list[RankWindow]) -> int:
     """Array bytes of windows."""
-    return sum(w.steps.nbytes + w.cells.nbytes + w.collectives.nbytes + w.events.nbytes for w in windows)
+    return sum(
+        w.steps.nbytes + w.cells.nbytes + w.collectives.nbytes + w.events.nbytes + len(w.kernels)
+        for w in windows
+    )
 
 
 def take_batch(windows: list[RankWindow]) -> list[RankWindow]:

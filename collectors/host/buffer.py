@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from argus.collectors.records.events import Rows
+from argus.collectors.records.events import KERNEL, Rows
 from argus.collectors.records.plan import WindowPlan
 
 LAG_S = 1.0
@@ -17,13 +17,16 @@ LAG_S = 1.0
 LAST_STEP_LAG_S = 5.0
 """Wait after the window's last step when the next one is still running: long steps are not waited for."""
 
-MAX_OPEN_BYTES = 32 << 20
-"""Rows one rank may hold; a window of 10 s at 5,000 rows a second is 4 MB."""
+MAX_OPEN_BYTES = 64 << 20
+"""Rows one rank may hold: two windows of a million kernels each, which is 100,000 a step."""
+
+SLIM_KERNEL = np.dtype([(name, KERNEL[name]) for name in ("step", "name", "role", "dur_ns")])
+"""What a summary of kernels is made of: two thirds of the bytes as they came."""
 
 MAX_OPEN_WINDOWS = 1024
 """Open windows of one rank; more than a second of one-step windows at 1 ms a step."""
 
-WINDOWED = frozenset({"steps", "phases", "collectives", "events"})
+WINDOWED = frozenset({"steps", "phases", "collectives", "events", "kernels"})
 """Kinds a window carries."""
 
 
@@ -56,6 +59,8 @@ class WindowBuffer:
             return
         if kind == "steps":
             self.last_step = max(self.last_step, int(rows["step"].max()))
+        if kind == "kernels":
+            rows = _slim(rows)
         if self._bytes + rows.nbytes > MAX_OPEN_BYTES:
             self.dropped["window_full"] += len(rows)
             return
@@ -116,6 +121,13 @@ class WindowBuffer:
         cuts = np.flatnonzero(np.diff(indices[order])) + 1
         for part in np.split(order, cuts):
             yield int(indices[part[0]]), rows[part]
+
+
+def _slim(rows: Rows) -> Rows:
+    slim = np.empty(len(rows), SLIM_KERNEL)
+    for name in SLIM_KERNEL.names or ():
+        slim[name] = rows[name]
+    return slim
 
 
 def _joined(window: _Open) -> dict[str, Rows]:

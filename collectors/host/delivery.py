@@ -8,8 +8,10 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from argus.collectors.host.counters import Counters
+from argus.collectors.host.identity import Identities
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.observers import Observation
+from argus.collectors.host.pack_hosts import NameBook, pack_hosts
 from argus.collectors.host.spool import Spool
 from argus.collectors.host.uploader import Heard, Uploader
 from argus.collectors.records.heartbeat import Heartbeat
@@ -38,6 +40,7 @@ class Delivery:
         self._counters, self._notices = counters, notices
         self._queue: queue.Queue[tuple[str, Items] | None]
         self._queue = queue.Queue(MAX_QUEUED)
+        self._book, self._identities = NameBook(), Identities()
         self._threads = (
             threading.Thread(target=self._spool_all, name="argus-spool", daemon=True),
             threading.Thread(target=uploader.run, name="argus-upload", daemon=True),
@@ -103,24 +106,25 @@ class Delivery:
     def _spool_all(self) -> None:
         while (job := self._queue.get()) is not None:
             kind, items = job
-            if not self._spool.put(kind, _encode(items), num=_num(items)):
+            if not self._spool.put(kind, self._encode(items), num=_num(items)):
                 self._notices.once("spool", "the disk does not take the spool; a little waits in memory")
             self._counters.set("argus_collector_spool_bytes", self._spool.num_bytes)
             self._queue.task_done()
             self._uploader.wake()
         self._queue.task_done()
 
+    def _encode(self, items: Items) -> bytes:
+        for item in items:
+            if isinstance(item, Observation):
+                return json.dumps(item.body, separators=(",", ":")).encode()
+        windows = [item for item in items if isinstance(item, RankWindow)]
+        if windows:
+            self._book.forget(self._uploader.names_wanted())
+            packed = pack_hosts(windows, book=self._book, identities=self._identities)
+            return encode_windows(window.to_bytes() for window in packed)
+        layouts = [item.to_json() for item in items if isinstance(item, Layout)]
+        return json.dumps({"layouts": layouts}, separators=(",", ":")).encode()
+
 
 def _num(items: Items) -> int:
     return sum(item.num if isinstance(item, Observation) else 1 for item in items)
-
-
-def _encode(items: Items) -> bytes:
-    for item in items:
-        if isinstance(item, Observation):
-            return json.dumps(item.body, separators=(",", ":")).encode()
-    windows = [item.to_bytes() for item in items if isinstance(item, RankWindow)]
-    if windows:
-        return encode_windows(windows)
-    layouts = [item.to_json() for item in items if isinstance(item, Layout)]
-    return json.dumps({"layouts": layouts}, separators=(",", ":")).encode()

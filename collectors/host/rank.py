@@ -41,6 +41,7 @@ class RankState:
         self.status_s = now_s
         self.has_ended = False
         self.num_rows = 0
+        self._num_compressed = 0
         self._buffer = WindowBuffer(plan)
         self._notes: dict[str, None] = {}
         self._told: Mapping[str, int] = {}
@@ -83,6 +84,11 @@ class RankState:
     def cut_all(self) -> list[RankWindow]:
         """All windows, also incomplete ones: the rank is gone, or the processor goes."""
         return list(self._windows(self._buffer.take_all()))
+
+    def take_compressed(self) -> int:
+        """Kernel events compressed since last asked."""
+        num, self._num_compressed = self._num_compressed, 0
+        return num
 
     def take_lost(self) -> Counter[str]:
         """Records lost since last asked, by reason; `rank` are those the rank itself dropped."""
@@ -132,6 +138,7 @@ class RankState:
                 **{**rows, "steps": steps},
             )
             self._pending.clear()
+            self._num_compressed += len(records.kernels)
             yield cut_window(records, self._buffer.plan, index)
 
 

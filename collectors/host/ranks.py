@@ -27,6 +27,9 @@ STOPPED = frozenset("TtZX")
 STOPPED_S = 1.0
 """A process seen stopped for this long is news; shorter pauses are told by the next heartbeat."""
 
+MAX_COMPRESSED = 1_500_000
+"""Kernel events compressed before the sockets are read again: a quarter of a second of work."""
+
 MAX_RANKS = 4096
 MAX_PLANS = 64
 
@@ -128,12 +131,16 @@ class Ranks:
     def cut(self, *, now_s: float, everything: bool = False) -> list[RankWindow]:
         """Windows complete by now; all of a rank that is gone."""
         windows, self._orphans = self._orphans, []
+        events = 0
         for member in self:
+            if events >= MAX_COMPRESSED and not everything:
+                break
             if everything or self._has_left(member, now_s):
                 windows += member.state.cut_all()
                 member.is_cut = True
             else:
                 windows += member.state.cut(now_s)
+            events += member.state.take_compressed()
             for reason, count in member.state.take_lost().items():
                 self._counters.add("argus_collector_dropped_records_total", reason, amount=count)
         self._counters.add("argus_collector_windows_total", amount=len(windows))

@@ -7,6 +7,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,7 +116,8 @@ class Spool:
                 os.fsync(file.fileno())
             part.rename(self._directory / entry.file_name)
         except OSError:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
             raise
         _sync_directory(self._directory)
 
@@ -146,7 +148,8 @@ class Spool:
         self._bytes -= entry.num_bytes
         self._memory_bytes -= len(entry.payload or b"")
         if entry.payload is None:
-            (self._directory / entry.file_name).unlink(missing_ok=True)
+            with suppress(OSError):  # a disk gone read-only: sent again by the next processor, stored once
+                (self._directory / entry.file_name).unlink(missing_ok=True)
 
 
 def _lock_directory(directory: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,6 +82,7 @@ class Uploader:
         self._stop_s: float | None = None
         self._is_busy = False
         self.heard: SimpleQueue[Heard] = SimpleQueue()
+        self._names_wanted: SimpleQueue[frozenset[int]] = SimpleQueue()
 
     def submit_beats(
         self, beats: Sequence[Heartbeat], *, layouts: Iterable[Layout], report: Report | None = None
@@ -90,6 +92,13 @@ class Uploader:
             self._beats, self._report = beats, report
             self._layouts = {key_of(layout): layout for layout in layouts}
             self._wake.notify()
+
+    def names_wanted(self) -> set[int]:
+        """Content hashes of kernel names the service asked for since last asked."""
+        wanted: set[int] = set()
+        while not self._names_wanted.empty():
+            wanted |= self._names_wanted.get()
+        return wanted
 
     def wake(self) -> None:
         """Something new lies in the spool."""
@@ -190,6 +199,7 @@ class Uploader:
             self._hear(answer)
             if entry.kind in COUNTED:
                 self._count_accepted(entry, answer.body)
+                self._names_wanted.put(_hashes(answer.body.get("unknown_names")))
         elif is_refusal(answer) or (answer.status == 409 and self._asked_about == entry.seq):
             self._lose(entry, "refused")
         elif answer.status == 409:
@@ -256,6 +266,14 @@ class Uploader:
         switches = parse_switches(answer.body.get("switches"))
         if plans or final or switches:
             self.heard.put(Heard(plans=plans, switches=switches, final=final))
+
+
+def _hashes(raw: object) -> frozenset[int]:
+    """Content hashes as the service sends them, in hexadecimal; what is none is left out."""
+    if not isinstance(raw, list):
+        return frozenset()
+    texts = [text for text in raw if isinstance(text, str) and re.fullmatch("[0-9a-f]{1,16}", text)]
+    return frozenset(int(text, 16) for text in texts)
 
 
 def is_refusal(answer: Answer) -> bool:

@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.collectors.host.compress import compress
 from argus.collectors.records.events import STRING_COLUMNS, RankRecords, Rows
+from argus.collectors.records.kernel_blob import encode
 from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.summary import PHASE_CELL, RankWindow
 
@@ -54,7 +56,15 @@ def cut_window(records: RankRecords, plan: WindowPlan, index: int) -> RankWindow
         dropped=records.dropped,
         unseen=records.unseen,
     )
-    return compact(window)
+    return replace(compact(window), kernels=_packed(records, first, end))
+
+
+def _packed(records: RankRecords, first: int, end: int) -> bytes:
+    """The window's kernels as a blob of this rank alone, with all their names; empty if it has none."""
+    rows = _within(records.kernels, first, end)
+    if not len(rows):
+        return b""
+    return encode([compress(rows, names=records.names, rank=records.layout.rank)])
 
 
 def compact(window: RankWindow) -> RankWindow:

@@ -44,6 +44,7 @@ ALLOWED_NAMES = frozenset(
         "TORCHELASTIC_MAX_RESTARTS",
     }
 )
+MAX_NAME = 256  # characters of a run's name, as the layout record takes them
 MAX_VALUE = 4096  # characters, as the layout record takes them
 MAX_VARIABLES = 200
 
@@ -83,13 +84,20 @@ def attempt_of(env: Mapping[str, str]) -> int:
 
 def run_of(env: Mapping[str, str]) -> str | None:
     """`ARGUS_RUN`, else the scheduler's job id, else torchrun's run id; None if nobody named the run."""
-    if env.get("ARGUS_RUN"):
-        return env["ARGUS_RUN"][:256]
-    for name in JOB_IDS:
+    for name in ("ARGUS_RUN", *JOB_IDS):
         if env.get(name):
-            return env[name][:256]
+            return run_name(env[name])
     elastic = env.get("TORCHELASTIC_RUN_ID", "")
-    return elastic[:256] if elastic and elastic != "none" else None
+    return run_name(elastic) if elastic and elastic != "none" else None
+
+
+def run_name(text: str) -> str:
+    """A run's name as the wire and the service take it: printable, of bounded length.
+
+    >>> run_name("night\\n17")
+    'night?17'
+    """
+    return "".join(c if c.isprintable() else "?" for c in text[:MAX_NAME])
 
 
 def allowed_env(env: Mapping[str, str]) -> dict[str, str]:

@@ -55,6 +55,7 @@ class _Recording:
     num_bytes: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
+    has_ended: bool = False
     warnings: list[str] = field(default_factory=list)
 
     def warn(self, text: str) -> None:
@@ -72,6 +73,7 @@ class _Recording:
         checked = self.checker.check(frame)
         if checked.kind in ROW_KINDS:
             self.keep(checked)
+        self.has_ended = checked.kind == Kind.BYE
         self.layout = checked.layout or self.layout
         self.dropped = self.dropped if checked.drops is None else checked.drops
         if checked.note:
@@ -95,6 +97,8 @@ class _Recording:
             self.warn("the end is cut off inside a record; the rest is used")
         for reason, count in self.checker.rejected.items():
             self.warn(f"{count} rows are left out as {reason}")
+        if not self.has_ended and not self.warnings:
+            self.warn("the rank said no goodbye: it was killed, failed or still runs")
         rows = {
             kind: np.concatenate(self.parts[kind]) if kind in self.parts else empty(kind) for kind in DTYPES
         }

@@ -13,7 +13,12 @@ from argus.collectors.records.events import COLLECTIVE, EVENT, STEP, Rows, empty
 from argus.collectors.records.pack import pack, unpack
 from argus.collectors.records.plan import MAX_STEPS
 
-SUMMARY_VERSION = 1
+SUMMARY_VERSION = 2
+READABLE = (1, 2)
+"""Versions this side reads: its own and the one before, which had no kernels."""
+
+MAX_KERNEL_BYTES = 4 << 20
+"""Packed kernel summaries of one host and window; ten times what 64 ranks with 500 kernels need."""
 
 PHASE_CELL = np.dtype(
     [
@@ -30,6 +35,7 @@ PHASE_CELL = np.dtype(
 )
 """Outermost phases of one name in one step, added up."""
 
+_KERNELS = np.dtype("u1")
 _DTYPES = {"steps": STEP, "cells": PHASE_CELL, "collectives": COLLECTIVE, "events": EVENT}
 
 
@@ -37,7 +43,8 @@ _DTYPES = {"steps": STEP, "cells": PHASE_CELL, "collectives": COLLECTIVE, "event
 class RankWindow:
     """Steps [first_step, first_step + num_steps) of one rank; `steps` may hold fewer if some were lost.
 
-    `dropped` counts records lost in this window by reason, `unseen` says what was not observable.
+    `dropped` counts records lost in this window by reason, `unseen` says what was not observable. `kernels`
+    is a `kernel_blob` of this rank, or of several ranks of its host and this window; empty if there is none.
     """
 
     run: str
@@ -54,6 +61,7 @@ class RankWindow:
     events: Rows = field(default_factory=lambda: empty("events"))
     dropped: Mapping[str, int] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
+    kernels: bytes = b""
 
     @property
     def key(self) -> tuple[str, int, int, int]:
@@ -80,13 +88,15 @@ class RankWindow:
             "unseen": list(self.unseen),
         }
         arrays = {name: (name, getattr(self, name)) for name in _DTYPES}
+        if self.kernels:
+            arrays["kernels"] = ("kernels", np.frombuffer(self.kernels, _KERNELS))
         return pack(meta, arrays)
 
     @staticmethod
     def from_bytes(payload: bytes) -> RankWindow:
         """Parse and check what came over the wire. Raises WireError."""
-        meta, arrays = unpack(payload, _DTYPES)
-        if meta.get("version") != SUMMARY_VERSION:
+        meta, arrays = unpack(payload, {**_DTYPES, "kernels": _KERNELS})
+        if meta.get("version") not in READABLE:
             raise WireError(
                 f"window of version {meta.get('version')!r:.20}, this side speaks {SUMMARY_VERSION}"
             )
@@ -111,9 +121,18 @@ class RankWindow:
             cells=arrays["cells"],
             collectives=arrays["collectives"],
             events=arrays["events"],
+            kernels=_kernels(arrays.get("kernels")),
         )
         _check_steps(window)
         return window
+
+
+def _kernels(raw: Rows | None) -> bytes:
+    if raw is None:
+        return b""
+    if len(raw) > MAX_KERNEL_BYTES:
+        raise WireError(f"window.kernels has {len(raw)} bytes, the limit is {MAX_KERNEL_BYTES}")
+    return raw.tobytes()
 
 
 def _check_steps(window: RankWindow) -> None:

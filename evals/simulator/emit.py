@@ -26,6 +26,7 @@ from argus.collectors.records.layout import Layout
 from argus.evals.simulator.costs import FORWARD_SEGMENTS, Costs
 from argus.evals.simulator.groups import Groups, dp_groups, tp_groups
 from argus.evals.simulator.job import Job
+from argus.evals.simulator.kernel_rows import kernel_rows, kernel_texts
 from argus.evals.simulator.timeline import Timeline, elapsed
 
 NATIVE = {
@@ -83,7 +84,7 @@ def clock_offsets(job: Job, rng: np.random.Generator) -> Ints:
 def string_table(job: Job) -> tuple[str, ...]:
     """Every string the job's records use, the empty one first."""
     groups = [kind for kind in (dp_groups(job), tp_groups(job)) if kind is not None]
-    texts = ("", *PHASES, *NATIVE.values(), "all_reduce", *EVENT_KINDS)
+    texts = ("", *PHASES, *NATIVE.values(), "all_reduce", *EVENT_KINDS, *kernel_texts(job.kernels))
     return tuple(dict.fromkeys((*texts, *(name for kind in groups for name in kind.names))))
 
 
@@ -94,6 +95,7 @@ def rank_records(source: Source, layout: Layout, *, lost: NDArray[np.bool_]) -> 
         "phases": _phases(source),
         "collectives": _collectives(source),
         "events": _events(source),
+        "kernels": _kernels(source),
     }
     kept = {name: part[~lost[part["step"]]] for name, part in rows.items()}
     num_lost = len(rows["steps"]) - len(kept["steps"])
@@ -234,3 +236,10 @@ def _events(source: Source) -> Rows:
     ]
     rows = np.concatenate(parts)
     return rows[np.argsort(rows["start_ns"], kind="stable")]
+
+
+def _kernels(source: Source) -> Rows:
+    ended = np.flatnonzero(np.isfinite(source.times.backward[:, source.rank]))
+    work_s = source.costs.wall[ended][:, source.costs.compute, source.rank].sum(axis=1)
+    start = source.ns(source.times.data[ended, source.rank])
+    return kernel_rows(source.names, source.job.kernels, steps=ended, start_ns=start, work_s=work_s)

@@ -42,7 +42,8 @@ class Job:
 
     `step_s` is the work of one step without any communication; `comm_ratio` of it is what the gradient
     transfers of a step last together, `tp_comm_ratio` those of the tensor-parallel calls. `gpu` = phases
-    are timed by the GPU's clock and the CPU only launches. Times are Unix seconds.
+    are timed by the GPU's clock and the CPU only launches. `kernels` distinct kernels make up forward and
+    backward, none = they are not observed. Times are Unix seconds.
     """
 
     run: str = "train"
@@ -68,6 +69,7 @@ class Job:
     clock_offset_s: float = 0.0
     missing: tuple[int, ...] = ()
     lost_step_probability: float = 0.0
+    kernels: int = 0
 
     def __post_init__(self) -> None:
         if self.ranks < 2 or self.tp < 1 or self.ranks % self.tp or self.ranks == self.tp:

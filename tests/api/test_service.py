@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from argus.analytics.store import progress, queries
 from argus.api.service import NothingTaken, Service
@@ -359,6 +360,25 @@ def test_the_worker_outlives_a_database_that_fails(tmp_path: Path) -> None:
         wait_for(lambda: service.published.troubles_now() == ())
         assert service.worker.is_alive
         service.worker.stop()
+
+
+def test_a_last_word_is_heard_although_the_database_failed_just_then(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
+        service.receive_layouts(layouts_body())
+        send(service, 0)
+        turn(service, clock)
+        beats = [make_beat(rank, ts_s=clock.now_s, state="ended", step=9) for rank in range(4)]
+        service.receive_heartbeats(beats_body(*beats))
+        rename(service, "windows", "lost_windows")
+        with pytest.raises(OperationalError):
+            turn(service, clock)
+        rename(service, "lost_windows", "windows")
+        turn(service, clock, after_s=service.settings.grace_s)
+        with service.store.read() as connection:
+            (attempt,) = queries.attempts(connection, "job")
+        assert (attempt["status"], attempt["end_reason"]) == ("ended", "finished")
 
 
 def test_the_worker_thread_starts_and_stops(tmp_path: Path) -> None:

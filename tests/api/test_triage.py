@@ -15,6 +15,7 @@ import pytest
 
 from argus.api.cli import main
 from argus.collectors.readers._fake import fake_trace
+from argus.collectors.records.frames import Kind, encode_json
 from argus.evals.simulator.frames import rank_frames
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
@@ -213,6 +214,24 @@ def test_recordings_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert 48 <= incident["onset_step"] <= 60
     code, report, _ = triage(capsys, recordings(tmp_path / "fine"), "--fail-on-fault")
     assert code == 0 and report["incidents"] == [] and report["diagnosis"]["verdict"] == "NO_FAULT"
+
+
+def test_half_a_pair_proves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = recordings(tmp_path / "job", ranks=2, steps=40)
+    (folder / "rank-1.argus").unlink()
+    code, report, _ = triage(capsys, folder)
+    assert (code, report["diagnosis"]["verdict"]) == (1, "INCONCLUSIVE")
+
+
+def test_a_rank_that_said_no_goodbye_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = recordings(tmp_path / "job", steps=20)
+    one = folder / "rank-2.argus"
+    one.write_bytes(one.read_bytes().removesuffix(encode_json(Kind.BYE, {})))
+    code, report, _ = triage(capsys, folder)
+    assert code == 1
+    assert [w for w in report["warnings"] if "goodbye" in w] == [
+        "rank-2.argus: the rank said no goodbye: it was killed, failed or still runs"
+    ]
 
 
 @pytest.mark.slow

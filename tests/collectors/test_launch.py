@@ -50,16 +50,33 @@ def test_a_plan_prefers_options_then_environment_then_defaults() -> None:
     assert plan_of({"ARGUS_RUN": "mine", "SLURM_JOB_ID": "17"}).run == "mine"
     assert plan_of({"ARGUS_RUN": "mine"}, run="other").run == "other"
     assert plan_of({"ARGUS_SERVER": "http://a"}, server="http://b").server == "http://b"
+    assert plan_of({}, run="night\n17\udce9").run == "night?17?"
 
 
 def test_without_a_service_it_records_on_a_socket_of_its_own() -> None:
     local, served = plan_of({}), plan_of({"ARGUS_SERVER": "http://a"})
     assert local.record == Path("argus-recording-run-1").absolute()
-    assert local.socket.name == "run-1.sock"
+    assert local.socket.name.startswith("run-1-")
     assert served.record is None
-    assert served.socket.name == "processor.sock"
-    assert plan_of({}, run="x" * 300).socket.name != plan_of({}, run="x" * 301).socket.name
+    assert plan_of({}, run="x" * 200).socket.name != plan_of({}, run="x" * 201).socket.name
     assert len(str(plan_of({}, run="x" * 300).socket)) < 100
+
+
+def test_jobs_share_a_processor_only_if_they_report_to_the_same_place() -> None:
+    first = plan_of({}, server="http://a", run="one")
+    assert first.socket == plan_of({"ARGUS_SERVER": "http://a"}, run="two").socket
+    assert first.socket != plan_of({}, server="http://b").socket
+    assert first.socket != plan_of({}, server="http://a", record="here").socket
+    assert plan_of({}, run="one").socket != plan_of({}, run="one", record="there").socket
+    assert plan_of({"ARGUS_SOCKET": "/s/p.sock"}, server="http://b").socket == Path("/s/p.sock")
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_the_job_starts(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    plan = plan_of({}, socket=str(tmp_path / "s" / "p.sock"), record=str(tmp_path / "file" / "recording"))
+    with pytest.raises(OSError, match="recording"):
+        launch.ensure_processor(plan, launcher_pid=1, env={})
+    assert not plan.socket.exists()
 
 
 def test_the_environment_gets_one_directory_first_and_keeps_the_rest() -> None:
@@ -153,6 +170,8 @@ def test_signals_reach_the_command() -> None:
     [
         ((), 2, "no command given"),
         (("--",), 2, "no command given"),
+        (("--server", "ftp://host", "--", "true"), 2, "--server or ARGUS_SERVER: the server must be a URL"),
+        (("--server", "http://host:port", "--", "true"), 2, "--server or ARGUS_SERVER: "),
         (("--", "no-such-command-anywhere"), 127, "command not found"),
         (("--", str(ROOT / "pyproject.toml")), 126, "not executable"),
     ],
@@ -252,3 +271,4 @@ def test_off_is_off(off: str, watches: bool) -> None:
     process = argus_run("--", sys.executable, "-c", code, env={"ARGUS_OFF": off})
     out, err = process.communicate()
     assert (out, process.returncode) == (f"{watches}\n", 0), err
+    assert ("unobserved" in err) is not watches

@@ -87,6 +87,24 @@ def test_a_disk_that_refuses_leaves_a_little_in_memory(
     assert spool.num_bytes == 0
 
 
+def test_a_disk_gone_read_only_stops_nobody(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool.put("windows", b"1234", num=1)
+
+    def refused(*_args: object, **_options: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    monkeypatch.setattr("os.fsync", refused)
+    entry = spool.oldest()
+    assert entry is not None
+    spool.done(entry)
+    assert spool.oldest() is None
+    assert spool.put("windows", b"5678", num=1) is False
+    assert drain(spool) == [("windows", b"5678")]
+
+
 def test_a_file_that_vanished_reads_as_nothing(spool: Spool, tmp_path: Path) -> None:
     spool.put("windows", b"x", num=1)
     entry = spool.oldest()

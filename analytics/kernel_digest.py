@@ -1,0 +1,195 @@
+"""What one window's kernels say, kept for the windows that follow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.analytics.kernel_effects import Effects, effects_of_all
+from argus.analytics.kernel_peers import Ints, Peers, classes
+from argus.analytics.kernel_scan import Candidates, Settings, scan
+from argus.analytics.kernel_table import KernelTable, open_table
+from argus.analytics.peers import work_classes
+from argus.analytics.window import Window
+from argus.collectors.records.kernels import RAW_EVENT_BYTES
+from argus.topology.layout import Topology
+
+Reals = NDArray[np.float32]
+
+Engine = Callable[[KernelTable, Peers, Sequence[bytes]], Effects]
+"""Computes all effects of a table opened from these blobs; every engine gives the same numbers."""
+
+KEPT = 8
+"""Past windows whose means are kept: what a device's own past is made of."""
+
+CLUSTER_BYTES = 20
+"""A cluster as packed binary, for the compression ratio of a rank: independent of who shares its upload."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelDigest:
+    """Kernels of a window: `keys` (kernel,) sorted as in the table, `mean` (kernel, rank) log duration,
+    `beyond` (kernel, rank) the effect beyond what a rank's kernels share.
+
+    `ratio` (rank,) is raw bytes over summary bytes. `shift`, `tail`, `device` hold the candidates as sets
+    of (key, rank) and of ranks. `table`, `effects` and `found` are there for the window itself only.
+    """
+
+    ranks: Ints
+    keys: tuple[tuple[int, int], ...]
+    devices: tuple[str, ...]
+    mean: Reals
+    beyond: Reals
+    ratio: Reals
+    shift: frozenset[tuple[tuple[int, int], int]]
+    tail: frozenset[tuple[tuple[int, int], int]]
+    device: frozenset[int]
+    peers: Peers = field(repr=False)
+    table: KernelTable | None = field(default=None, repr=False)
+    effects: Effects | None = field(default=None, repr=False)
+    found: Candidates | None = field(default=None, repr=False)
+
+    def slim(self) -> KernelDigest:
+        """Without what only the window itself needs."""
+        return replace(self, table=None, effects=None, found=None)
+
+
+def digest_kernels(
+    window: Window, *, engine: Engine | None = None, settings: Settings | None = None
+) -> KernelDigest | None:
+    """Digest of the window's kernel summaries, None if it has none that can be read."""
+    table = open_table(window.kernels, texts=window.kernel_names)
+    if not table.kernels:
+        return None
+    peers = kernel_peers(window.topology, table.ranks)
+    effects = (engine or _here)(table, peers, window.kernels)
+    return digest_table(
+        table,
+        peers,
+        effects=effects,
+        devices=tuple(_device(window.topology, int(rank)) for rank in table.ranks),
+        step_ns=step_ns(window, effects),
+        num_steps=window.num_steps,
+        settings=settings or Settings(),
+    )
+
+
+def digest_table(
+    table: KernelTable,
+    peers: Peers,
+    *,
+    step_ns: float,
+    num_steps: int,
+    settings: Settings,
+    effects: Effects | None = None,
+    devices: tuple[str, ...] | None = None,
+) -> KernelDigest:
+    """Digest of an opened table; effects are computed here if not given, a rank is its own device if unnamed."""
+    effects = effects or effects_of_all(table, peers)
+    found = scan(
+        effects,
+        peers,
+        is_compute=is_compute(table),
+        step_ns=step_ns,
+        num_steps=num_steps,
+        window_s=step_ns * num_steps * 1e-9,
+        settings=settings,
+    )
+    return KernelDigest(
+        ranks=table.ranks,
+        keys=table.kernels,
+        devices=devices or tuple(str(rank) for rank in table.ranks),
+        mean=effects.mean,
+        beyond=found.beyond,
+        ratio=_ratio(table),
+        shift=_pairs(found.shift, table),
+        tail=_pairs(found.tail, table),
+        device=frozenset(table.ranks[found.device].tolist()),
+        peers=peers,
+        table=table,
+        effects=effects,
+        found=found,
+    )
+
+
+def _here(table: KernelTable, peers: Peers, blobs: Sequence[bytes]) -> Effects:
+    return effects_of_all(table, peers)
+
+
+def kernel_peers(topology: Topology, ranks: Ints) -> Peers:
+    """Classes of ranks that do the same work, and the communication groups."""
+    place = {int(rank): i for i, rank in enumerate(ranks)}
+    groups: dict[str, list[tuple[str, Ints]]] = {}
+    for group in topology.groups:
+        members = [place[rank] for rank in group.ranks if rank in place]
+        if group.kind != "world" and len(members) > 1:
+            groups.setdefault(group.kind, []).append((group.id, np.array(members, np.int64)))
+    return classes(
+        ranks,
+        work_classes(topology, ranks),
+        groups={kind: tuple(some) for kind, some in groups.items()},
+    )
+
+
+def is_compute(table: KernelTable) -> NDArray[np.bool_]:
+    """Kernels that run on a compute stream; communication waits for others and accuses nobody. (kernel,)"""
+    roles = [table.text(role) for _, role in table.kernels]
+    return np.array([not role.startswith("comm") for role in roles], np.bool_)
+
+
+def step_ns(window: Window, effects: Effects) -> float:
+    """Typical step; without step times the ranks' kernel time."""
+    seen = window.step_s[:, window.usable]
+    seen = seen[np.isfinite(seen)]
+    if len(seen):
+        return float(np.median(seen)) * 1e9
+    return float(effects.total_ns.sum(axis=0).mean()) / max(window.num_steps, 1)
+
+
+def past_mean(past: Sequence[KernelDigest], now: KernelDigest, *, least: int) -> Reals | None:
+    """Mean log duration of each kernel on the same device in past windows, NaN where not known."""
+    stack = [_aligned(one, now) for one in past[-KEPT:]]
+    if len(stack) < least:
+        return None
+    ordered = np.sort(np.stack(stack), axis=0)
+    count = np.isfinite(ordered).sum(axis=0)
+    middle = np.take_along_axis(ordered, np.maximum(count - 1, 0)[None] // 2, axis=0)[0]
+    return np.where(count >= least, middle, np.nan).astype(np.float32)
+
+
+def _aligned(past: KernelDigest, now: KernelDigest) -> Reals:
+    """A past window's means in the order of the present kernels and devices."""
+    if past.keys == now.keys and past.devices == now.devices:
+        return past.mean
+    out = np.full(now.mean.shape, np.nan, np.float32)
+    row = {key: i for i, key in enumerate(past.keys)}
+    column = {device: i for i, device in enumerate(past.devices)}
+    kernels = [(i, row[key]) for i, key in enumerate(now.keys) if key in row]
+    ranks = [(i, column[device]) for i, device in enumerate(now.devices) if device in column]
+    if kernels and ranks:
+        (k, from_k), (r, from_r) = zip(*kernels, strict=True), zip(*ranks, strict=True)
+        out[np.ix_(k, r)] = past.mean[np.ix_(from_k, from_r)]
+    return out
+
+
+def _device(topology: Topology, rank: int) -> str:
+    return f"{topology.host_of(rank)}/{topology.devices.get(rank) or rank}"
+
+
+def _ratio(table: KernelTable) -> Reals:
+    summary = np.maximum(table.clusters * CLUSTER_BYTES, 1)
+    return np.asarray(table.events * RAW_EVENT_BYTES / summary, np.float32)
+
+
+def _pairs(flags: NDArray[np.bool_], table: KernelTable) -> frozenset[tuple[tuple[int, int], int]]:
+    return frozenset((table.kernels[k], int(table.ranks[r])) for k, r in np.argwhere(flags))
+
+
+def expected_per_day(log10_probability: float, *, num_tests: int, window_s: float) -> float:
+    """Significance: −log10 of the number of such findings per healthy day."""
+    tests = max(num_tests, 1) * 86_400.0 / max(window_s, 1.0)
+    return -(log10_probability + math.log10(tests))

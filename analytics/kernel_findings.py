@@ -1,0 +1,207 @@
+"""Kernel candidates that lasted, as findings: which kernel, how much, how broad, how sure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from argus.analytics.distance import barycentre, quantile_profile, to_peers
+from argus.analytics.finding import Evidence, Finding
+from argus.analytics.kernel_digest import KernelDigest, expected_per_day
+from argus.analytics.kernel_kinds import ALL, breadth, kind_of, short_name
+from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_table import Kernel, dense
+from argus.analytics.kernel_votes import Votes
+from argus.analytics.mixture import fit
+from argus.analytics.view import View
+from argus.topology.layout import Topology
+
+MAX_W1_KERNELS = 8
+"""Kernels of a window whose Wasserstein distances are computed, those with the costliest suspects."""
+
+WHOLE_GROUP = 0.75
+"""A group is named when this part of it is suspected, and nobody outside."""
+
+
+def findings_of(view: View, now: KernelDigest, votes: Votes, *, settings: Settings) -> Iterator[Finding]:
+    """Shifts and tails of single kernels with all the ranks that show them, then whole devices."""
+    assert now.effects is not None
+    lost = _lost_s(view, now)
+    cost = np.where(votes.shift | votes.tail, np.nan_to_num(lost), 0.0).sum(axis=1)
+    for place, kernel in enumerate(np.argsort(-cost, kind="stable")):
+        k = int(kernel)
+        for flags, kind in ((votes.shift[k], "kernel_shift"), (votes.tail[k], "kernel_tail")):
+            flagged = np.flatnonzero(flags & ~votes.device)
+            if len(flagged):
+                w1 = _w1(now, k) if place < MAX_W1_KERNELS else None
+                yield _kernel_finding(
+                    view, now, votes, kernel=k, ranks=flagged, kind=kind, lost=lost[k], w1=w1
+                )
+    for rank in np.flatnonzero(votes.device):
+        yield _device_finding(view, now, rank=int(rank), lost=lost)
+
+
+def _lost_s(view: View, now: KernelDigest) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    """Seconds a step each kernel costs each rank more than its peers. (kernel, rank)"""
+    assert view.window is not None and now.effects is not None
+    effect = now.effects.shift + now.effects.tail
+    return np.asarray(
+        now.effects.total_ns * (1.0 - np.exp(-effect)) * 1e-9 / view.window.num_steps, np.float32
+    )
+
+
+def _kernel_finding(
+    view: View,
+    now: KernelDigest,
+    votes: Votes,
+    *,
+    kernel: int,
+    ranks: np.ndarray[tuple[int], np.dtype[np.int64]],
+    kind: str,
+    lost: np.ndarray[tuple[int], np.dtype[np.float32]],
+    w1: tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float] | None,
+) -> Finding:
+    assert view.window is not None and now.table is not None
+    assert now.effects is not None and now.found is not None
+    effects, found, window = now.effects, now.found, view.window
+    worst = int(ranks[np.argmax(lost[ranks])])
+    is_tail = kind == "kernel_tail"
+    score = float((found.tail_score if is_tail else found.score)[kernel, worst])
+    log10 = found.spread_tail.log10_probability(score)
+    members = tuple(sorted(int(rank) for rank in now.ranks[ranks]))
+    group = _group_of(view.topology, members)
+    return Finding(
+        run=view.run,
+        attempt=view.attempt,
+        window=window.index,
+        level="L3",
+        detector="l3_kernel",
+        kind=kind,
+        role="culprit" if found.is_compute[kernel] else "victim",
+        ranks=members,
+        nodes=(*(f"rank:{rank}" for rank in members), *((f"group:{group}",) if group else ())),
+        group=group,
+        kernel=short_name(now.table.text(now.keys[kernel][0])),
+        start_step=window.first_step,
+        end_step=window.first_step + window.num_steps - 1,
+        ratio=math.exp(float((effects.tail if is_tail else effects.shift)[kernel, worst])),
+        effect_s_per_step=float(lost[worst]),
+        share_of_step=float(found.share[kernel]),
+        significance=expected_per_day(log10, num_tests=effects.shift.size, window_s=_window_s(view)),
+        evidence=tuple(_evidence(now, votes, kernel=kernel, rank=worst, score=score, w1=w1)),
+    )
+
+
+def _evidence(
+    now: KernelDigest,
+    votes: Votes,
+    *,
+    kernel: int,
+    rank: int,
+    score: float,
+    w1: tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float] | None,
+) -> Iterator[Evidence]:
+    """The numbers behind one kernel on its worst rank."""
+    assert now.table is not None and now.effects is not None and now.found is not None
+    effects = now.effects
+    yield Evidence(name="score", value=score, note="healthy spreads from the peers")
+    yield Evidence(name="breadth", value=1.0, note=_breadth(now, rank))
+    bound = math.expm1(3.0 * float(effects.noise[kernel, rank]))
+    yield Evidence(name="error_bound_ratio", value=bound, note="three standard errors of the comparison")
+    mean_us = math.exp(float(effects.mean[kernel, rank])) * 1e-3
+    yield Evidence(name="mean_us", value=mean_us, unit="us", note=now.table.text(now.keys[kernel][1]))
+    yield Evidence(name="device_factor", value=math.exp(float(now.found.factor[rank])))
+    yield Evidence(name="max_ratio", value=math.exp(float(effects.top[kernel, rank])))
+    if w1 is not None:
+        distance = float(w1[0][rank]) * 1e-3
+        yield Evidence(name="w1_to_peers_us", value=distance, unit="us", baseline=w1[1] * 1e-3)
+    if votes.own is not None and np.isfinite(votes.own[kernel, rank]):
+        yield Evidence(name="own_past_ratio", value=math.exp(float(votes.own[kernel, rank])))
+
+
+def _device_finding(
+    view: View, now: KernelDigest, *, rank: int, lost: np.ndarray[tuple[int, int], np.dtype[np.float32]]
+) -> Finding:
+    """All kernels of one rank by one factor: its clock, its power, its chip."""
+    assert view.window is not None and now.table is not None
+    assert now.effects is not None and now.found is not None
+    found, window = now.found, view.window
+    total = np.where(found.is_compute, now.effects.total_ns[:, rank], 0.0)
+    largest = int(total.argmax())
+    score = float(found.device_score[rank])
+    name = short_name(now.table.text(now.keys[largest][0]))
+    return Finding(
+        run=view.run,
+        attempt=view.attempt,
+        window=window.index,
+        level="L3",
+        detector="l3_kernel",
+        kind="kernel_shift",
+        role="culprit",
+        ranks=(int(now.ranks[rank]),),
+        nodes=(f"rank:{int(now.ranks[rank])}",),
+        kernel=name,
+        start_step=window.first_step,
+        end_step=window.first_step + window.num_steps - 1,
+        ratio=math.exp(float(found.factor[rank])),
+        effect_s_per_step=float(np.nansum(np.where(found.is_compute, lost[:, rank], 0.0))),
+        share_of_step=float(found.share[found.is_compute].sum()),
+        significance=expected_per_day(
+            found.device_tail.log10_probability(score), num_tests=len(now.ranks), window_s=_window_s(view)
+        ),
+        evidence=(
+            Evidence(name="score", value=score, note="healthy spreads of the ranks' common factor"),
+            Evidence(name="breadth", value=float(found.is_compute.sum()), note=_breadth(now, rank) or ALL),
+            Evidence(
+                name="error_bound_ratio", value=math.expm1(3.0 * float(np.median(now.effects.noise[:, rank])))
+            ),
+        ),
+    )
+
+
+def _breadth(now: KernelDigest, rank: int) -> str:
+    assert now.table is not None and now.effects is not None
+    kinds = [kind_of(now.table.text(name), now.table.text(role)) for name, role in now.keys]
+    return breadth(kinds, now.effects.shift[:, rank], weight=now.effects.total_ns[:, rank])
+
+
+def _w1(now: KernelDigest, kernel: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
+    """W₁ of each rank to the barycentre of its class, in ns, and the median of it over ranks."""
+    assert now.table is not None
+    one: Kernel = dense(now.table, kernel, last=kernel + 1)[0]
+    shape = fit(
+        one.count.T.astype(np.int64),
+        one.log_p50.T.astype(np.float64),
+        log_p99=one.log_p99.T.astype(np.float64),
+        log_max=one.log_max.T.astype(np.float64),
+        log_mean=one.log_mean.T.astype(np.float64),
+    )
+    profile = quantile_profile(shape, strata=64)
+    out = np.zeros(len(now.ranks))
+    for rows in now.peers.rows:
+        members = rows[rows >= 0]
+        mine = np.isin(np.arange(len(out)), members) & (one.count.sum(axis=0) > 0)
+        if mine.any():
+            out = np.where(mine, to_peers(profile, barycentre(profile, ranks=mine)), out)
+    return out, float(np.median(out))
+
+
+def _group_of(topology: Topology, ranks: Sequence[int]) -> str | None:
+    """The smallest group that holds all of `ranks` and consists mostly of them; None for a single rank."""
+    if len(ranks) < 2:
+        return None
+    suspects = set(ranks)
+    holders = [
+        group
+        for group in topology.groups
+        if suspects <= set(group.ranks) and len(suspects) >= WHOLE_GROUP * len(group.ranks)
+    ]
+    return min(holders, key=lambda group: (len(group.ranks), group.id)).id if holders else None
+
+
+def _window_s(view: View) -> float:
+    assert view.window is not None
+    seen = view.window.step_s[np.isfinite(view.window.step_s)]
+    return float(np.median(seen)) * view.window.num_steps if len(seen) else 1.0

@@ -1,0 +1,80 @@
+"""What kind of kernel a name stands for, and what a set of slow kernels has in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from argus.analytics.kernel_tail import Reals
+
+PATTERNS: Mapping[str, str] = {
+    "grouped GEMM": r"group(ed)?[_-]?gemm|gemm.*grouped|moe.*gemm",
+    "attention": r"flash|attention|attn|fmha|sdpa",
+    "GEMM": r"gemm|cutlass|cublas|matmul|xmma|nvjet|wgmma|\bmm\b|splitk",
+    "copies": r"memcpy|memset|copy_kernel",
+}
+"""First match wins; what matches none moves memory: element-wise, norms, reductions, optimizers."""
+
+MEMORY = "memory-bound"
+COMM = "communication"
+ALL = "all kernels by one factor (clock-like)"
+
+ALIKE = 0.5
+"""A kind takes part if its effect is at least this part of the largest."""
+
+
+def kind_of(name: str, role: str) -> str:
+    """Kind of a kernel by name and stream role.
+
+    >>> kind_of("ampere_bf16_s16816gemm_128x128", "compute"), kind_of("x", "comm:dp")
+    ('GEMM', 'communication')
+    """
+    if role.startswith("comm"):
+        return COMM
+    if role == "copy":
+        return "copies"
+    lower = name.lower()
+    return next((kind for kind, pattern in PATTERNS.items() if re.search(pattern, lower)), MEMORY)
+
+
+def breadth(kinds: Sequence[str], shift: Reals, *, weight: Reals) -> str:
+    """In words, which kinds of kernels of one rank are slow. `shift`, `weight` are (kernel,).
+
+    >>> one = np.array([0.1, 0.1, 0.0], np.float32)
+    >>> breadth(["GEMM", "GEMM", "memory-bound"], one, weight=np.ones(3, np.float32))
+    'GEMM only'
+    """
+    effect = {
+        kind: _mean(shift, weight=weight, here=np.array([other == kind for other in kinds]))
+        for kind in sorted(set(kinds))
+    }
+    if not effect:
+        return "no kernels"
+    largest = max(effect.values())
+    slow = [kind for kind, value in effect.items() if value >= ALIKE * largest and value > 0]
+    compute = [kind for kind in effect if kind not in (COMM, "copies")]
+    if len(compute) > 1 and set(compute) <= set(slow):
+        return ALL
+    return f"{' and '.join(slow)} only" if slow else "no kind as a whole"
+
+
+def _mean(shift: Reals, *, weight: Reals, here: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
+    known = here & np.isfinite(shift)
+    total = float(weight[known].sum())
+    return float((shift[known] * weight[known]).sum()) / total if total > 0 else 0.0
+
+
+def short_name(name: str) -> str:
+    """A kernel's name without its template arguments and parameters.
+
+    >>> short_name("void at::native::vectorized_elementwise_kernel<4, x<y>>(int, z)")
+    'at::native::vectorized_elementwise_kernel'
+    """
+    plain, depth = [], 0
+    for char in name.replace("(anonymous namespace)", "{anonymous}"):
+        depth += (char in "<(") - (char in ">)")
+        if depth == 0 and char not in ">)":
+            plain.append(char)
+    return "".join(plain).removeprefix("void ").strip()[:120] or name[:120]

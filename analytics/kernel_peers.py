@@ -1,0 +1,66 @@
+"""Which ranks do the same work, laid out so that one sort serves every class of peers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peers:
+    """Classes of ranks with the same role (stage, shard, expert).
+
+    `ranks` (rank,) are global ranks; `of` (rank,) is each one's class; `rows` (class, member) indexes `ranks`,
+    −1 where a class has fewer. `groups` maps a kind to its communication groups, as indices of `ranks`.
+    """
+
+    ranks: Ints
+    of: Ints
+    rows: Ints
+    groups: Mapping[str, tuple[tuple[str, Ints], ...]] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> Ints:
+        """Members of each class. (class,)"""
+        return np.asarray((self.rows >= 0).sum(axis=1))
+
+    def medians(self, columns: Floats, *, valid: Bools | None = None) -> Floats:
+        """Median of each column's valid values by class, NaN where there is none.
+
+        `columns` (column, rank), `valid` (rank,); returns (column, class).
+        """
+        is_full = len(self.rows) == 1 and (valid is None or bool(valid.all()))
+        if is_full:
+            picked = np.sort(columns, axis=1)[:, None, :]
+            count = np.full(1, columns.shape[1])
+        else:
+            here = self.rows >= 0 if valid is None else (self.rows >= 0) & valid[self.rows]
+            picked = np.where(here, columns[:, self.rows], np.inf)
+            picked.sort(axis=2)
+            count = here.sum(axis=1)
+        at = np.arange(len(self.rows))
+        low = picked[:, at, np.maximum((count - 1) // 2, 0)]
+        high = picked[:, at, np.minimum(count // 2, picked.shape[2] - 1)]
+        with np.errstate(invalid="ignore"):
+            return np.where(count > 0, (low + high) / 2.0, np.nan)
+
+
+def classes(
+    ranks: Ints, of: Ints, *, groups: Mapping[str, tuple[tuple[str, Ints], ...]] | None = None
+) -> Peers:
+    """Peers from the class of each rank."""
+    _, of = np.unique(of, return_inverse=True)
+    of = of.reshape(-1).astype(np.int64)
+    order = np.argsort(of, kind="stable")
+    sizes = np.bincount(of, minlength=1)
+    rows = np.full((len(sizes), int(sizes.max(initial=1))), -1, np.int64)
+    inside = np.arange(len(of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    rows[of[order], inside] = order
+    return Peers(ranks=ranks, of=of, rows=rows, groups=groups or {})

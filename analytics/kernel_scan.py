@@ -1,0 +1,281 @@
+"""From effects to suspects: which (kernel, rank) are slow, decided for all kernels of a window at once.
+
+A rank's effects are split into what all its kernels share (its clock, its chip) and what one kernel has beyond
+that; each part is scored against the ranks' own spread, and the threshold comes from a false-alarm budget over
+all of them. Half of the peers slow leaves no odd one out: a two-population test and each device's own history
+see that. Nothing is reported before it was seen in two of three windows, unless it is gross.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.analytics.kernel_effects import Effects
+from argus.analytics.kernel_peers import Bools, Peers
+from argus.analytics.kernel_tail import Reals, Tail, healthy_tail
+
+MAD_TO_SIGMA = 1.4826
+CHANGE_SCORE = 8.0
+"""Spreads a device must move against its own past; it is told only with a second window."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Gates of the default detector.
+
+    `effect`: least slowdown worth a finding, at 0.6 of the 5 % that is to be found. `tail_effect`,
+    `tail_top`: the same for means that rise without medians, whose maximum must rise too. `share`: least part
+    of the step a kernel must take. `small_ratio`, `small_group`: fewer peers have no spread to speak of, so
+    only a ratio counts. `gross`: slow enough to be told at once. `false_per_day`: findings a healthy job may
+    bring; `floor`: and per rank-kernel-window at most. `needed` of the last `of` windows must agree.
+    `history_windows`: windows before a device's own past is trusted. `scale_floor`: least spread of log
+    effects, twice the packing's precision. `gap`: two populations are told apart when their means differ by
+    this many spreads within, one normal population cut at its best place reaching 2.7, and the slower is at
+    least `least_population` of them.
+    """
+
+    effect: float = 0.03
+    tail_effect: float = 0.02
+    tail_top: float = 1.3
+    share: float = 0.005
+    small_ratio: float = 1.2
+    small_group: int = 8
+    gross: float = 1.5
+    false_per_day: float = 0.1
+    floor: float = 3e-11
+    needed: int = 2
+    of: int = 3
+    history_windows: int = 3
+    scale_floor: float = 0.002
+    gap: float = 5.0
+    least_population: float = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """What one window shows, before persistence. Matrices are (kernel, rank), vectors (rank,).
+
+    `shift`: slow beyond the rank's own factor, or as one of two populations; `tail`: only
+    the means are slow; `device`: all kernels slow by one factor. `score` and `device_score` are in healthy
+    spreads.
+    """
+
+    shift: Bools
+    tail: Bools
+    device: Bools
+    gross: Bools
+    score: Reals
+    tail_score: Reals
+    device_score: Reals
+    factor: Reals
+    beyond: Reals = field(repr=False)
+    share: Reals  # (kernel,)
+    is_compute: Bools  # (kernel,)
+    spread_tail: Tail = field(repr=False)
+    device_tail: Tail = field(repr=False)
+    probability: float
+
+
+def scan(
+    effects: Effects,
+    peers: Peers,
+    *,
+    is_compute: Bools,
+    step_ns: float,
+    num_steps: int,
+    window_s: float,
+    settings: Settings,
+) -> Candidates:
+    """Candidates of one window."""
+    shift, share = effects.shift, _share(effects, step_ns=step_ns * num_steps)
+    heavy = (share >= settings.share)[:, None]
+    factor = _factor(effects, is_compute=is_compute)
+    shared = np.where(is_compute[:, None], factor, np.float32(0.0))
+    beyond = shift - shared
+    score = beyond / spread_of(beyond, effects.noise, settings=settings)
+    probability = per_test(beyond.size, window_s=window_s, settings=settings)
+    limit, spread_tail = _limits(score, is_compute, probability)
+    few = (peers.sizes < settings.small_group)[peers.of]
+    total = _stands_out(np.minimum(beyond, shift), score, limit=limit, few=few, settings=settings)
+    total |= _two_populations(effects.p50 - shared, peers, settings=settings, mean=effects.mean)
+    device, own, of_devices = _devices(factor, peers, few=few, window_s=window_s, settings=settings)
+    tail, tail_score = _tails(effects, heavy=heavy, probability=probability, settings=settings)
+    return Candidates(
+        shift=total & heavy,
+        tail=tail & ~total & ~device[None, :],
+        device=device,
+        gross=(shift >= math.log(settings.gross)) & (score >= 2.0 * limit),
+        score=score,
+        tail_score=tail_score,
+        device_score=own,
+        factor=factor,
+        share=share,
+        is_compute=is_compute,
+        spread_tail=spread_tail,
+        beyond=beyond,
+        device_tail=of_devices,
+        probability=probability,
+    )
+
+
+def _stands_out(slow: Reals, score: Reals, *, limit: Reals, few: Bools, settings: Settings) -> Bools:
+    """Few peers have no spread to speak of: there only a ratio counts, and half the threshold."""
+    gate = np.where(few, math.log(settings.small_ratio), math.log1p(settings.effect))
+    return np.asarray((slow >= gate) & (score >= np.where(few, limit / 2, limit)))
+
+
+def _limits(score: Reals, is_compute: Bools, probability: float) -> tuple[Reals, Tail]:
+    """Threshold of each kernel, with the tail of the compute kernels. (kernel, 1)
+
+    Communication waits for others and strays much further; the two do not share a tail.
+    """
+    compute, other = healthy_tail(score[is_compute]), healthy_tail(score[~is_compute])
+    limit = np.where(is_compute, compute.threshold(probability), other.threshold(probability))
+    return np.asarray(limit[:, None], np.float32), compute
+
+
+def _devices(
+    factor: Reals, peers: Peers, *, few: Bools, window_s: float, settings: Settings
+) -> tuple[Bools, Reals, Tail]:
+    """Ranks all of whose kernels are slow by one factor, with scores and their healthy tail. (rank,)"""
+    scale = spread_of(factor[None, :], np.zeros((1, len(factor))), settings=settings)[0]
+    score = factor / scale
+    tail = healthy_tail(score[None, :])
+    limit = tail.threshold(per_test(len(factor), window_s=window_s, settings=settings))
+    device = (factor >= math.log1p(settings.effect)) & (score >= limit) & ~few
+    device |= few & (factor >= math.log(settings.small_ratio))
+    device |= _two_populations(factor[None, :], peers, settings=settings)[0]
+    return device, score, tail
+
+
+def per_test(num_tests: int, *, window_s: float, settings: Settings) -> float:
+    """Probability one test may fire on healthy data: the day's budget over the day's tests, or the floor."""
+    windows = 86_400.0 / max(window_s, 1.0)
+    return min(settings.false_per_day / max(num_tests * windows, 1.0), settings.floor)
+
+
+def _share(effects: Effects, *, step_ns: float) -> Reals:
+    """Part of the window each kernel takes on the ranks that have it. (kernel,)"""
+    has = effects.total_ns > 0
+    total = effects.total_ns.sum(axis=1) / np.maximum(has.sum(axis=1), 1)
+    return np.asarray(total / max(step_ns, 1.0), np.float32)
+
+
+def _factor(effects: Effects, *, is_compute: Bools, most: int = 64) -> Reals:
+    """What the compute kernels of a rank share: the median of their medians' effects, over the largest. (rank,)
+
+    With fewer than five kernels nothing can be told apart and the factor is 0.
+    """
+    total = np.where(is_compute, effects.total_ns.sum(axis=1), 0.0)
+    largest = np.argsort(-total, kind="stable")[:most]
+    largest = largest[total[largest] > 0]
+    if len(largest) < 5:
+        return np.zeros(effects.p50.shape[1], np.float32)
+    ordered = np.sort(effects.p50[largest], axis=0)  # NaN last
+    count = np.isfinite(ordered).sum(axis=0)
+    at = np.arange(ordered.shape[1])
+    low, high = (
+        ordered[np.maximum(count - 1, 0) // 2, at],
+        ordered[np.minimum(count // 2, len(largest) - 1), at],
+    )
+    return np.asarray(np.nan_to_num((low + high) / 2.0), np.float32)
+
+
+def spread_of(beyond: Reals, noise: NDArray[np.floating], *, settings: Settings) -> Reals:
+    """Healthy spread of each kernel over its ranks, never below noise and floor. (kernel, 1) or (kernel, rank)"""
+    size = np.sort(np.abs(beyond), axis=1)  # NaN last; effects are centred by construction
+    count = np.isfinite(size).sum(axis=1)
+    middle = size[np.arange(len(size)), np.maximum(count - 1, 0) // 2]
+    spread = np.nan_to_num(middle * np.float32(MAD_TO_SIGMA))[:, None]
+    return np.asarray(np.maximum(np.maximum(spread, noise), settings.scale_floor), np.float32)
+
+
+def _two_populations(values: Reals, peers: Peers, *, settings: Settings, mean: Reals | None = None) -> Bools:
+    """The slower of two well separated populations of a class, if it is no more than half of it.
+
+    Where `mean` (log durations) is given, it must part them too.
+    """
+    out = np.zeros(values.shape, np.bool_)
+    gate = math.log1p(settings.effect)
+    for rows in peers.rows:
+        members = rows[rows >= 0]
+        if len(members) < settings.small_group:
+            continue
+        mine = values[:, members]
+        spread = np.nanmax(mine, axis=1, initial=-np.inf) - np.nanmin(mine, axis=1, initial=np.inf)
+        some = np.flatnonzero((spread >= gate) & np.isfinite(mine).all(axis=1))
+        if len(some):
+            cut = _cut(mine[some], settings=settings, gate=gate)
+            slower = mine[some] > cut[:, None]
+            if mean is not None:
+                slower &= _parts_means(slower, mean[np.ix_(some, members)], gate=gate)[:, None]
+            out[np.ix_(some, members)] = slower
+    return out
+
+
+def _parts_means(slower: Bools, mean: Reals, *, gate: float) -> Bools:
+    """Whether the slower population's typical mean lies above the other's by half the gate. (kernel,)"""
+    high = np.where(slower, mean, 0.0).sum(axis=1) / np.maximum(slower.sum(axis=1), 1)
+    low = np.where(slower, 0.0, mean).sum(axis=1) / np.maximum((~slower).sum(axis=1), 1)
+    return np.asarray(high - low >= gate / 2.0)
+
+
+def _cut(values: Reals, *, settings: Settings, gate: float) -> Reals:
+    """Value that parts each row into two populations, infinite where it is one. (kernel,)"""
+    ordered = np.sort(values.astype(np.float64), axis=1)
+    num = ordered.shape[1]
+    n = np.arange(1, num)
+    prefix, square = np.cumsum(ordered, axis=1), np.cumsum(ordered**2, axis=1)
+    low = prefix[:, :-1] / n
+    high = (prefix[:, -1:] - prefix[:, :-1]) / (num - n)
+    between = (high - low) ** 2 * n * (num - n)
+    # The slower half at most is accused; fewer than a fifth are the scores' business.
+    most_low = num - max(2, math.ceil(settings.least_population * num))
+    between[:, : (num - 1) // 2] = -1.0
+    between[:, most_low:] = -1.0
+    best = between.argmax(axis=1)
+    at = np.arange(len(ordered))
+    gap = (high - low)[at, best]
+    of_low = square[at, best] / n[best] - low[at, best] ** 2
+    of_high = (square[:, -1] - square[at, best]) / (num - n[best]) - high[at, best] ** 2
+    sigma = np.sqrt(np.maximum(np.maximum(of_low, of_high), settings.scale_floor**2))
+    # A handful of ranks parts by chance: the fewer, the wider the gap must be.
+    parted = (gap >= gate) & (gap >= settings.gap * (1.0 + 8.0 / num) * sigma)
+    middle = (ordered[at, best] + ordered[at, best + 1]) / 2.0
+    return np.where(parted, middle, np.inf).astype(np.float32)
+
+
+def changed(
+    mean: Reals, past: Reals, peers: Peers, *, noise: Reals, share: Reals, settings: Settings
+) -> tuple[Reals, Bools]:
+    """Change of each kernel against the same device's past, beyond what the class's steadiest tenth shows.
+
+    `mean`, `past` (kernel, rank) are log durations, `past` NaN where not known. Sees up to nine tenths of the
+    peers turn slow together; a change that falls on all is the job's, not a rank's.
+    """
+    moved = mean - past
+    out = np.full(mean.shape, np.nan, np.float32)
+    for rows in peers.rows:
+        members = rows[rows >= 0]
+        if len(members) >= 3:
+            steady = np.sort(moved[:, members], axis=1)[:, len(members) // 10][:, None]
+            out[:, members] = moved[:, members] - steady
+    known = np.nan_to_num(out, nan=0.0)
+    # The quietest tenth of the devices says how large a change is none; of a normal it lies at an eighth of σ.
+    quiet = np.sort(np.abs(known), axis=1)[:, known.shape[1] // 10][:, None] * np.float32(8.0)
+    spread = np.maximum(np.maximum(quiet, noise * np.float32(math.sqrt(2.0))), settings.scale_floor)
+    limit = np.maximum(math.log1p(settings.effect), CHANGE_SCORE * spread)
+    return out, (known >= limit) & (share >= settings.share)[:, None]
+
+
+def _tails(effects: Effects, *, heavy: Bools, probability: float, settings: Settings) -> tuple[Bools, Reals]:
+    """Kernels whose mean and maximum rise while their median does not."""
+    scale = spread_of(effects.tail, effects.noise, settings=settings)
+    score = effects.tail / scale
+    limit = healthy_tail(score).threshold(probability)
+    flagged = (effects.tail >= math.log1p(settings.tail_effect)) & (score >= limit) & heavy
+    return flagged & (effects.top >= math.log(settings.tail_top)), score

@@ -1,0 +1,134 @@
+"""Which of a window's kernel candidates lasted: persistence over windows, and the device's own past."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+
+from argus.analytics.kernel_digest import KernelDigest, past_mean
+from argus.analytics.kernel_peers import Bools
+from argus.analytics.kernel_scan import Settings, changed, spread_of
+from argus.analytics.kernel_tail import Reals, healthy_tail
+
+Pairs = frozenset[tuple[tuple[int, int], int]]
+"""((kernel), rank) candidates of one window."""
+
+LUCK = 0.01
+"""Ranks that may last by luck, per kernel and window."""
+
+SEVERAL, FEW = 3.0, 3
+"""How many times the ranks of pure luck, and how many beyond, a lasting tail must hit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Votes:
+    """What may become findings: (kernel, rank) and (rank,) flags, `own` the change against the past or None."""
+
+    shift: Bools
+    tail: Bools
+    device: Bools
+    own: Reals | None
+
+
+def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings) -> Votes:
+    """Candidates seen in enough of the last windows, this one included; gross ones at once."""
+    assert now.found is not None and now.effects is not None
+    found = now.found
+    before = list(past[-(settings.of - 1) :])
+    own, moved = _own(now, past, settings=settings)
+    # A mode of its own in one window and a tail in the next is one and the same trouble.
+    seen = [one.shift | one.tail for one in before]
+    shift = _lasting(now, found.shift, seen, settings=settings)
+    lasting = shift | (found.shift & found.gross)
+    moved_before = [
+        _own(one, past[: len(past) - len(before) + i], settings=settings, like=now)[1]
+        for i, one in enumerate(before)
+    ]
+    times = moved.astype(np.int8) + sum(m.astype(np.int8) for m in moved_before)
+    lasting |= moved & (times >= settings.needed)
+    lasting |= averaged(now, before, settings=settings)
+    device = found.device & np.array(
+        [1 + sum(int(rank) in one.device for one in before) >= settings.needed for rank in now.ranks],
+        np.bool_,
+    )
+    tail = _lasting(now, found.tail, seen, settings=settings) & ~lasting
+    tail &= _more_than_chance(now, seen, settings=settings)
+    return Votes(shift=lasting, tail=tail, device=device, own=own)
+
+
+def averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Settings) -> Bools:
+    """Slowdowns too small for one window: their mean over the last ones stands out, and enough show it.
+
+    Averaging shrinks the noise of sampling and leaves lasting differences between chips as they are, so it is
+    scored against the spread of the averages.
+    """
+    assert now.found is not None and now.effects is not None
+    alike = [one.beyond for one in before if one.keys == now.keys and one.devices == now.devices]
+    if 1 + len(alike) < settings.of:
+        return np.zeros(now.mean.shape, np.bool_)
+    stack = np.stack([now.beyond, *alike])
+    mean = np.asarray(stack.mean(axis=0), np.float32)
+    score = mean / spread_of(mean, now.effects.noise / np.float32(np.sqrt(len(stack))), settings=settings)
+    limit = healthy_tail(score[now.found.is_compute]).threshold(now.found.probability)
+    gate = np.log1p(settings.effect)
+    few = (now.peers.sizes < settings.small_group)[now.peers.of][None, :]
+    seen = (stack >= gate / 2.0).sum(axis=0) >= settings.needed
+    flagged = (score >= limit) & (mean >= gate) & seen & (now.found.share >= settings.share)[:, None]
+    return np.asarray(flagged & now.found.is_compute[:, None] & ~few)
+
+
+def _lasting(
+    now: KernelDigest,
+    flags: Bools,
+    before: Sequence[Pairs],
+    *,
+    settings: Settings,
+) -> Bools:
+    out = np.zeros(flags.shape, np.bool_)
+    for k, r in np.argwhere(flags):
+        pair = (now.keys[k], int(now.ranks[r]))
+        out[k, r] = 1 + sum(pair in one for one in before) >= settings.needed
+    return out
+
+
+def _more_than_chance(now: KernelDigest, seen: Sequence[Pairs], *, settings: Settings) -> Bools:
+    """Tails that luck does not explain: where spikes fall on all ranks, some rank is hit twice in a row.
+
+    With share g of the other (rank, window) showing one, N · C(of, needed) · g^needed ranks last by luck; that
+    must be few, or the ranks hit in every window several times those N · g^of that luck would give.
+    """
+    assert now.found is not None
+    num, windows = len(now.ranks), 1 + len(seen)
+    if windows < settings.needed or num < 2:
+        return np.ones(now.mean.shape, np.bool_)
+    out = np.zeros(now.mean.shape, np.bool_)
+    for k in np.flatnonzero(now.found.tail.any(axis=1)):
+        key = now.keys[k]
+        hits = (now.found.tail[k] | now.found.shift[k]).astype(np.int64)
+        for one in seen:
+            hits += np.array([(key, int(rank)) in one for rank in now.ranks])
+        others = (hits.sum() - hits) / ((num - 1) * windows)
+        lucky = num * comb(windows, settings.needed) * others**settings.needed
+        always = int((hits == windows).sum())
+        is_lasting = always >= FEW + SEVERAL * num * float(hits.sum() / (num * windows)) ** windows
+        out[k] = (lucky <= LUCK) | ((hits == windows) & is_lasting)
+    return out
+
+
+def _own(
+    one: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings, like: KernelDigest | None = None
+) -> tuple[Reals | None, Bools]:
+    """Change of `one` against its past, in the order of `like`'s kernels and ranks."""
+    like = like or one
+    shape = like.mean.shape
+    if one.keys != like.keys or one.devices != like.devices or like.found is None or like.effects is None:
+        return None, np.zeros(shape, np.bool_)
+    known = past_mean(past, one, least=settings.history_windows)
+    if known is None:
+        return None, np.zeros(shape, np.bool_)
+    noise, share = like.effects.noise, like.found.share
+    own, moved = changed(one.mean, known, one.peers, noise=noise, share=share, settings=settings)
+    return own, moved & like.found.is_compute[:, None]

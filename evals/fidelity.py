@@ -1,0 +1,41 @@
+"""`argus eval fidelity`: what kernel summaries lose and what that costs, measured and written down."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from argus.api.cli.errors import CliError
+from argus.evals.bench import machine_class
+from argus.evals.study.report import figures, page
+from argus.evals.study.run import run_study
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Size and destination."""
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument(
+        "--smoke", dest="size", action="store_const", const="smoke", help="proves it runs, under 2 minutes"
+    )
+    size.add_argument(
+        "--full", dest="size", action="store_const", const="full", help="all of it, up to 2 hours"
+    )
+    parser.set_defaults(size="default")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page, with its plots beside it")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the study; 1 if the default flagged healthy ranks."""
+    if args.write is not None and not args.write.parent.is_dir():
+        raise CliError(f"{args.write.parent} is no folder; name a file in one that exists")
+    study = run_study(args.size)
+    text = page(study, date=datetime.now(UTC).date().isoformat(), machine=machine_class())
+    if args.write is not None:
+        args.write.write_text(text, encoding="utf-8")
+        for name, svg in figures(study).items():
+            (args.write.parent / name).write_text(svg, encoding="utf-8")
+    print(json.dumps(study) if args.json else text)
+    return 1 if study["healthy"]["flags"] else 0

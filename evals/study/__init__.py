@@ -1,0 +1,1 @@
+"""The fidelity study: what a kernel summary loses, and what that costs a detector."""

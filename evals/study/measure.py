@@ -1,0 +1,258 @@
+"""One condition of the study: raw durations in, errors and detections of every method out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from argus.analytics.distance import Profile, cdf_profile, matrix, mean_w1, quantile_profile
+from argus.analytics.kernel_digest import KernelDigest, digest_table
+from argus.analytics.kernel_paper import ALPHA, paper_flags
+from argus.analytics.kernel_peers import Peers, classes
+from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_table import KernelTable, dense, open_table
+from argus.analytics.kernel_votes import vote
+from argus.analytics.mixture import Mixture, fit
+from argus.collectors.host.compress import summarise
+from argus.collectors.host.split import Rule
+from argus.collectors.records.kernel_blob import encode
+from argus.evals.study.families import DEVICE_SPREAD, FAMILIES, Samples, sample
+
+WINDOWS = 3
+"""A fault must show within three windows; the last one is measured."""
+
+OTHERS = 5
+"""Healthy kernels beside the one under study: what the rank's common factor is read from."""
+
+FULL_MATRIX = 512
+SAMPLED_RANKS = 128
+"""Above `FULL_MATRIX` ranks distances are compared on this many of them."""
+
+PER_BLOB = 64
+STEPS = 10
+VALUES_PER_CLUSTER = 5
+U_NODES = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """A point of the design; `share` of ranks are sick, at least one; 0 = healthy."""
+
+    family: str
+    count: int = 200
+    ranks: int = 64
+    factor: float = 1.2
+    share: float = 0.0157
+    seeds: int = 3
+
+    @property
+    def num_sick(self) -> int:
+        """Sick ranks."""
+        return max(1, round(self.share * self.ranks)) if self.share else 0
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """Hits and misses over seeds."""
+
+    hit: int = 0
+    false: int = 0
+    missed: int = 0
+
+    def add(self, flags: NDArray[np.bool_], sick: NDArray[np.bool_]) -> None:
+        """Count one trial's ranks."""
+        self.hit += int((flags & sick).sum())
+        self.false += int((flags & ~sick).sum())
+        self.missed += int((~flags & sick).sum())
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall; 1 where there was nothing to find and nothing was."""
+        total = 2 * self.hit + self.false + self.missed
+        return 2 * self.hit / total if total else 1.0
+
+    @property
+    def recall(self) -> float:
+        """Part of the sick that was found."""
+        return self.hit / max(self.hit + self.missed, 1)
+
+
+@dataclass(kw_only=True)
+class Result:
+    """Errors by method, rank correlation by method, F1 by method."""
+
+    condition: Condition
+    error: dict[str, list[float]] = field(default_factory=dict)
+    spearman: dict[str, list[float]] = field(default_factory=dict)
+    tally: dict[str, Tally] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        """Medians and scores, JSON-ready."""
+        return {
+            **asdict(self.condition),
+            "error": {k: float(np.median(v)) for k, v in self.error.items()},
+            "error_p95": {k: float(np.quantile(v, 0.95)) for k, v in self.error.items()},
+            "spearman": {k: float(np.median(v)) for k, v in self.spearman.items()},
+            "f1": {k: tally.f1 for k, tally in self.tally.items()},
+            "recall": {k: tally.recall for k, tally in self.tally.items()},
+            "false": {k: tally.false for k, tally in self.tally.items()},
+        }
+
+
+def run_condition(
+    condition: Condition, *, rule: Rule | None = None, settings: Settings | None = None, alpha: float = ALPHA
+) -> Result:
+    """All seeds of a condition."""
+    result = Result(condition=condition)
+    for seed in range(condition.seeds):
+        _one(result, seed, rule=rule, settings=settings or Settings(), alpha=alpha)
+    return result
+
+
+def _one(result: Result, seed: int, *, rule: Rule | None, settings: Settings, alpha: float) -> None:
+    condition = result.condition
+    rng = np.random.default_rng([seed, condition.ranks, condition.count])
+    family = FAMILIES[condition.family]
+    device = np.exp(DEVICE_SPREAD * rng.normal(size=condition.ranks))
+    sick = np.zeros(condition.ranks, np.bool_)
+    sick[rng.choice(condition.ranks, condition.num_sick, replace=False)] = True
+    windows = [
+        [
+            sample(
+                family if kernel == 0 else FAMILIES["log-normal"],
+                rng,
+                num_ranks=condition.ranks,
+                count=condition.count,
+                device=device,
+                sick=sick if kernel == 0 else np.zeros_like(sick),
+                factor=condition.factor,
+            )
+            for kernel in range(1 + OTHERS)
+        ]
+        for _ in range(WINDOWS)
+    ]
+    peers = classes(np.arange(condition.ranks), np.zeros(condition.ranks, np.int64))
+    ours = [table_of(window, rule=rule) for window in windows]
+    profiles = _profiles(windows[-1][0], ours[-1], rule=rule)
+    _compare(result, profiles, sick=sick, rng=rng)
+    for method, scores in _scores(profiles).items():
+        flags = paper_flags(scores, peers, alpha=alpha)
+        result.tally.setdefault(method, Tally()).add(flags, sick)
+    result.tally.setdefault("default", Tally()).add(default_flags(ours, peers, windows[0], settings), sick)
+
+
+def default_flags(
+    tables: Sequence[KernelTable], peers: Peers, kernels: Sequence[Samples], settings: Settings
+) -> NDArray[np.bool_]:
+    """Ranks the default detector names for the studied kernel after the last of these windows. (rank,)"""
+    digests = [_digest(table, peers, kernels, settings=settings) for table in tables]
+    votes = vote(digests[-1], digests[:-1], settings=settings)
+    place = place_of(tables[-1], "k0")
+    return np.asarray(votes.shift[place] | votes.tail[place] | votes.device)
+
+
+def table_of(kernels: Sequence[Samples], *, mode: str = "default", rule: Rule | None = None) -> KernelTable:
+    """Packed and opened summaries of kernels given as (rank, launch) each; kernel 0 sorts first."""
+    num_ranks = len(kernels[0])
+    key = np.repeat(np.arange(len(kernels)), [samples.shape[1] for samples in kernels])
+    pairs = tuple((f"k{i}", "compute") for i in range(len(kernels)))
+    summaries = []
+    for rank in range(num_ranks):
+        durations = np.concatenate([samples[rank] for samples in kernels])
+        summaries.append(summarise(key, np.rint(durations), pairs=pairs, rank=rank, mode=mode, rule=rule))
+    table = open_table(
+        [encode(summaries[first : first + PER_BLOB]) for first in range(0, num_ranks, PER_BLOB)]
+    )
+    return table
+
+
+def place_of(table: KernelTable, name: str) -> int:
+    """Where a kernel stands in a table, which sorts by hash."""
+    return next(i for i, key in enumerate(table.kernels) if table.text(key[0]) == name)
+
+
+def _digest(
+    table: KernelTable, peers: Peers, kernels: Sequence[Samples], *, settings: Settings
+) -> KernelDigest:
+    """One window as the service digests it, at a step as long as its kernels."""
+    step_ns = float(sum(samples.sum() / len(samples) for samples in kernels)) / STEPS
+    return digest_table(table, peers, step_ns=step_ns, num_steps=STEPS, settings=settings)
+
+
+def shape_of(table: KernelTable, *, is_paper: bool = False) -> Mixture:
+    """Mixtures of the studied kernel."""
+    place = place_of(table, "k0")
+    one = dense(table, place, last=place + 1)[0]
+    unknown = np.full(one.count.T.shape, np.nan)
+    return fit(
+        one.count.T.astype(np.int64),
+        one.log_p50.T.astype(np.float64),
+        log_p99=one.log_p99.T.astype(np.float64),
+        log_max=unknown if is_paper else one.log_max.T.astype(np.float64),
+        log_mean=unknown if is_paper else one.log_mean.T.astype(np.float64),
+    )
+
+
+def _profiles(raw: Samples, ours: KernelTable, *, rule: Rule | None) -> Mapping[str, Profile]:
+    """The studied kernel as each method keeps it; raw first."""
+    count = raw.shape[1]
+    ordered = np.sort(raw, axis=1)
+    paper = table_of([raw], mode="paper")
+    shape = shape_of(ours)
+    num_values = VALUES_PER_CLUSTER * max(1, round(float((shape.weight > 0).sum(axis=1).mean())))
+    quantiles = (np.arange(num_values) + 0.5) / num_values
+    u = (np.arange(U_NODES) + 0.5) / U_NODES
+    kept = np.quantile(ordered, quantiles, axis=1).T
+    sketch = np.array([np.interp(u, quantiles, row) for row in kept])
+    return {
+        "raw": Profile(value=ordered, weight=np.full(count, 1.0 / count)),
+        "triple": cdf_profile(shape_of(paper, is_paper=True)),
+        "triple+max+sum": quantile_profile(shape),
+        "sketch": Profile(value=sketch, weight=np.full(U_NODES, 1.0 / U_NODES)),
+    }
+
+
+def _compare(
+    result: Result, profiles: Mapping[str, Profile], *, sick: NDArray[np.bool_], rng: np.random.Generator
+) -> None:
+    """Relative error over pairs of a sick and a healthy rank, and rank correlation over all pairs."""
+    num = len(sick)
+    some = np.arange(num)
+    if num > FULL_MATRIX:
+        some = np.sort(
+            np.concatenate([np.flatnonzero(sick)[: SAMPLED_RANKS // 2], rng.choice(num, SAMPLED_RANKS // 2)])
+        )
+    distances = {
+        name: matrix(Profile(value=one.value[some], weight=one.weight)) for name, one in profiles.items()
+    }
+    upper = np.triu_indices(len(some), 1)
+    between = sick[some][:, None] != sick[some][None, :]
+    true = distances["raw"]
+    for name, mine in distances.items():
+        if name == "raw":
+            continue
+        pairs = between & (true > 0)
+        if pairs.any():
+            error = np.abs(mine[pairs] / true[pairs] - 1.0)
+            result.error.setdefault(name, []).extend(error[:: max(1, len(error) // 500)].tolist())
+        correlation = spearmanr(true[upper], mine[upper]).statistic
+        result.spearman.setdefault(name, []).append(float(np.nan_to_num(correlation)))
+
+
+def _scores(profiles: Mapping[str, Profile]) -> Mapping[str, Samples]:
+    """Mean distance of each rank to its peers by method; KS and KL stand in for W₁ on the triple."""
+    scores = {name: mean_w1(profile) for name, profile in profiles.items()}
+    value = profiles["triple"].value
+    if len(value) <= FULL_MATRIX:
+        scores["KS"] = np.array([np.abs(value - row).max(axis=1).mean() for row in value])
+        mass = np.maximum(np.diff(value, axis=1), 0.0) + 1e-9
+        mass /= mass.sum(axis=1, keepdims=True)
+        logs = np.log(mass)
+        own = (mass * logs).sum(axis=1)
+        both = own[:, None] + own[None, :] - mass @ logs.T - (mass @ logs.T).T
+        scores["KL"] = both.mean(axis=1)
+    return scores

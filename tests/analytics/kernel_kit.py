@@ -1,0 +1,78 @@
+"""Small clusters of kernel durations for the tests of L3, through the codec as in production."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.analytics.kernel_digest import KernelDigest, digest_table
+from argus.analytics.kernel_peers import Peers, classes
+from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_table import KernelTable, open_table
+from argus.analytics.kernel_votes import Votes, vote
+from argus.collectors.host.compress import summarise
+from argus.collectors.records.kernel_blob import encode
+
+Durations = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int, int], Durations]
+"""(rng, rank, kernel) to the durations of one window."""
+
+NUM_KERNELS = 8
+
+
+def modes(rng: np.random.Generator, *medians_us: float, n: int = 200, sigma: float = 0.02) -> Durations:
+    """`n` durations of each mode, in nanoseconds."""
+    return np.concatenate([1e3 * m * np.exp(sigma * rng.normal(size=n)) for m in medians_us])
+
+
+def healthy(rng: np.random.Generator, rank: int, kernel: int) -> Durations:
+    """Two modes, the second twice the first."""
+    return modes(rng, 10.0 + kernel, 20.0 + 2 * kernel)
+
+
+def table_of(draw: Draw, *, ranks: int, seed: int, mode: str = "default") -> KernelTable:
+    """One window of all ranks; chips differ by half a per cent, the same in every window."""
+    device = np.exp(0.005 * np.random.default_rng(99).normal(size=ranks))
+    rng = np.random.default_rng(seed)
+    pairs = tuple((f"gemm_{k}" if k % 2 else f"norm_{k}", "compute") for k in range(NUM_KERNELS))
+    summaries = []
+    for rank in range(ranks):
+        parts = [draw(rng, rank, kernel) * device[rank] for kernel in range(NUM_KERNELS)]
+        key = np.repeat(np.arange(NUM_KERNELS), [len(part) for part in parts])
+        summaries.append(summarise(key, np.rint(np.concatenate(parts)), pairs=pairs, rank=rank, mode=mode))
+    return open_table([encode(summaries[i : i + 32]) for i in range(0, ranks, 32)])
+
+
+def peers_of(num_ranks: int) -> Peers:
+    """One class of all ranks."""
+    return classes(np.arange(num_ranks), np.zeros(num_ranks, np.int64))
+
+
+def digests(
+    draw: Draw, *, ranks: int = 32, windows: int = 3, peers: Peers | None = None
+) -> list[KernelDigest]:
+    """Windows of one job."""
+    return [
+        digest_table(
+            table_of(draw, ranks=ranks, seed=window),
+            peers or peers_of(ranks),
+            step_ns=1e6,
+            num_steps=10,
+            settings=Settings(),
+        )
+        for window in range(windows)
+    ]
+
+
+def votes_of(draw: Draw, *, ranks: int = 32, windows: int = 3) -> tuple[KernelDigest, Votes]:
+    """The last of some windows and what lasted in it."""
+    seen = digests(draw, ranks=ranks, windows=windows)
+    return seen[-1], vote(seen[-1], seen[:-1], settings=Settings())
+
+
+def named(digest: KernelDigest, flags: NDArray[np.bool_]) -> set[tuple[str, int]]:
+    """(kernel, rank) of the flags."""
+    assert digest.table is not None
+    return {(digest.table.text(digest.keys[k][0]), int(digest.ranks[r])) for k, r in np.argwhere(flags)}

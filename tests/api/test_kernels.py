@@ -1,0 +1,158 @@
+"""Kernel summaries through the service: stored once, analysed, read alone, asked for, let go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy import func, select
+
+from argus.analytics.store import kernels as kernel_store
+from argus.analytics.store import progress
+from argus.analytics.store.documents import dump
+from argus.analytics.store.kernel_tables import KERNEL_BLOBS
+from argus.analytics.store.tables import FINDINGS
+from argus.api.cli.serve import product_analyses
+from argus.api.service import NothingTaken, Service
+from argus.collectors.host.identity import Identities
+from argus.collectors.host.pack_hosts import NameBook, pack_hosts
+from argus.collectors.records.kernel_blob import encode
+from argus.collectors.records.kernel_read import open_blob, summaries_of
+from argus.collectors.records.kernels import name_hash
+from argus.collectors.records.summary import RankWindow
+from argus.evals.moments import moments
+from argus.evals.scenarios import slow_kernel
+from argus.evals.simulator.simulate import simulate
+from tests.api.kit import FakeClock, new_service, new_store, upload
+
+Played = tuple[list[list[RankWindow]], bytes, float, tuple[int, ...]]
+
+RANKS, WINDOWS = 16, 14
+
+
+@pytest.fixture(scope="module")
+def job() -> Played:
+    """Windows of a job with one slow rank, its layouts, its start, the truth."""
+    scenario = slow_kernel.scenario(seed=2, ranks=RANKS, severity=1.5)
+    done = simulate(scenario.job, scenario.faults, rng=np.random.default_rng(2))
+    parts = [list(moment.parts) for moment in moments(done) if moment.parts]
+    layouts = dump({"layouts": [item.to_json() for item in done.layouts]}).encode()
+    return parts, layouts, scenario.job.start_s, scenario.truth.ranks
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    store = new_store(tmp_path / "a.sqlite")
+    yield new_service(store, clock=FakeClock(), analyses=product_analyses(), window_steps=10)
+    store.close()
+
+
+def send(service: Service, parts: list[RankWindow], *, book: NameBook | None = None) -> dict[str, object]:
+    packed = pack_hosts(parts, book=book or NameBook(), identities=Identities())
+    return service.receive_windows(upload(*packed))
+
+
+def turn(service: Service) -> None:
+    clock = service.clock
+    assert isinstance(clock, FakeClock)
+    clock.now_s += 5.0
+    while service.worker.turn(clock.now_s):
+        pass
+
+
+@pytest.mark.slow
+def test_a_slow_rank_is_found_by_its_kernels(service: Service, job: Played) -> None:
+    parts, layouts, _, truth = job
+    service.receive_layouts(layouts)
+    book = NameBook()
+    for window in parts[:WINDOWS]:
+        assert send(service, window, book=book)["rejected"] == []
+        turn(service)
+    assert service.published.troubles_now() == ()
+    with service.store.read() as connection:
+        ids = [row[0] for row in connection.execute(select(FINDINGS.c.id))]
+        found = [f for f in progress.findings_by_id(connection, ids).values() if f.level == "L3"]
+    assert found and {rank for finding in found for rank in finding.ranks} == set(truth)
+    assert all(finding.kernel and finding.ratio and finding.ratio > 1.2 for finding in found)
+
+
+def test_a_blob_is_stored_once_and_apart(service: Service, job: Played) -> None:
+    parts, layouts, _, _ = job
+    service.receive_layouts(layouts)
+    for _ in range(2):
+        send(service, parts[0])
+    with service.store.read() as connection:
+        blobs = kernel_store.blobs_of(connection, 1, 0)
+        bodies = progress.bodies_of(connection, 1, 0)
+    assert sorted(len(open_blob(blob).ranks) for blob in blobs) == [8, 8]
+    assert all(not RankWindow.from_bytes(body).kernels for body in bodies)
+
+
+def test_one_kernel_is_read_without_the_others(service: Service, job: Played) -> None:
+    parts, layouts, _, _ = job
+    service.receive_layouts(layouts)
+    send(service, parts[3])
+    key = (name_hash("sim_gemm_0"), name_hash("compute"))
+    with service.store.read() as connection:
+        whole = kernel_store.blobs_of(connection, 1, 3)
+        alone = list(kernel_store.read_kernel(connection, 1, 3, key=key))
+        assert list(kernel_store.read_kernel(connection, 1, 3, key=(1, 2))) == []
+    assert len(alone) == len(whole) == 2
+    for body, (_, blob, rows) in zip(whole, alone, strict=True):
+        full = open_blob(body)
+        texts = {name_hash(text): text for text in ("sim_gemm_0", "compute")}
+        summary = summaries_of(full, texts=texts)[0]
+        want = summary.clusters[
+            summary.clusters["kernel"] == summary.kernels.index(("sim_gemm_0", "compute"))
+        ]
+        mine = rows.member == 0
+        assert blob.ranks["rank"][0] == full.ranks["rank"][0]
+        assert np.exp(rows.log_p50[mine].astype(float)) == pytest.approx(want["p50_ns"])
+
+
+def test_unknown_names_are_asked_for_until_they_are_known(service: Service, job: Played) -> None:
+    parts, layouts, _, _ = job
+    service.receive_layouts(layouts)
+    book = NameBook()
+    book.fresh(["sim_gemm_0"])  # taken for sent, but it never arrived
+    assert send(service, parts[0], book=book)["unknown_names"] == [f"{name_hash('sim_gemm_0'):x}"]
+    book.forget({name_hash("sim_gemm_0")})
+    assert "unknown_names" not in send(service, parts[1], book=book)
+
+
+def test_old_and_surplus_summaries_are_let_go(service: Service, job: Played) -> None:
+    parts, layouts, _, _ = job
+    service.receive_layouts(layouts)
+    clock = service.clock
+    assert isinstance(clock, FakeClock)
+    for window in parts[:6]:
+        send(service, window)
+        clock.now_s += 100.0
+
+    def count() -> int:
+        with service.store.read() as connection:
+            return int(connection.execute(select(func.count()).select_from(KERNEL_BLOBS)).scalar_one())
+
+    assert count() == 12
+    with service.store.write() as connection:
+        assert kernel_store.prune_kernels(connection, before_s=clock.now_s - 450.0, max_bytes=1 << 30) == 4
+    with service.store.read() as connection:
+        sizes = connection.execute(select(KERNEL_BLOBS.c.num_bytes)).scalars().all()
+    with service.store.write() as connection:
+        kernel_store.prune_kernels(connection, before_s=0.0, max_bytes=sum(sizes) // 2)
+    assert count() == 4
+
+
+def test_a_damaged_blob_is_refused_with_a_reason(service: Service, job: Played) -> None:
+    parts, layouts, _, _ = job
+    service.receive_layouts(layouts)
+    whole = parts[0][0].kernels
+    cut, other = whole[: len(whole) // 2], bytearray(whole)
+    other[3] = 77
+    huge = encode([replace(s, rank=(1 << 32) - 1) for s in summaries_of(open_blob(whole), texts={})])
+    for kernels in (cut, bytes(other), huge, b"x"):
+        with pytest.raises(NothingTaken, match=r"kernel"):
+            service.receive_windows(upload(replace(parts[0][0], kernels=kernels)))
