@@ -17,7 +17,7 @@ from argus.agent.diagnosis import (
     NotIt,
     RootCause,
 )
-from argus.agent.wording import CAUSES, clip, phase_name, quantity, ranks, versus
+from argus.agent.wording import CAUSES, UNHEARD, clip, phase_name, quantity, ranks, versus
 from argus.analytics.classes import CauseClass, cause_classes
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.incident import Cause, Incident
@@ -90,6 +90,8 @@ def no_incident(*, missing: Sequence[str] = (), doubt: str = "", num_ranks: int)
 def headline(incident: Incident, topology: Topology) -> str:
     """One line: who, where, what, by how much."""
     cause = incident.cause
+    if cause.fault_class == "stop.lost" and cause.verdict == "INCONCLUSIVE":
+        return clip(f"{place(cause, topology)} {UNHEARD}", MAX_HEADLINE)
     said = f"{place(cause, topology)} {CAUSES.get(cause.fault_class, 'is affected: ' + cause.fault_class)}"
     return clip(f"{said}{_how_much(cause)}", MAX_HEADLINE)
 

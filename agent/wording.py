@@ -17,6 +17,9 @@ CAUSES = {
 }
 """What a suspect does, by cause class, as the end of a sentence that begins with its name."""
 
+UNHEARD = "is not heard of: it is gone, or only its processor or network is"
+"""What a lost suspect does while nothing else is heard of the job either."""
+
 _SHOWN_RANKS = 8
 
 

@@ -269,7 +269,9 @@ def changed(
     quiet = np.sort(np.abs(known), axis=1)[:, known.shape[1] // 10][:, None] * np.float32(8.0)
     spread = np.maximum(np.maximum(quiet, noise * np.float32(math.sqrt(2.0))), settings.scale_floor)
     limit = np.maximum(math.log1p(settings.effect), CHANGE_SCORE * spread)
-    return out, (known >= limit) & (share >= settings.share)[:, None]
+    # Beyond the others and slower than before: when a sick rank recovers, nobody else has moved.
+    slower = np.nan_to_num(moved, nan=0.0) >= math.log1p(settings.effect)
+    return out, (known >= limit) & slower & (share >= settings.share)[:, None]
 
 
 def _tails(effects: Effects, *, heavy: Bools, probability: float, settings: Settings) -> tuple[Bools, Reals]:

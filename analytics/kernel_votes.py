@@ -75,7 +75,8 @@ def averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Set
     limit = healthy_tail(score[now.found.is_compute]).threshold(now.found.probability)
     gate = np.log1p(settings.effect)
     few = (now.peers.sizes < settings.small_group)[now.peers.of][None, :]
-    seen = (stack >= gate / 2.0).sum(axis=0) >= settings.needed
+    shown = stack >= gate / 2.0
+    seen = shown[0] & (shown.sum(axis=0) >= settings.needed)  # and still there
     flagged = (score >= limit) & (mean >= gate) & seen & (now.found.share >= settings.share)[:, None]
     return np.asarray(flagged & now.found.is_compute[:, None] & ~few)
 

@@ -41,8 +41,9 @@ def newest_s(beats: Sequence[Heartbeat]) -> float:
 
 
 def is_over(beats: Sequence[Heartbeat]) -> bool:
-    """Every rank ended by its own will."""
-    return bool(beats) and all(beat.state == "ended" or _ended_quietly(beat) for beat in beats)
+    """Every rank ended by its own will, as far as is known: none does so without its peers."""
+    rest = [beat for beat in beats if beat.state != "ended" and not _ended_quietly(beat)]
+    return len(rest) < len(beats) and all(b.state == "exited" and not b.exit_reason for b in rest)
 
 
 def was_cancelled(beats: Sequence[Heartbeat]) -> bool:

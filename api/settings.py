@@ -17,6 +17,7 @@ JOB_VARIABLES = frozenset(
     {
         "ARGUS_LAUNCH_HOST",
         "ARGUS_LOG",
+        "ARGUS_GOVERNOR",
         "ARGUS_OFF",
         "ARGUS_RANK_PID",
         "ARGUS_RECORD",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlalchemy.exc import SQLAlchemyError
 
 from argus.analytics.store import progress
+from argus.analytics.store.intake import is_newer
 from argus.analytics.store.kernels import PRUNED_AT_ONCE, prune_kernels
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis
@@ -220,5 +221,5 @@ def _hear(watch: Watch, beats: Sequence[Heartbeat], *, hosts: Sequence[str], now
         watch.hosts[host] = max(watch.hosts.get(host, 0.0), now_s)
     for beat in beats:
         before = watch.heard.get(beat.rank)
-        if before is None or beat.ts_s >= before.beat.ts_s:
+        if before is None or is_newer(beat, before.beat):
             watch.heard[beat.rank] = HeardBeat(beat=beat, received_s=now_s)

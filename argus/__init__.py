@@ -1,5 +1,5 @@
 """Argus names the slow rank of a distributed training job, says why and what to do."""
 
-from argus.collectors.rank.api import init, mark, phase, step
+from argus.collectors.rank.api import init, mark, phase, step, work
 
-__all__ = ["init", "mark", "phase", "step"]
+__all__ = ["init", "mark", "phase", "step", "work"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -23,10 +23,7 @@ from argus.analytics.view import View
 from argus.analytics.window import Floats
 from argus.collectors.readers import ReaderError, Reading, readers
 from argus.collectors.records.frames import Kind, encode_json
-from argus.collectors.records.kernel_blob import encode
-from argus.collectors.records.kernel_read import open_blob, summaries_of
 from argus.collectors.records.layout import Layout
-from argus.collectors.records.summary import RankWindow
 from argus.evals.moments import Moment, moments
 from argus.evals.scenarios import scenarios
 from argus.evals.simulator.frames import rank_frames
@@ -36,6 +33,8 @@ from argus.evals.simulator.simulate import Simulation, simulate
 from argus.evals.truth import Scenario
 from argus.evals.views import views
 from argus.topology.layout import build
+from tests.analytics.kernel_kit import renamed
+from tests.damage import DAMAGE
 
 FOLDERS = (
     "collectors.readers",
@@ -243,53 +242,11 @@ def _renamed(moment: Moment) -> Moment:
     return replace(
         moment,
         parts=tuple(
-            replace(part, rank=RENAMED[part.rank], kernels=_renamed_kernels(part.kernels))
+            replace(part, rank=RENAMED[part.rank], kernels=renamed(part.kernels, RENAMED))
             for part in moment.parts
         ),
         beats=tuple(replace(beat, rank=RENAMED[beat.rank]) for beat in moment.beats),
     )
-
-
-def _renamed_kernels(blob: bytes) -> bytes:
-    if not blob:
-        return b""
-    opened = open_blob(blob)
-    summaries = summaries_of(opened, texts=opened.texts())
-    return encode([replace(summary, rank=RENAMED[summary.rank]) for summary in summaries])
-
-
-def _without_rank(parts: tuple[RankWindow, ...]) -> tuple[RankWindow, ...]:
-    return parts[1:]
-
-
-def _one_rank(parts: tuple[RankWindow, ...]) -> tuple[RankWindow, ...]:
-    return parts[:1]
-
-
-def _without_calls(parts: tuple[RankWindow, ...]) -> tuple[RankWindow, ...]:
-    return tuple(replace(part, collectives=part.collectives[:0]) for part in parts)
-
-
-def _without_phases(parts: tuple[RankWindow, ...]) -> tuple[RankWindow, ...]:
-    return tuple(replace(part, cells=part.cells[:0]) for part in parts)
-
-
-def _without_steps(parts: tuple[RankWindow, ...]) -> tuple[RankWindow, ...]:
-    return tuple(replace(part, steps=part.steps[:0], cells=part.cells[:0]) for part in parts)
-
-
-def _half_the_calls(parts: tuple[RankWindow, ...]) -> tuple[RankWindow, ...]:
-    return tuple(replace(part, collectives=part.collectives[part.rank % 2 :: 2]) for part in parts)
-
-
-DAMAGE: Mapping[str, Callable[[tuple[RankWindow, ...]], tuple[RankWindow, ...]]] = {
-    "without_rank": _without_rank,
-    "one_rank": _one_rank,
-    "without_calls": _without_calls,
-    "without_phases": _without_phases,
-    "without_steps": _without_steps,
-    "half_the_calls": _half_the_calls,
-}
 
 
 @cache

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, and_, bindparam, select, tuple_, update
+from sqlalchemy import Connection, RowMapping, and_, bindparam, or_, select, tuple_, update
 
 from argus.analytics.store.documents import dump
 from argus.analytics.store.engine import insert_new, upsert
@@ -20,6 +20,9 @@ AttemptKey = tuple[str, int]
 MAX_AHEAD_STEPS = 1_000_000
 """A window so far ahead of the highest step known is a mistake of its sender; taken, it would make every
 true window late."""
+
+CLOCK_STEP_S = 60.0
+"""A heartbeat older than the kept one by more is no straggler: its host's clock was set back."""
 
 CHUNK = 500
 """Keys per IN list: far below every database's limit on parameters."""
@@ -167,6 +170,11 @@ def add_layouts(
         )
 
 
+def is_newer(beat: Heartbeat, kept: Heartbeat) -> bool:
+    """Whether `beat` takes the place of `kept`: it is no straggler of before."""
+    return beat.ts_s >= kept.ts_s or beat.ts_s < kept.ts_s - CLOCK_STEP_S
+
+
 def add_heartbeats(
     connection: Connection,
     beats: Sequence[Heartbeat],
@@ -174,7 +182,7 @@ def add_heartbeats(
     attempts: Mapping[AttemptKey, AttemptRow],
     now_s: float,
 ) -> None:
-    """Keep the latest heartbeat of each rank; an older one than the kept is ignored."""
+    """Keep the latest heartbeat of each rank; one that is a little older than the kept is ignored."""
     rows: dict[tuple[int, int], dict[str, object]] = {}
     for beat in sorted(beats, key=lambda beat: beat.ts_s):
         attempt_id = attempts[beat.run, beat.attempt].id
@@ -193,7 +201,7 @@ def add_heartbeats(
         connection,
         HEARTBEATS,
         set_=("host", "ts_s", "received_s", "state", "body"),
-        where=lambda new: new.ts_s >= HEARTBEATS.c.ts_s,
+        where=lambda new: or_(new.ts_s >= HEARTBEATS.c.ts_s, new.ts_s < HEARTBEATS.c.ts_s - CLOCK_STEP_S),
     )
     connection.execute(statement, [rows[key] for key in sorted(rows)])
     highest: dict[int, int] = {}

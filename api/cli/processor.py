@@ -22,6 +22,7 @@ from argus.collectors.host.aside import Aside
 from argus.collectors.host.client import HttpPost, parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
+from argus.collectors.host.governor import BUDGET, Governor
 from argus.collectors.host.gpus import open_gpus
 from argus.collectors.host.host_sampler import HostSampler
 from argus.collectors.host.kernel_log import KernelLog
@@ -77,6 +78,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_STEPS,
         metavar="N",
         help=f"steps per window until the service names a number (default: {DEFAULT_STEPS})",
+    )
+    add(
+        "--overhead-budget",
+        type=_share,
+        default=BUDGET,
+        metavar="SHARE",
+        help=f"share of step time above which channels are switched off (default: {BUDGET})",
     )
 
 
@@ -165,6 +173,7 @@ def _compose(
             orders=_orders(server, ring, host=host, counters=counters, notices=notices) if server else None,
             counters=counters,
         ),
+        governor=Governor(counters=counters, budget=args.overhead_budget),
         counters=counters,
         notices=notices,
         clock=time.monotonic,
@@ -316,6 +325,13 @@ def _count(text: str) -> int:
     value = int(text)
     if value < 0:
         raise argparse.ArgumentTypeError(f"must not be negative, got {value}")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"a share lies above 0 and at most at 1, got {text}")
     return value
 
 

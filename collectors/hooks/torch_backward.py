@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.open import Frame
+from argus.collectors.rank.open import NO_FRAME, Frame
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.wrap import timed
 
@@ -25,7 +25,7 @@ def install(session: Session, part: Part) -> None:
         recorder.begin_iteration()
         recorder.last_bucket_ns = 0
         recorder.last_bucket = None
-        return recorder.open(backward, native)
+        return recorder.open(backward, native) or NO_FRAME
 
     def after(frame: Frame) -> None:
         recorder.after_backward = True

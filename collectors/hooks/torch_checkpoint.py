@@ -18,7 +18,7 @@ def install(session: Session, part: Part) -> None:
     recorder = session.recorder
     checkpoint, native = recorder.names["checkpoint"], recorder.ring.intern("torch.save")
 
-    def before() -> Frame:
+    def before() -> Frame | None:
         recorder.flag(FLAG_CHECKPOINT)
         return recorder.open(checkpoint, native)
 

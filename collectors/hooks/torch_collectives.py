@@ -90,7 +90,7 @@ class CollectiveHook:
         part, log, recorder = self._part, self._log, self._recorder
         has_future = name not in NO_FUTURE
 
-        def begin(group: ProcessGroup, args: Args) -> Call:
+        def begin(group: ProcessGroup, args: Args) -> Call | None:
             known = self._groups.get(id(group))
             state = known[1] if known is not None and known[0]() is group else self._state(group)
             num_bytes = _bytes(args[position]) if 0 <= position < len(args) else 0

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 NEEDS = "torch.cuda"
 
+RESIDUAL_EVENT = "clock_residual:cuda"
+"""EVENT kind: value is by how many ns the stream's clock had moved since it was last anchored."""
+
 
 def install(session: Session, part: Part) -> None:
     """Poll on the writer thread; wrap `Tensor.to` and `Tensor.cuda`."""
@@ -23,6 +26,12 @@ def install(session: Session, part: Part) -> None:
     gpu = session.recorder.gpu
     if gpu is None:
         return
+    recorder = session.recorder
+
+    def anchored(residual_ns: int) -> None:
+        recorder.event(RESIDUAL_EVENT, start_ns=recorder.now_ns(), dur_ns=0, value=float(residual_ns))
+
+    gpu.on_anchor = anchored
     session.on_tick(part.guard(gpu.poll))
     session.on_tick(part.guard(AllocatorRetries(session).look))
     for name in ("to", "cuda"):

@@ -177,13 +177,13 @@ def _buffers(session: Session, part: Part, original: Callable[..., None]) -> Cal
     calls, recorder = session.calls, session.recorder
     broadcast = recorder.names["broadcast"]
 
-    def begin(group: ProcessGroup, tensors: Sequence[torch.Tensor], root: int) -> Begun:
+    def begin(group: ProcessGroup, tensors: Sequence[torch.Tensor], root: int) -> Begun | None:
         from torch.distributed import get_process_group_ranks
 
         state = calls.group(group.group_name, get_process_group_ranks(group))
         size = sum(tensor.nbytes for tensor in tensors)
         call = calls.begin(broadcast, state, peer=root, num_bytes=size)
-        return call, recorder.now_ns(), recorder.cpu_ns()
+        return None if call is None else (call, recorder.now_ns(), recorder.cpu_ns())
 
     def end(begun: Begun) -> None:
         call, start_ns, start_cpu_ns = begun

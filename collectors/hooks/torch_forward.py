@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from argus.collectors.rank import state
 from argus.collectors.rank.guard import LOGGER, Part
 from argus.collectors.rank.open import Frame
+from argus.collectors.rank.optimizer_events import Args, Kwargs, optimizer_events
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.session import Session
+from argus.collectors.rank.work import work_of
 from argus.collectors.records.events import FLAG_EVAL
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 NEEDS = "torch.optim.optimizer"
 
+INSIDE = ("forward", "eval", "backward", "rollout", "reward", "ref")
+"""Phases in which a model that is called is part of them: a root in a root, recomputation, generation."""
+
 MAX_LEVEL = 3  # how far below the roots to look when the roots themselves are never called
 MAX_PAUSE_STEPS = 512  # between looks for modules while steps have no forward
 MAX_EVALS_IN_A_ROW = 3  # steps; a model evaluated in each step is part of the loop, not an evaluation
@@ -27,28 +32,26 @@ MAX_EVALS_IN_A_ROW = 3  # steps; a model evaluated in each step is part of the l
 
 def install(session: Session, part: Part) -> None:
     """Look for the modules at each optimizer step that follows steps without a forward."""
-    from torch.optim.optimizer import register_optimizer_step_pre_hook
-
     hook = ForwardHook(session, part)
     look_safe = part.guard(hook.look)
 
-    def pre_hook(instance: Optimizer, _args: object, _kwargs: object) -> None:
+    def before_step(instance: Optimizer, _args: Args, _kwargs: Kwargs) -> None:
         if not state.is_compiling():
             look_safe(instance)
 
-    part.on_undo(register_optimizer_step_pre_hook(pre_hook).remove)
+    optimizer_events().before(before_step, part)
     part.on_undo(hook.remove)
 
 
 class RootHook:
     """A module hook that leaves nothing of ours in a pickled or copied model."""
 
-    def __init__(self, call: Callable[[nn.Module], None]) -> None:
+    def __init__(self, call: Callable[..., None]) -> None:
         self._call = call
 
-    def __call__(self, module: nn.Module, *_args: object) -> None:
+    def __call__(self, module: nn.Module, *args: object) -> None:
         if not state.is_compiling():
-            self._call(module)
+            self._call(module, *args)
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         # A bound method of the standard library that takes anything and returns None stands in for us.
@@ -72,7 +75,7 @@ class ForwardHook:
         self._eval_steps: list[int] = []
         names = self._recorder.names
         self._forward, self._eval = names["forward"], names["eval"]
-        self._inside = {self._forward, self._eval, names["backward"]}
+        self._inside = {names[name] for name in INSIDE}
 
     def look(self, optimizer: Optimizer) -> None:
         """Find the modules that hold this optimizer's parameters, unless forwards are seen already."""
@@ -103,7 +106,7 @@ class ForwardHook:
             root._compiled_call_impl = timed
             self._undo.append(lambda: _restore_compiled(root, timed, compiled))
             return
-        self._undo.append(root.register_forward_pre_hook(self._before, prepend=True).remove)
+        self._undo.append(root.register_forward_pre_hook(self._before, prepend=True, with_kwargs=True).remove)
         self._undo.append(root.register_forward_hook(self._after, always_call=True).remove)
 
     def _timed(self, root: nn.Module, compiled: Callable[..., object]) -> Callable[..., object]:
@@ -112,7 +115,7 @@ class ForwardHook:
         def timed(*args: object, **kwargs: object) -> object:
             if state.is_compiling():
                 return compiled(*args, **kwargs)
-            before(root)
+            before(root, args, kwargs)
             try:
                 return compiled(*args, **kwargs)
             finally:
@@ -125,7 +128,7 @@ class ForwardHook:
         while self._undo:
             self._undo.pop()()
 
-    def before(self, module: nn.Module) -> None:
+    def before(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """A root is called."""
         import torch
 
@@ -138,13 +141,15 @@ class ForwardHook:
         if torch.is_grad_enabled() and module.training:
             self._seen += 1
             recorder.begin_iteration()
+            if not recorder.has_user_work:
+                recorder.work(work_of(args, kwargs))
             here.tokens.append(recorder.open(self._forward, native))
             return
         if not module.training:
             self._flag_eval()
         here.tokens.append(recorder.open(self._eval, native))
 
-    def after(self, _module: nn.Module) -> None:
+    def after(self, _module: nn.Module, *_args: object) -> None:
         """It returned or raised."""
         tokens = self._recorder.here().tokens
         frame: Frame | None = tokens.pop() if tokens else None

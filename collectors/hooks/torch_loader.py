@@ -17,7 +17,7 @@ def install(session: Session, part: Part) -> None:
     recorder = session.recorder
     data, native = recorder.names["data"], recorder.ring.intern("DataLoader")
 
-    def before() -> Frame:
+    def before() -> Frame | None:
         return recorder.open(data, native)
 
     def after(frame: Frame) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from argus.collectors.rank import state
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.open import Frame
+from argus.collectors.rank.optimizer_events import Args, Kwargs, optimizer_events
 from argus.collectors.rank.session import Session
 
 if TYPE_CHECKING:
@@ -17,35 +17,62 @@ NEEDS = "torch.optim.optimizer"
 
 
 def install(session: Session, part: Part) -> None:
-    """Register the global hooks."""
-    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+    """Be told of each step."""
+    hook = OptimizerHook(session, part)
+    optimizer_events().before(hook.pre_hook, part)
+    optimizer_events().after(hook.post_hook, part)
 
-    recorder = session.recorder
-    optimizer = recorder.names["optimizer"]
 
-    def before(instance: Optimizer) -> None:
+class OptimizerHook:
+    """What runs before and after each `step`.
+
+    With a closure, forward and backward run inside `step` (Lightning does so): they are no part of the
+    optimizer phase, which starts when the closure returns.
+    """
+
+    def __init__(self, session: Session, part: Part) -> None:
+        self._recorder = session.recorder
+        self._part = part
+        self._optimizer = session.recorder.names["optimizer"]
+        self._open_safe, self._close_safe = part.guard(self._open), part.guard(self._close)
+        self._end_safe = part.guard(session.recorder.end_candidate)
+
+    def pre_hook(self, instance: Optimizer, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
+        """A step starts; its closure is replaced by one that we see."""
+        if state.is_compiling() or not self._part.is_on:
+            return None
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if not callable(closure):
+            self._open_safe(instance)
+            return None
+        self._recorder.here().tokens.append(None)
+        wrapped = self._seen(instance, closure)
+        if len(args) > 1:
+            return (args[0], wrapped, *args[2:]), kwargs
+        return args, {**kwargs, "closure": wrapped}
+
+    def post_hook(self, _instance: Optimizer, _args: Args, _kwargs: Kwargs) -> None:
+        """It is done: the training step ends here unless another one follows."""
+        if not state.is_compiling():
+            self._close_safe()
+            self._end_safe()
+
+    def _seen(self, instance: Optimizer, closure: Callable[[], object]) -> Callable[[], object]:
+        def wrapped() -> object:
+            self._close_safe()
+            try:
+                return closure()
+            finally:
+                self._open_safe(instance)
+
+        return wrapped
+
+    def _open(self, instance: Optimizer) -> None:
+        recorder = self._recorder
         native = recorder.ring.intern(type(instance).__name__)
-        recorder.here().tokens.append(recorder.open(optimizer, native))
+        recorder.here().tokens.append(recorder.open(self._optimizer, native))
 
-    def after() -> None:
-        _close_last(recorder.here().tokens, recorder.close)
-        recorder.end_candidate()
-
-    before_safe, after_safe = part.guard(before), part.guard(after)
-
-    def pre_hook(instance: Optimizer, _args: object, _kwargs: object) -> None:
-        if not state.is_compiling():
-            before_safe(instance)
-
-    def post_hook(_instance: Optimizer, _args: object, _kwargs: object) -> None:
-        if not state.is_compiling():
-            after_safe()
-
-    part.on_undo(register_optimizer_step_pre_hook(pre_hook).remove)
-    part.on_undo(register_optimizer_step_post_hook(post_hook).remove)
-
-
-def _close_last(tokens: list[Frame | None], close: Callable[[Frame], None]) -> None:
-    frame = tokens.pop() if tokens else None
-    if frame is not None:
-        close(frame)
+    def _close(self) -> None:
+        tokens = self._recorder.here().tokens
+        if tokens:
+            self._recorder.close(tokens.pop())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.open import Frame
+from argus.collectors.rank.open import NO_FRAME, Frame
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.wrap import timed
 
@@ -18,7 +18,7 @@ def install(session: Session, part: Part) -> None:
     optimizer, native = recorder.names["optimizer"], recorder.ring.intern("GradScaler")
 
     def before() -> Frame:
-        return recorder.open(optimizer, native)
+        return recorder.open(optimizer, native) or NO_FRAME
 
     def after(frame: Frame) -> None:
         recorder.close(frame)

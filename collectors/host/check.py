@@ -188,7 +188,8 @@ def _sound_collectives(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _sound_kernels(rows: Rows) -> NDArray[np.bool_]:
-    return _spans(rows, "start_ns", "dur_ns")
+    mask = _spans(rows, "start_ns", "dur_ns") & _spans(rows, "launch_ns")
+    return np.asarray(mask & (rows["seq"] >= 0) & (rows["seq"] < MAX_STEP), np.bool_)
 
 
 def _sound_events(rows: Rows) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from argus.collectors.host.client import parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
 from argus.collectors.host.fake_rank import FakeRank
+from argus.collectors.host.governor import Governor
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import listen
 from argus.collectors.host.notices import Notices
@@ -104,6 +105,7 @@ def start(
             orders=None,
             counters=counters,
         ),
+        governor=Governor(counters=counters),
         counters=counters,
         notices=notices,
         clock=fast_clock,

@@ -79,6 +79,24 @@ METRICS = {
     "argus_collector_orders_total": Spec(
         kind="counter", help="Orders of the service that were followed.", label="kind"
     ),
+    "argus_collector_overhead_ratio": Spec(
+        kind="gauge", help="Step time with a channel to step time without, in the run.", label="channel"
+    ),
+    "argus_collector_overhead_low_ratio": Spec(
+        kind="gauge", help="Lower end of the 95 % interval of that ratio.", label="channel"
+    ),
+    "argus_collector_overhead_high_ratio": Spec(
+        kind="gauge", help="Upper end of the 95 % interval of that ratio.", label="channel"
+    ),
+    "argus_collector_overhead_pairs": Spec(
+        kind="gauge", help="Shadow steps behind that ratio.", label="channel"
+    ),
+    "argus_collector_channel_off": Spec(
+        kind="gauge", help="1 while the governor keeps a channel off.", label="channel"
+    ),
+    "argus_collector_channel_changes_total": Spec(
+        kind="counter", help="Times the governor took a channel off or brought one back.", label="what"
+    ),
     "argus_collector_cpu_seconds_total": Spec(kind="counter", help="CPU time this processor used."),
 }
 """Every metric of the processor besides `argus_build_info{version}`."""

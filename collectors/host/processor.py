@@ -14,6 +14,7 @@ from argus.collectors.host.batch import MAX_BATCH_BYTES, num_bytes_of, take_batc
 from argus.collectors.host.check import Checked, Checker, first_layout
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
+from argus.collectors.host.governor import Governor
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import Listener, Peer, peer_of
 from argus.collectors.host.notices import Notices
@@ -22,7 +23,7 @@ from argus.collectors.host.ranks import Member, Ranks
 from argus.collectors.host.raw_ring import RawRing
 from argus.collectors.host.recorder import Recorder
 from argus.collectors.records.errors import WireError
-from argus.collectors.records.frames import ROW_KINDS, Frame, FrameReader, Kind
+from argus.collectors.records.frames import ROW_KINDS, Frame, FrameReader, Kind, encode_json
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.summary import RankWindow
 
@@ -87,6 +88,7 @@ class Processor:
         recorder: Recorder | None,
         launchers: Launchers | None,
         aside: Aside,
+        governor: Governor,
         ring: RawRing | None = None,
         counters: Counters,
         notices: Notices,
@@ -97,6 +99,7 @@ class Processor:
         self._listener, self._ranks = listener, ranks
         self._delivery, self._launchers, self._aside = delivery, launchers, aside
         self._tapes = [tape for tape in (recorder, ring) if tape is not None]
+        self._governor = governor
         self._counters, self._notices = counters, notices
         self._clock, self._wall_clock = clock, wall_clock
         self._flush_s = flush_s
@@ -253,11 +256,31 @@ class Processor:
         if now_s >= self._due.look_s:
             self._due.look_s = now_s + LOOK_S
             self._look(now_s)
-        self._deliver(self._ranks.cut(now_s=now_s), now_s=now_s)
+        self._deliver(self._governor.observe(self._ranks.cut(now_s=now_s)), now_s=now_s)
+        self._govern()
         self._observe(now_s)
         if now_s >= self._due.beats_s:
             self._due.beats_s = now_s + BEATS_S
             self._beat(now_s)
+
+    def _govern(self) -> None:
+        for change in self._governor.take_changes():
+            self._notices.once(f"governor {change.run} {change.from_step}", change.text())
+            for connection in list(self._connections.values()):
+                self._control(connection)
+
+    def _control(self, connection: Connection) -> None:
+        """Say which channels are to be off; said again with each heartbeat, so a full socket loses nothing."""
+        if connection.member is None:
+            return
+        layout = connection.member.state.layout
+        level, from_step = self._governor.current(layout.run, layout.attempt)
+        if not from_step:
+            return
+        try:
+            connection.sock.send(encode_json(Kind.CONTROL, {"level": level, "from_step": from_step}))
+        except OSError:
+            self._counters.add("argus_collector_rejected_total", "control")
 
     def _submit_layouts(self) -> None:
         if self._due.layouts and self._delivery is not None:
@@ -288,10 +311,13 @@ class Processor:
             self._delivery.submit_observations(observation)
 
     def _beat(self, now_s: float) -> None:
+        for connection in self._connections.values():
+            self._control(connection)
         if self._delivery is not None and len(self._ranks):
             beats = self._ranks.beats(now_s=now_s, wall_s=self._wall_clock())
             report = self._aside.report(self._ranks)
-            self._delivery.submit_beats(beats, layouts=self._ranks.layouts(), report=report)
+            told, layouts = self._governor.tell(beats), self._ranks.layouts()
+            self._delivery.submit_beats(told, layouts=layouts, report=report)
 
     def _listen_to_service(self) -> None:
         for heard in self._delivery.heard() if self._delivery is not None else ():
@@ -348,7 +374,8 @@ class Processor:
         for connection in list(self._connections.values()):
             self._close(connection)
         self._listener.close()
-        self._deliver(self._ranks.cut(now_s=now_s, everything=True), now_s=now_s, at_once=True)
+        windows = self._governor.observe(self._ranks.cut(now_s=now_s, everything=True))
+        self._deliver(windows, now_s=now_s, at_once=True)
         self._aside.close()
         self._observe(now_s, at_once=True)
         for tape in self._tapes:

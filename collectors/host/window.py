@@ -16,10 +16,14 @@ from argus.collectors.records.summary import PHASE_CELL, RankWindow
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "cells": ("phase", "native"),
+    "details": ("phase", "native"),
     "collectives": STRING_COLUMNS["collectives"],
     "events": STRING_COLUMNS["events"],
 }
 """String columns of a window's parts."""
+
+MAX_DETAILS = 2048
+"""Cells of inner phases in one window; a rank that names thousands of them keeps the longest."""
 
 UNOBSERVED_NS = -1
 """CPU time of a cell of which one phase did not observe it."""
@@ -39,7 +43,7 @@ def cut(records: RankRecords, plan: WindowPlan) -> tuple[RankWindow, ...]:
 def cut_window(records: RankRecords, plan: WindowPlan, index: int) -> RankWindow:
     """Window `index` of one rank; the drop counts are all of `records`."""
     first, end = plan.bounds(index)
-    layout = records.layout
+    layout, phases = records.layout, _within(records.phases, first, end)
     window = RankWindow(
         run=layout.run,
         attempt=layout.attempt,
@@ -50,7 +54,8 @@ def cut_window(records: RankRecords, plan: WindowPlan, index: int) -> RankWindow
         host=layout.host,
         names=records.names,
         steps=_within(records.steps, first, end),
-        cells=phase_cells(_within(records.phases, first, end)),
+        cells=phase_cells(phases[phases["depth"] == 0]),
+        details=detail_cells(phases[phases["depth"] > 0]),
         collectives=_within(records.collectives, first, end),
         events=_within(records.events, first, end),
         dropped=records.dropped,
@@ -77,6 +82,7 @@ def compact(window: RankWindow) -> RankWindow:
         window,
         names=tuple(window.names[i] for i in used),
         cells=_renumbered(window.cells, COLUMNS["cells"], used=used, count=count),
+        details=_renumbered(window.details, COLUMNS["details"], used=used, count=count),
         collectives=_renumbered(window.collectives, COLUMNS["collectives"], used=used, count=count),
         events=_renumbered(window.events, COLUMNS["events"], used=used, count=count),
     )
@@ -89,15 +95,28 @@ def _renumbered(rows: Rows, columns: Sequence[str], *, used: NDArray[np.uint32],
     return rows
 
 
-def phase_cells(phases: Rows) -> Rows:
+def phase_cells(rows: Rows) -> Rows:
     """Outermost phases added up per (name, step). Returns PHASE_CELL rows."""
-    rows = phases[phases["depth"] == 0]
+    return _cells(rows, names=rows["name"].astype(np.int64))
+
+
+def detail_cells(rows: Rows) -> Rows:
+    """Inner phases added up per (name, native, step), the largest `MAX_DETAILS`. Returns PHASE_CELL rows."""
+    pairs = rows["name"].astype(np.int64) << 32 | rows["native"].astype(np.int64)
+    cells = _cells(rows, names=np.unique(pairs, return_inverse=True)[1].astype(np.int64))
+    if len(cells) <= MAX_DETAILS:
+        return cells
+    return cells[np.sort(np.argsort(-cells["sum_ns"], kind="stable")[:MAX_DETAILS])]
+
+
+def _cells(rows: Rows, *, names: NDArray[np.int64]) -> Rows:
     if not len(rows):
         return np.empty(0, PHASE_CELL)
     # Longest first: the native name of a cell is that of its longest phase.
-    rows = rows[np.argsort(-rows["dur_ns"], kind="stable")]
+    order = np.argsort(-rows["dur_ns"], kind="stable")
+    rows, names = rows[order], names[order]
     steps = rows["step"] - rows["step"].min()
-    key = rows["name"].astype(np.int64) * (int(steps.max()) + 1) + steps
+    key = names * (int(steps.max()) + 1) + steps
     _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     cells = np.zeros(len(first), PHASE_CELL)
     cells["phase"], cells["step"] = rows["name"][first], rows["step"][first]

@@ -1,4 +1,4 @@
-"""What a training script may call: `init`, `step`, `phase`, `mark`; no-ops where nothing observes it."""
+"""What a training script may call: `init`, `step`, `phase`, `mark`, `work`; no-ops where nothing observes it."""
 
 from __future__ import annotations
 
@@ -35,6 +35,16 @@ def step(number: int) -> None:
         state.arm()
     if state.user is not None:
         state.user.step(number)
+
+
+def work(**units: float) -> None:
+    """Say how much this step or micro-batch has to do: `argus.work(tokens=4096, sum_len2=2e6, samples=4)`.
+
+    Ranks are then compared per unit of work. Units are free; `tokens`, `samples`, `sum_len2` (sum of squared
+    sequence lengths) are what hooks find out by themselves from a batch of token numbers.
+    """
+    if state.user is not None and not state.is_compiling():
+        state.user.work(units)
 
 
 class phase:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import pkgutil
 import sys
@@ -13,15 +14,18 @@ from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
 from socket import gethostname, socket
+from subprocess import CalledProcessError
 from typing import cast
 
 from argus.collectors import hooks
 from argus.collectors.rank import state
+from argus.collectors.rank.channels import Channels
 from argus.collectors.rank.clock import anchored_clock
 from argus.collectors.rank.gpu import cuda_clock
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.identity import LAUNCH_HOST, RANK_PID, Place, may_attach, place_of, run_of
 from argus.collectors.rank.layout import LayoutWatch, place_in_group
+from argus.collectors.rank.optimizer_events import optimizer_events
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Hook, Session
@@ -33,6 +37,9 @@ from argus.collectors.records.switch import is_off
 
 INIT_HOLDERS = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 """Modules that hold a reference to `init_process_group`."""
+
+START_AGAIN_S = 60.0
+"""Between two starts of a processor by one rank: one that does not live must not be fed to it for ever."""
 
 
 class Attachment:
@@ -76,15 +83,14 @@ def current_session() -> Session | None:
 def _install_triggers(part: Part) -> None:
     """The first optimizer step and `init_process_group` tell a training rank from everything else."""
     import torch
-    from torch.optim.optimizer import register_optimizer_step_pre_hook
 
     state.is_compiling = torch.compiler.is_compiling
 
-    def first_step(*_args: object) -> None:
+    def first_step(_instance: object, _args: object, _kwargs: object) -> None:
         if not state.is_compiling():
             arm_on_step()
 
-    part.on_undo(register_optimizer_step_pre_hook(first_step).remove)
+    optimizer_events().before(first_step, part)
     if not torch.distributed.is_available():
         return
     original = torch.distributed.init_process_group
@@ -130,16 +136,26 @@ def _arm(attachment: Attachment) -> None:
         return
     place = place_in_group() or place_of(env) or Place(rank=0, world_size=1, local_rank=0)
     now_ns = anchored_clock()
-    recorder = Recorder(ring=Ring(), now_ns=now_ns, cpu_ns=time.thread_time_ns, gpu=cuda_clock(now_ns))
-    session = Session(recorder)
     run = run_of(env) or f"{os.path.basename(_command()[0] or 'python')}-{os.getppid()}"
+    recorder = Recorder(
+        ring=Ring(),
+        now_ns=now_ns,
+        cpu_ns=time.thread_time_ns,
+        gpu=cuda_clock(now_ns),
+        channels=Channels(run, has_shadows=env.get("ARGUS_GOVERNOR") != "0"),
+    )
+    session = Session(recorder)
+    session.run = run
     watch = LayoutWatch(run=run, place=place, env=dict(env), on_change=session.groups_changed)
     path = socket_path(env)
     stream = Stream(
         session,
         layout=watch,
         sink=lambda stream: Sink(
-            connect=_connector(path, dict(env)), prelude=stream.prelude, now_s=time.monotonic
+            connect=_connector(path, dict(env), now_s=time.monotonic),
+            prelude=stream.prelude,
+            now_s=time.monotonic,
+            on_control=session.control,
         ),
         is_off=partial(is_off, path, run),
     )
@@ -153,28 +169,36 @@ def _arm(attachment: Attachment) -> None:
     _at_exit(_leave)
 
 
-def _connector(path: Path, env: Mapping[str, str]) -> Connect:
-    """Connects; on a host that `argus run` did not reach, the first rank starts the processor."""
+def _connector(path: Path, env: Mapping[str, str], *, now_s: Callable[[], float]) -> Connect:
+    """Connects; starts the processor on a host that `argus run` did not reach, and again where it was killed."""
     is_elsewhere = env.get(LAUNCH_HOST, "") not in ("", gethostname())
-    tries = [is_elsewhere]
+    # On the launch host one is being started: only that it answered and does so no more is a reason to.
+    may_start_s = [now_s() if is_elsewhere else math.inf]
 
     def connect() -> socket:
         try:
-            return connect_to(path)
+            connection = connect_to(path)
         except OSError:
-            if not tries.pop():
-                tries.append(False)
+            if now_s() < may_start_s[0]:
                 raise
-        tries.append(False)
-        from argus.collectors import launch
-
-        try:
-            launch.ensure_processor(launch.plan_from(env), launcher_pid=os.getpid(), env=env)
-        except ValueError as error:
-            raise OSError(str(error)) from None
-        return connect_to(path)
+            may_start_s[0] = now_s() + START_AGAIN_S
+            _start_processor(env)
+            connection = connect_to(path)
+        if env.get(LAUNCH_HOST) and may_start_s[0] == math.inf:
+            may_start_s[0] = now_s()
+        return connection
 
     return connect
+
+
+def _start_processor(env: Mapping[str, str]) -> None:
+    """Start the host's processor if none answers. OSError if that cannot be."""
+    from argus.collectors import launch
+
+    try:
+        launch.ensure_processor(launch.plan_from(env), launcher_pid=os.getpid(), env=env)
+    except (ValueError, CalledProcessError) as error:
+        raise OSError(str(error)) from None
 
 
 def find_hooks() -> list[tuple[str, Hook]]:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from argus.collectors.rank.recorder import Recorder
+from argus.collectors.rank.timeline import CallSpans
 
 MAX_GROUPS = 4096  # as many as a layout may hold
 
@@ -76,6 +77,7 @@ class CallLog:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.groups: dict[str, GroupState] = {}
+        self.spans: CallSpans | None = None  # kept for those who look up calls by time
         self._timers: dict[str, Timer] = {}
         self._lock = threading.Lock()
         names = recorder.names
@@ -102,23 +104,20 @@ class CallLog:
 
     def status(self) -> dict[str, tuple[int, int]]:
         """Calls entered and completed, by group."""
-        items = list(self.groups.items())[:MAX_GROUPS]
+        items = list(self.groups.copy().items())[:MAX_GROUPS]  # the training thread adds to it
         return {name: (group.entered, group.completed) for name, group in items}
 
-    def begin(self, op: int, group: GroupState, *, peer: int, num_bytes: int) -> Call:
-        """A call starts on this thread. `peer` is a group rank, -1 if none."""
+    def begin(self, op: int, group: GroupState, *, peer: int, num_bytes: int) -> Call | None:
+        """A call starts on this thread. `peer` is a group rank, -1 if none. None: only counted."""
         recorder = self.recorder
+        if not recorder.channels.collectives:
+            self._count(op, group, peer=group.ranks[peer] if 0 <= peer < len(group.ranks) else -1)
+            return None
         here = recorder.here()
         call = Call()
         call.op, call.group, call.bytes = op, group, num_bytes
         call.peer = group.ranks[peer] if 0 <= peer < len(group.ranks) else -1
-        if op == self._send or op == self._recv:
-            key = (op, call.peer)
-            call.seq = group.p2p_seq.get(key, 0)
-            group.p2p_seq[key] = call.seq + 1
-        else:
-            call.seq = group.seq
-            group.seq += 1
+        call.seq = self._number(op, group, peer=call.peer)
         group.entered += 1
         call.step = recorder.current_step
         call.phase = here.comm_phase or recorder.comm_enter(here, name=self._name_outside(op), native=op)
@@ -128,6 +127,23 @@ class CallLog:
         call.cpu_ns = -recorder.cpu_ns()
         call.entry_ns = recorder.now_ns()
         return call
+
+    def _number(self, op: int, group: GroupState, *, peer: int) -> int:
+        """The next sequence number of the group, or of the pair for send and recv."""
+        if op == self._send or op == self._recv:
+            key = (op, peer)
+            seq = group.p2p_seq.get(key, 0)
+            group.p2p_seq[key] = seq + 1
+        else:
+            seq = group.seq
+            group.seq += 1
+        return seq
+
+    def _count(self, op: int, group: GroupState, *, peer: int) -> None:
+        """A call while collectives are off: numbers go on, so that ranks still agree on them."""
+        self._number(op, group, peer=peer)
+        group.entered += 1
+        group.completed += 1
 
     def _name_outside(self, op: int) -> int:
         p2p = self._outside.get(op)
@@ -139,6 +155,8 @@ class CallLog:
         """The call returned to its thread; the work may go on unless the call was a blocking one."""
         cpu_ns, now_ns = self.recorder.cpu_ns(), self.recorder.now_ns()
         call.cpu_ns += cpu_ns
+        if self.spans is not None:
+            self.spans.put(call.entry_ns, end_ns=now_ns, group=call.group.index, seq=call.seq)
         here = self.recorder.here()
         if is_blocking:
             stood_ns = max(now_ns - call.entry_ns - call.cpu_ns, 0)

@@ -59,6 +59,7 @@ class GpuClock:
         self._anchor: Stamp | None = None
         self._offsets_ns: deque[int] = deque(maxlen=2)  # of this anchor and the one before: clocks drift
         self.lost = 0
+        self.on_anchor: Callable[[int], None] | None = None  # told by how much the offset had moved
 
     def stamp(self) -> Stamp | None:
         """An event on the current stream; None during graph capture or when the pool is exhausted."""
@@ -104,9 +105,15 @@ class GpuClock:
             stamp.gpu_ns = self._on_gpu_axis(stamp)
             behind = stamp.host_ns - stamp.gpu_ns
             if stamp is self._anchor:
+                self._tell_residual()
                 self._offsets_ns.append(behind)
             self._offsets_ns[-1] = max(self._offsets_ns[-1], behind)
         return stamp.gpu_ns + max(self._offsets_ns)
+
+    def _tell_residual(self) -> None:
+        """The offset of the stretch that just ended against the one before: drift, plus idle never met."""
+        if self.on_anchor is not None and len(self._offsets_ns) > 1:
+            self.on_anchor(self._offsets_ns[-1] - self._offsets_ns[-2])
 
     def _on_gpu_axis(self, stamp: Stamp) -> int:
         """Nanoseconds on one axis that goes on when the anchor moves."""

@@ -16,8 +16,10 @@ class Frame:
 
     __slots__ = (
         "acc_ns",
+        "chunk",
         "cpu_ns",
         "depth",
+        "micro_batch",
         "name",
         "native",
         "stamp",
@@ -35,8 +37,14 @@ class Frame:
     depth: int
     step: int
     acc_ns: int
+    chunk: int  # virtual pipeline chunk, -1 if none
+    micro_batch: int  # -1 if none
     stamp: Stamp | None
     wait_stamp: Stamp | None  # from here to the phase's end the stream only waits for communication
+
+
+NO_FRAME = Frame()
+"""Stands for a phase that was not opened where what follows it must happen all the same."""
 
 
 class Comm:

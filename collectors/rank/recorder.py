@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from argus.collectors.rank.channels import Channels
 from argus.collectors.rank.clock import Clock
 from argus.collectors.rank.gpu import GpuClock, Stamp
 from argus.collectors.rank.open import Comm, Frame, Local, ThreadState
 from argus.collectors.rank.ring import Ring, Row
+from argus.collectors.rank.timeline import Timeline
 from argus.collectors.records.events import (
     CLOCK_GPU,
     CLOCK_WALL,
@@ -41,8 +42,17 @@ class Recorder:
     ends with the last optimizer step before the next forward, so its end is a candidate until then.
     """
 
-    def __init__(self, *, ring: Ring, now_ns: Clock, cpu_ns: Clock, gpu: GpuClock | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        ring: Ring,
+        now_ns: Clock,
+        cpu_ns: Clock,
+        gpu: GpuClock | None = None,
+        channels: Channels | None = None,
+    ) -> None:
         self.ring = ring
+        self.channels = channels or Channels()
         self.now_ns = now_ns
         self.cpu_ns = cpu_ns
         self.gpu = gpu
@@ -50,6 +60,7 @@ class Recorder:
         self.step = 0
         self.mark = ""
         self.after_backward = False
+        self.has_user_work = False  # argus.work says it: what the hooks guess would count twice
         self.last_bucket_ns = 0  # entry of DDP's latest gradient bucket, 0 = none in this backward
         self.last_bucket: Stamp | None = None  # the same on the GPU
         self._other, self._optimizer = self.names["other"], self.names["optimizer"]
@@ -58,6 +69,7 @@ class Recorder:
         self.train = self._local.state
         self._gap = ring.intern("between phases")
         self._manual = False
+        self._user_number = -1
         self._start_ns = 0
         self._start_cpu_ns = 0
         self._flags = 0
@@ -65,7 +77,10 @@ class Recorder:
         self._acc_ns = self._acc_cpu_ns = 0  # outermost phases since ever
         self._base_ns = self._base_cpu_ns = 0  # of that, before this step
         self._end: tuple[int, int, int, int] | None = None  # candidate: time, CPU, phases, their CPU
-        self._durations_ns: deque[int] = deque(maxlen=MEDIAN_STEPS)
+        self._durations_ns: list[int] = []  # the last ones; no deque, which another thread cannot copy safely
+        self.timeline: Timeline | None = None  # kept for those who look up phases by time
+        self.on_step: list[Callable[[int], None]] = []  # told the number of each step that begins
+        self.on_optimized: list[Callable[[], None]] = []  # told when an optimizer step is done
 
     def here(self) -> ThreadState:
         """The calling thread's state."""
@@ -78,8 +93,10 @@ class Recorder:
 
     # Phases
 
-    def open(self, name: int, native: int = 0) -> Frame:
-        """Open a phase on the calling thread; both arguments are string indices."""
+    def open(self, name: int, native: int = 0) -> Frame | None:
+        """Open a phase on the calling thread; both arguments are string indices. None: phases are off."""
+        if not self.channels.phases:
+            return None
         here = self._local.state
         if here.comm is not None:
             self.flush_comm(here)
@@ -93,25 +110,30 @@ class Recorder:
             frame.depth = top.depth + (top.name != self._other)
         else:
             frame.depth = 0 if here is self.train else 1
+        frame.chunk = frame.micro_batch = -1
         frame.wait_stamp = None
         frame.stamp = None if self.gpu is None or name in self._host else self.gpu.stamp()
-        here.stack.append(frame)
         frame.cpu_ns = self.cpu_ns()
         frame.start_ns = self.now_ns()
+        here.stack.append(frame)  # whole: the writer thread looks at it from now on
         if not self._start_ns:
             self._start_ns, self._start_cpu_ns = frame.start_ns, frame.cpu_ns
+        if self.timeline is not None and here is self.train:
+            self.timeline.put(frame.start_ns, step=frame.step, phase=name)
         return frame
 
-    def close(self, frame: Frame) -> None:
+    def close(self, frame: Frame | None) -> None:
         """Close a phase and whatever was left open inside it; nothing if it is not open here."""
         end_ns, cpu_ns = self.now_ns(), self.cpu_ns()
         here = self._local.state
-        if frame not in here.stack:
+        if frame is None or frame not in here.stack:
             return
         if here.comm is not None:
             self.flush_comm(here)
         while here.stack.pop() is not frame:
             pass
+        if self.timeline is not None and here is self.train:
+            self.timeline.put(end_ns, step=frame.step, phase=here.stack[-1].name if here.stack else 0)
         dur_ns, used_ns = end_ns - frame.start_ns, cpu_ns - frame.cpu_ns
         depth = frame.depth
         if depth == 0 and frame.name == self._other and self._acc_ns != frame.acc_ns:
@@ -124,6 +146,8 @@ class Recorder:
 
     def bucket_ready(self) -> None:
         """A gradient bucket is complete: if it is the last, backward only waits from here on."""
+        if not self.channels.phases:
+            return
         self.last_bucket_ns = self.now_ns()
         if self.gpu is not None:
             if self.last_bucket is not None:
@@ -139,7 +163,7 @@ class Recorder:
 
     def _emit(self, frame: Frame, *, dur_ns: int, wait_ns: int, cpu_ns: int, depth: int) -> None:
         row: Row = (frame.step, frame.name, frame.native, frame.start_ns, dur_ns, wait_ns, cpu_ns)
-        tail = (depth, -1, -1)
+        tail = (depth, frame.chunk, frame.micro_batch)
         if frame.stamp is None or self.gpu is None:
             self.ring.put("phases", (*row, CLOCK_WALL, *tail))
             return
@@ -168,7 +192,8 @@ class Recorder:
         depth = min(here.stack[-1].depth + 1, 255) if here.stack else 1
         step = here.stack[-1].step if here.stack else self.current_step
         row = (step, name, native, start_ns, dur_ns, dur_ns, 0, CLOCK_WALL, depth, -1, -1)
-        self.ring.put("phases", row)
+        if self.channels.phases:
+            self.ring.put("phases", row)
 
     def forget_open(self) -> None:
         """A collector failed half-way: nothing that is open can be trusted to be closed."""
@@ -188,12 +213,13 @@ class Recorder:
         if comm is None or comm.name != name or comm.step != self.current_step:
             if comm is not None:
                 self.flush_comm(here)
-            comm = here.comm = Comm()
+            comm = Comm()
             comm.name, comm.native, comm.step = name, native, self.current_step
             comm.wait_ns = here.wait_ns
             comm.cpu_ns = comm.cpu_end_ns = self.cpu_ns()
             comm.start_ns = comm.end_ns = self.now_ns()
         comm.since_ns = self.now_ns()
+        here.comm = comm  # whole: the writer thread looks at it from now on
         return name
 
     def comm_leave(self, here: ThreadState, *, end_ns: int, cpu_ns: int) -> None:
@@ -214,6 +240,8 @@ class Recorder:
         if outermost:
             self._acc_ns += dur_ns
             self._acc_cpu_ns += used_ns
+        if not self.channels.phases:
+            return
         row = (comm.step, comm.name, comm.native, comm.start_ns, dur_ns, wait_ns, used_ns)
         self.ring.put("phases", (*row, CLOCK_WALL, 0 if outermost else 1, -1, -1))
 
@@ -231,7 +259,8 @@ class Recorder:
             return
         self.train = self._local.state
         self._end = None
-        self._close_step(end, user_step=-1)
+        number, self._user_number = self._user_number, -1
+        self._close_step(end, user_step=number)
 
     def end_candidate(self) -> None:
         """An optimizer step is done; the training step ends here unless another one follows."""
@@ -242,11 +271,19 @@ class Recorder:
             self.flush_comm(here)
         if not self._manual and self._start_ns:
             self._end = (self.now_ns(), self.cpu_ns(), self._acc_ns, self._acc_cpu_ns)
+            if self.timeline is not None:
+                self.timeline.put(self._end[0], step=self.step + 1, phase=0)
+        for call in tuple(self.on_optimized):
+            call()
 
     def finish(self) -> None:
         """The process ends: the last step is over if its optimizer was."""
         self.flush_comm(self.train)
         self.begin_iteration()
+
+    def number_step(self, number: int) -> None:
+        """The framework's own number of the step that is ending; its end stays the optimizer's."""
+        self._user_number = number
 
     def user_step(self, number: int) -> None:
         """`argus.step(number)`: the step ends here, and from now on only here."""
@@ -268,15 +305,22 @@ class Recorder:
         flags = self._flags | (FLAG_WARMUP if self.step < WARMUP_STEPS else 0)
         self.ring.put("steps", (self.step, user_step, self._start_ns, end_ns, used_ns, flags))
         rest_ns = dur_ns - (acc_ns - self._base_ns)
-        if self.gpu is None and rest_ns > 0:
+        if self.gpu is None and rest_ns > 0 and self.channels.phases:
             rest_cpu_ns = max(used_ns - (acc_cpu_ns - self._base_cpu_ns), 0)
             row = (self.step, self._other, self._gap, self._start_ns, rest_ns, 0, rest_cpu_ns)
             self.ring.put("phases", (*row, CLOCK_WALL, 0, -1, -1))
-        self._durations_ns.append(dur_ns)
+        if len(self._durations_ns) < MEDIAN_STEPS:
+            self._durations_ns.append(dur_ns)
+        else:
+            self._durations_ns[self.step % MEDIAN_STEPS] = dur_ns
         self.step += 1
         self._start_ns, self._start_cpu_ns = end_ns, cpu_ns
         self._base_ns, self._base_cpu_ns = acc_ns, acc_cpu_ns
-        self._flags, self._next_flags = self._next_flags, 0
+        self._flags, self._next_flags = self._next_flags | self.channels.begin(self.step), 0
+        if self.timeline is not None:
+            self.timeline.put(end_ns, step=self.step, phase=0)
+        for call in tuple(self.on_step):
+            call(self.step)
 
     def flag(self, bit: int) -> None:
         """Set a step flag on the step that runs now."""
@@ -286,6 +330,13 @@ class Recorder:
             self._next_flags |= bit
 
     # Events, status
+
+    def work(self, units: Mapping[str, float]) -> None:
+        """How much the step that runs now has to do; several calls are its micro-batches."""
+        if units and self.channels.phases:
+            now_ns, step = self.now_ns(), self.current_step
+            for unit, amount in units.items():
+                self.ring.put("events", (step, self.ring.intern(f"work:{unit}"), now_ns, 0, amount))
 
     def event(self, kind: str, *, start_ns: int, dur_ns: int, value: float = 0.0) -> None:
         """What the runtime states exactly."""

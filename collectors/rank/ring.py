@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from argus.collectors.records.events import DTYPES
+from argus.collectors.records.events import DTYPES, Rows
 
 Row = tuple[int | float, ...]
 """One record in the column order of its dtype."""
 
 CAPACITY = 8192
 """Rows per kind; the writer empties the ring twice a second, so this carries 16,000 records/s of each kind."""
+
+BLOCK_CAPACITY = 1 << 18
+"""Rows of one kind in blocks: 14 MB of kernels, some seconds of a rank that launches 50,000 a second."""
 
 MAX_NAMES = 16384  # distinct strings of a rank; beyond that somebody generates names
 MAX_NAME = 200  # characters of one name
@@ -24,6 +27,7 @@ class Ring:
         self.rows: dict[str, deque[Row]] = {kind: deque() for kind in DTYPES}
         self.names: list[str] = [""]
         self.full_reason = "ring_full"  # the writer says here why rows stay in the ring
+        self._blocks: dict[str, deque[Rows]] = {kind: deque() for kind in DTYPES}
         self._index: dict[str, int] = {"": 0}
         self._capacity = capacity
         self._dropped: dict[str, int] = {}
@@ -36,6 +40,19 @@ class Ring:
             self.drop(self.full_reason, 1)
         else:
             rows.append(row)
+
+    def put_block(self, kind: str, rows: Rows) -> None:
+        """Append many rows at once, of the dtype of `kind`; all or nothing."""
+        blocks = self._blocks[kind]
+        if sum(map(len, list(blocks))) + len(rows) > BLOCK_CAPACITY:
+            self.drop(self.full_reason, len(rows))
+        elif len(rows):
+            blocks.append(rows)
+
+    def take_block(self, kind: str) -> Rows | None:
+        """Remove and return the oldest block of `kind`, None if there is none."""
+        blocks = self._blocks[kind]
+        return blocks.popleft() if blocks else None
 
     def take(self, kind: str) -> list[Row]:
         """Remove and return the rows of `kind` that are there now."""

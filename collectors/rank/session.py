@@ -7,12 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from argus.collectors.rank.calls import CallLog
+from argus.collectors.rank.claims import Claims
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
+from argus.collectors.records.channels import off_at
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from argus.collectors.rank.cupti.channel import Channel
 
 
 class Hook(Protocol):
@@ -29,9 +33,13 @@ class Session:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
+        self.run = ""  # name of the run, for what must be the same on all its ranks
         self.ring: Ring = recorder.ring
         self.calls = CallLog(recorder)
+        self.claims = Claims()
+        self.kernels: Channel | None = None  # where there is a GPU and CUPTI, once CUDA is initialised
         self.parts: list[Part] = []
+        recorder.channels.on_level(self._say_level)
         self.notes: list[str] = []
         self._pending: list[tuple[str, Hook]] = []
         self._on_groups: list[Callable[[], None]] = []
@@ -62,11 +70,29 @@ class Session:
         self.unseen(text)
         self.recorder.forget_open()
 
+    def switch_off(self) -> None:
+        """Nothing records any more; the patches stay until `stop`, which the training thread calls."""
+        for part in self.parts:
+            part.is_on = False
+
+    def control(self, body: dict[str, object]) -> None:
+        """The host's processor says which channels to have off, and from which step on."""
+        level, step = body.get("level"), body.get("from_step")
+        if isinstance(level, int) and isinstance(step, int):
+            self.recorder.channels.want(level, from_step=step)
+
+    def _say_level(self, level: int) -> None:
+        off = "+".join(off_at(level)) or "none"
+        now_ns = self.recorder.now_ns()
+        self.recorder.event(f"argus:off:{off}", start_ns=now_ns, dur_ns=0, value=float(level))
+
     def stop(self) -> None:
         """Take every patch out."""
         self._pending = []
-        for part in reversed(self.parts):
-            part.off()
+        while self.parts:
+            self.parts.pop().off()
+        for calls in (self._on_groups, self._on_modules, self._on_tick, self.recorder.channels.on_profile):
+            calls.clear()
 
     def on_group_change(self, call: Callable[[], None]) -> None:
         """Call when process groups appeared or went."""

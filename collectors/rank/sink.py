@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import struct
@@ -9,8 +10,13 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from argus.collectors.rank.guard import LOGGER
+from argus.collectors.records.errors import WireError
+from argus.collectors.records.frames import FrameReader, Kind
+
 MAX_BYTES = 2 << 20  # outbox: ~20,000 rows, some seconds of a busy rank
 SEND_TIMEOUT_S = 0.2  # one write may block the writer thread, never training
+READ_BYTES = 4096  # what the processor says is rare and short
 BACK_OFF_S = (0.5, 1.0, 2.0, 5.0)  # between attempts to reach the processor
 
 Connect = Callable[[], socket.socket]
@@ -42,8 +48,11 @@ class Sink:
         prelude: Callable[[], bytes],
         now_s: Callable[[], float],
         max_bytes: int = MAX_BYTES,
+        on_control: Callable[[dict[str, object]], None] | None = None,
     ) -> None:
         self._connect = connect
+        self._on_control = on_control
+        self._reader = FrameReader()
         self._prelude = prelude
         self._now_s = now_s
         self._max_bytes = max_bytes
@@ -81,7 +90,11 @@ class Sink:
         try:
             while self._frames and self._write():
                 pass
+            self._listen()
         except OSError:
+            self._lose()
+        except WireError as error:
+            logging.getLogger(LOGGER).warning("argus: the processor is not understood: %s", error)
             self._lose()
 
     def close(self) -> None:
@@ -99,6 +112,7 @@ class Sink:
             self._lose()
             return False
         self._failures = 0
+        self._reader = FrameReader()
         prelude = self._prelude()
         self._frames.appendleft(prelude)
         self._size += len(prelude)
@@ -117,6 +131,21 @@ class Sink:
             self._size -= len(frame)
             self._sent = 0
         return True
+
+    def _listen(self) -> None:
+        """Take what the processor said since the last look, never waiting for it."""
+        assert self._sock is not None
+        self._sock.settimeout(0)
+        try:
+            chunk = self._sock.recv(READ_BYTES)
+        except BlockingIOError:
+            chunk = b""
+        finally:
+            self._sock.settimeout(SEND_TIMEOUT_S)
+        if chunk:  # else it is silent or hung up, which the next write tells
+            for frame in self._reader.feed(chunk):
+                if frame.kind is Kind.CONTROL and self._on_control is not None:
+                    self._on_control(frame.body or {})
 
     def _lose(self) -> None:
         """The connection is gone: a frame that was out in part starts again on the next one."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
+from argus.collectors.rank.aliases import canonical
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.recorder import MARK_FLAGS, Recorder
-from argus.collectors.records.events import PHASES
 
+MAX_UNITS = 8  # kinds of work in one call
 MAX_STEP = 2**63 - 1  # what the wire's column holds; anything else is no step number
 
 
@@ -15,10 +19,10 @@ class UserMarks:
     def __init__(self, recorder: Recorder, part: Part) -> None:
         self._recorder = recorder
         self._marks: list[tuple[str, int]] = []
-        self._known = frozenset(PHASES)
         self.open = part.guard(self._open)
         self.close = part.guard(self._close)
         self.step = part.guard(self._step)
+        self.work = part.guard(self._work)
         self.open_mark = part.guard(self._open_mark)
         self.close_mark = part.guard(self._close_mark)
 
@@ -27,7 +31,7 @@ class UserMarks:
         if recorder.gpu is not None and recorder.gpu.is_capturing():
             return
         native = recorder.ring.intern(name)
-        recorder.open(recorder.names[name if name in self._known else "other"], native)
+        recorder.open(recorder.names[canonical(name)], native)
 
     def _close(self, name: str) -> None:
         self._recorder.close_native(self._recorder.ring.intern(name))
@@ -35,6 +39,11 @@ class UserMarks:
     def _step(self, number: int) -> None:
         index = int(number)
         self._recorder.user_step(index if 0 <= index <= MAX_STEP else -1)
+
+    def _work(self, units: Mapping[str, float]) -> None:
+        amounts = {unit: float(amount) for unit, amount in list(units.items())[:MAX_UNITS]}
+        self._recorder.has_user_work = True
+        self._recorder.work({unit: amount for unit, amount in amounts.items() if math.isfinite(amount)})
 
     def _open_mark(self, name: str) -> None:
         recorder = self._recorder

@@ -14,6 +14,7 @@ from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.sink import Sink
 from argus.collectors.rank.state import never
+from argus.collectors.records.channels import CHANNELS
 from argus.collectors.records.events import DTYPES
 from argus.collectors.records.frames import Kind, encode_json, encode_rows
 from argus.collectors.records.layout import Layout
@@ -22,6 +23,7 @@ from argus.collectors.records.switch import OFF
 PERIOD_S = 0.5  # batches cost less of the GIL than rows: two wake-ups a second
 STATUS_TICKS = 2  # a status each second
 CLOSE_S = 1.0  # what is not out by then is lost: the process wants to end
+BLOCK_ROWS = 8192  # of a block in one frame: half a megabyte, after which room is looked for again
 POLL_S = 0.02  # between attempts to empty the outbox while closing
 
 
@@ -40,6 +42,7 @@ class Stream:
         self._ring: Ring = session.ring
         self._layout = layout
         self._is_off = is_off
+        self._was_off = False
         self._layout_frame = b""
         self._num_names = 0
         self._num_notes = 0
@@ -64,16 +67,38 @@ class Stream:
             self._ring.full_reason = "processor_slow" if self.sink.is_connected else "processor_absent"
             return
         self._ring.full_reason = "ring_full"
-        if self._is_off():
-            for kind in DTYPES:
-                self._ring.take(kind)
+        if self._follow_switch():
+            self._discard()
             return
         taken = {kind: self._ring.take(kind) for kind in DTYPES}
         self._send_names()
         for kind, rows in taken.items():
             if rows:
                 self.sink.push(encode_rows(kind, np.array(rows, DTYPES[kind])))
+        self._send_blocks()
         self._send_notes()
+
+    def _follow_switch(self) -> bool:
+        """Whether this host is switched off; then every channel is off too, while steps and calls are counted."""
+        off, channels = self._is_off(), self._session.recorder.channels
+        if off or self._was_off:
+            channels.want(len(CHANNELS) if off else 0, from_step=0)
+        self._was_off = off
+        return off
+
+    def _discard(self) -> None:
+        for kind in DTYPES:
+            self._ring.take(kind)
+            while self._ring.take_block(kind) is not None:
+                continue
+
+    def _send_blocks(self) -> None:
+        """Rows that came as arrays, while there is room: a block that has begun goes out whole."""
+        for kind in DTYPES:
+            while self.sink.has_room and (block := self._ring.take_block(kind)) is not None:
+                self._send_names()
+                for first in range(0, len(block), BLOCK_ROWS):
+                    self.sink.push(encode_rows(kind, block[first : first + BLOCK_ROWS]))
 
     def send_status(self) -> None:
         """The sign of life; skipped while nobody listens, an old one is worth nothing."""
@@ -141,11 +166,12 @@ class Writer:
             ticks += 1
         finish()
         if not part.is_on:
-            self._session.stop()
+            self._session.switch_off()
 
     def _tick(self, *, with_status: bool) -> None:
         self._session.tick()
-        self._stream.send_rows()
+        if not self._session.recorder.channels.is_shadow:
+            self._stream.send_rows()
         if with_status:
             self._stream.send_status()
         self._stream.sink.pump()

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.collectors.records.kernel_names import is_comm
+
 Ints = NDArray[np.int64]
 
 _KERNEL = frozenset({"kernel"})
@@ -17,7 +19,6 @@ _COPY = frozenset({"gpu_memcpy", "memcpy", "gpu_memset", "memset"})
 _RUNTIME = frozenset({"cuda_runtime", "runtime", "cuda_driver", "hip_runtime", "xpu_runtime"})
 _OP = frozenset({"cpu_op", "operator"})
 _MARK = frozenset({"user_annotation"})
-_IS_COMM_KERNEL = re.compile("nccl|rccl", re.IGNORECASE)
 _IS_COMM_SPAN = re.compile(r"(nccl|gloo|mpi|ucc|xccl):|record_param_comms|c10d::")
 _OLD_MARK = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)#")
 _STANDS_STILL = re.compile("Synchronize|Memcpy")
@@ -140,7 +141,7 @@ def _gpu(columns: Columns, event: Mapping[str, Any], name: str, *, is_copy: bool
         columns.num_bad += 1
         return
     args = arguments(event)
-    kind = 2 if is_copy else int(_IS_COMM_KERNEL.search(name) is not None)
+    kind = 2 if is_copy else int(is_comm(name))
     if kind == 1:
         columns.comm_args[len(columns.kernels)] = args
     stream = whole(args.get("stream", event.get("tid")))

@@ -35,6 +35,8 @@ from argus.collectors.records.events import (
     Rows,
     empty,
 )
+from argus.collectors.records.kernel_names import group_kind, short_name
+from argus.collectors.records.launch_series import step_events
 from argus.collectors.records.layout import MAX_WORLD, GroupInfo, Layout
 
 Ints = NDArray[np.int64]
@@ -42,10 +44,10 @@ Ints = NDArray[np.int64]
 UNOBSERVED_NS = 0
 """CPU time of a thread, which no trace carries: 0 on all ranks reads as not recorded."""
 
+_GROUP_DESC = "Process Group Description"
 _KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"')
 _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker|trainer)[-_.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _HOST_IN_NAME = re.compile(r"^(.+)_(\d+)\.(?:\d+\.)?pt\.trace\.json")
-_MAX_KERNEL_NAME = 80
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -146,12 +148,14 @@ def _reading(columns: Columns, meta: Mapping[str, Any], *, identity: _Identity, 
     work = find_work(columns, launched=launched, comm=comm, steps=steps)
     rows = _Rows(base=count(meta.get("baseTimeNanoseconds")) or 0)
     step_rows = rows.steps(steps)
+    kernels = rows.kernels(columns, launched, steps, segments)
     records = RankRecords(
         layout=_layout(columns, meta, identity=identity, groups=calls.groups, name=name),
         steps=step_rows,
         phases=rows.phases(list(phase_times(segments, steps, work))),
         collectives=rows.collectives(calls.calls, steps, segments),
-        kernels=rows.kernels(columns, launched, steps, segments),
+        kernels=kernels,
+        events=rows.launches(kernels),
         names=rows.names,
         unseen=_unseen(columns, steps, calls),
     )
@@ -227,29 +231,19 @@ class _Rows:
         rows["step"] = steps.number[at]
         shorts = np.array([self._name(short_name(name)) for name in columns.names], np.uint32)
         roles = np.array([self._name(role) for role in ("compute", "comm:world", "copy")], np.uint32)
-        comm = {index: self._name(f"comm:{_kind(args)}") for index, args in columns.comm_args.items()}
+        comm = {
+            index: self._name(f"comm:{group_kind(str(args.get(_GROUP_DESC, '')))}")
+            for index, args in columns.comm_args.items()
+        }
         phases = np.array([*(self._name(phase) for phase in segments.phase), 0], np.uint32)
         rows["name"], rows["role"], rows["phase"] = shorts[table[:, 4]], roles[table[:, 5]], phases[held]
         rows["role"][list(comm)] = list(comm.values())
         rows["start_ns"], rows["dur_ns"] = table[:, 0] + self._base, table[:, 1]
+        rows["launch_ns"] = np.where(launched < table[:, 0], launched + self._base, 0)
         return rows[at >= 0]
 
-
-def _kind(args: Mapping[str, Any]) -> str:
-    """Kind of a communication kernel's group as its description tells it, `world` without one."""
-    desc = str(args.get("Process Group Description", ""))[:40].lower()
-    return "world" if desc in ("", "default_pg", "undefined") else desc.removeprefix("mesh_")
-
-
-def short_name(kernel: str) -> str:
-    """A kernel's name without template and signature.
-
-    >>> short_name("void at::native::add<float, 4>(int, float*)")
-    'at::native::add'
-    """
-    plain = re.sub(r"^void\s+", "", kernel)
-    cut = re.search(r"[<(]", plain.replace("(anonymous namespace)", "_anonymous_namespace__"))
-    return (plain[: cut.start()] if cut and cut.start() else plain)[:_MAX_KERNEL_NAME]
+    def launches(self, kernels: Rows) -> Rows:
+        return step_events(kernels, intern=self._name)
 
 
 def _layout(

@@ -34,8 +34,12 @@ PHASES = (
     "checkpoint",
     "eval",
     "other",
+    "rollout",
+    "reward",
+    "ref",
+    "weight_sync",
 )
-"""Canonical phases; a native name is kept beside each record and shown first."""
+"""Canonical phases; a native name is kept beside each record and shown first. The last four are of RL loops."""
 
 COMM_PHASES = frozenset({"grad_sync", "param_gather", "tp_comm", "ep_comm", "cp_comm", "pp_recv", "pp_send"})
 
@@ -117,13 +121,16 @@ KERNEL = np.dtype(
         ("role", "<u4"),  # stream role: compute, comm:<group kind>, copy, cpu
         ("start_ns", "<i8"),
         ("dur_ns", "<i8"),
-        ("phase", "<u4"),
+        ("phase", "<u4"),  # the one it was launched in
+        ("group", "<u4"),  # of the collective it is the work of, 0 = none known
+        ("seq", "<i8"),  # of that collective
+        ("launch_ns", "<i8"),  # when the host began to launch it, 0 = not observed
     ]
 )
 EVENT = np.dtype(
     [
         ("step", "<i8"),
-        ("kind", "<u4"),  # gc, compile, alloc_retry, loader_wait, mark:<name>
+        ("kind", "<u4"),  # gc, compile, alloc_retry, loader_wait, mark:<name>, launch_latency, host_gap, …
         ("start_ns", "<i8"),
         ("dur_ns", "<i8"),
         ("value", "<f8"),  # gc generation, number of retries, ...
@@ -134,7 +141,7 @@ STRING_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "steps": (),
     "phases": ("name", "native"),
     "collectives": ("op", "group", "phase"),
-    "kernels": ("name", "role", "phase"),
+    "kernels": ("name", "role", "phase", "group"),
     "events": ("kind",),
 }
 DTYPES: Mapping[str, np.dtype[Any]] = {

@@ -34,6 +34,7 @@ class Kind(IntEnum):
     DROPS = 9  # {reason: count since the stream began}
     NOTE = 10  # {"unseen": "what this rank cannot observe"}
     BYE = 11  # {}: the rank ended in order
+    CONTROL = 12  # processor to rank: {"level": channels stepped down, "from_step": when}
 
 
 ROW_KINDS = {

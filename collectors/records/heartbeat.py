@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from argus.collectors.records.cost import Cost, costs_from_json, costs_to_json
 from argus.collectors.records.errors import WireError
 
 
@@ -71,10 +72,13 @@ class Heartbeat:
     status_age_s: float = 0.0  # how old `status` is: a rank that holds the GIL or is stopped goes silent
     status: Status
     exit_reason: str = ""  # "signal 9", "code 1", "oom", "" if unknown
+    overhead: Mapping[str, Cost] = field(default_factory=dict)  # by channel, measured on this host
+    channels_off: tuple[str, ...] = ()  # stepped down by the host's governor
 
     def to_json(self) -> dict[str, Any]:
         """The heartbeat as JSON-ready dict."""
-        return asdict(self)
+        later = {"overhead": costs_to_json(self.overhead), "channels_off": list(self.channels_off)}
+        return asdict(self) | later
 
     @staticmethod
     def from_json(raw: object) -> Heartbeat:
@@ -92,6 +96,8 @@ class Heartbeat:
                 status_age_s=float(raw.get("status_age_s", 0.0)),
                 status=Status.from_json(raw.get("status")),
                 exit_reason=str(raw.get("exit_reason", ""))[:200],
+                overhead=costs_from_json(raw.get("overhead")),
+                channels_off=tuple(str(text)[:64] for text in list(raw.get("channels_off", ()))[:16]),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, WireError):

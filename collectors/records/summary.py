@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from argus.collectors.records.cost import Cost, costs_from_json, costs_to_json
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.events import COLLECTIVE, EVENT, STEP, Rows, empty
 from argus.collectors.records.pack import pack, unpack
@@ -37,6 +38,8 @@ PHASE_CELL = np.dtype(
 
 _KERNELS = np.dtype("u1")
 _DTYPES = {"steps": STEP, "cells": PHASE_CELL, "collectives": COLLECTIVE, "events": EVENT}
+_LATER: dict[str, np.dtype[Any]] = {"details": PHASE_CELL}
+"""Arrays that senders of the first release did not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,8 @@ class RankWindow:
 
     `dropped` counts records lost in this window by reason, `unseen` says what was not observable. `kernels`
     is a `kernel_blob` of this rank, or of several ranks of its host and this window; empty if there is none.
+    `details` are phases inside the outermost ones, one cell per (phase, native, step): never add them up.
+    `overhead` is what Argus costs by channel, as measured in the run so far.
     """
 
     run: str
@@ -59,6 +64,9 @@ class RankWindow:
     cells: Rows = field(default_factory=lambda: np.empty(0, PHASE_CELL))
     collectives: Rows = field(default_factory=lambda: empty("collectives"))
     events: Rows = field(default_factory=lambda: empty("events"))
+    details: Rows = field(default_factory=lambda: np.empty(0, PHASE_CELL))
+    overhead: Mapping[str, Cost] = field(default_factory=dict)
+    channels_off: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
     kernels: bytes = b""
@@ -86,8 +94,10 @@ class RankWindow:
             "names": list(self.names),
             "dropped": dict(self.dropped),
             "unseen": list(self.unseen),
+            "overhead": costs_to_json(self.overhead),
+            "channels_off": list(self.channels_off),
         }
-        arrays = {name: (name, getattr(self, name)) for name in _DTYPES}
+        arrays = {name: (name, getattr(self, name)) for name in (*_DTYPES, *_LATER)}
         if self.kernels:
             arrays["kernels"] = ("kernels", np.frombuffer(self.kernels, _KERNELS))
         return pack(meta, arrays)
@@ -95,7 +105,7 @@ class RankWindow:
     @staticmethod
     def from_bytes(payload: bytes) -> RankWindow:
         """Parse and check what came over the wire. Raises WireError."""
-        meta, arrays = unpack(payload, {**_DTYPES, "kernels": _KERNELS})
+        meta, arrays = unpack(payload, {**_DTYPES, **_LATER, "kernels": _KERNELS})
         if meta.get("version") not in READABLE:
             raise WireError(
                 f"window of version {meta.get('version')!r:.20}, this side speaks {SUMMARY_VERSION}"
@@ -121,6 +131,9 @@ class RankWindow:
             cells=arrays["cells"],
             collectives=arrays["collectives"],
             events=arrays["events"],
+            details=arrays.get("details", np.empty(0, PHASE_CELL)),
+            overhead=costs_from_json(meta.get("overhead")),
+            channels_off=_texts({"channels_off": [], **meta}, "channels_off"),
             kernels=_kernels(arrays.get("kernels")),
         )
         _check_steps(window)
@@ -140,7 +153,7 @@ def _check_steps(window: RankWindow) -> None:
     steps = window.steps["step"]
     if len(steps) and (steps.min() < low or steps.max() >= high or len(np.unique(steps)) != len(steps)):
         raise WireError(f"window {window.window} of rank {window.rank} holds steps outside [{low}, {high})")
-    cells = window.cells["step"]
+    cells = np.concatenate([window.cells["step"], window.details["step"]])
     if len(cells) and (cells.min() < low or cells.max() >= high):
         raise WireError(f"window {window.window} of rank {window.rank} holds phases outside [{low}, {high})")
 

@@ -1,4 +1,4 @@
-"""Step time with every collector on against off, paired blocks in random order in one run."""
+"""Step time with collectors on against off, paired blocks in random order in one run."""
 
 from __future__ import annotations
 
@@ -8,22 +8,32 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from argus.collectors.readers.recording import read
+from argus.collectors.records.events import FLAG_PROFILED
 from argus.evals.bench import Size
 from argus.evals.stack import StackError, clean_env
 
 RANKS = 2
-WORKLOADS = ("transformer", "mlp")
-TRIPLES: Mapping[Size, int] = {"smoke": 6, "default": 300, "full": 300}
-# The transformer's step lasts about 100 ms, the MLP's about 15 ms.
-BLOCK_STEPS: Mapping[str, int] = {"transformer": 2, "mlp": 10}
+BLOCK_STEPS: Mapping[str, int] = {"transformer": 2, "mlp": 10, "moe": 3, "pipeline": 3}
+"""The transformer's step lasts about 100 ms, the MLP's about 15 ms, the others' about 50 ms."""
+
+SINGLE = ("phases", "collectives", "modules")
+BASELINES = ("torch.profiler", "torch.profiler with stacks")
 SCRIPT = Path(__file__).parents[1] / "workloads" / "overhead.py"
+MANY: Mapping[Size, int] = {"smoke": 3, "default": 300, "full": 300}
+"""Paired blocks of everything on, on the two workloads with a promise."""
+
+FEW: Mapping[Size, int] = {"smoke": 1, "default": 40, "full": 300}
+"""Paired blocks of every other arm and workload."""
+
+MEMORY_STEPS: Mapping[Size, int] = {"smoke": 40, "default": 2000, "full": 2000}
+SMOKE_WORKLOADS = ("transformer", "mlp")
 TRIM = 0.2  # of the log ratios on each side: other tenants' bursts hit single blocks
 RESAMPLES = 4000
 BUDGET = 1.02
@@ -44,28 +54,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     """Ratios per workload; `ok` if the upper bound of all-on keeps the budget (smoke: if it ran)."""
-    workloads = {name: _workload(name, triples=TRIPLES[size]) for name in WORKLOADS}
-    uppers = [w["channels"]["all"]["ci95"][1] for w in workloads.values()]
+    names = SMOKE_WORKLOADS if size == "smoke" else tuple(BLOCK_STEPS)
+    workloads = {name: _workload(name, size=size) for name in names}
+    transformer = workloads["transformer"]
+    uppers = [workloads[name]["channels"]["all"]["ci95"][1] for name in ("transformer", "mlp")]
     return {
-        "channels": workloads["transformer"]["channels"],
+        "channels": transformer["channels"],
         "workloads": workloads,
-        "baselines": {},
+        "baselines": transformer["baselines"],
+        "memory": workloads["mlp"]["memory"],
+        "after_stop": {name: found["channels"]["stopped"] for name, found in workloads.items()},
         "ok": size == "smoke" or max(uppers) <= BUDGET,
     }
 
 
+def plan_of(name: str, *, size: Size) -> list[tuple[int, list[str]]]:
+    """(rounds, arms) of a workload: all arms in the first rounds, then only what needs many.
+
+    >>> plan_of("mlp", size="default")
+    [(40, ['off', 'all', 'stopped']), (260, ['off', 'all'])]
+    """
+    arms = ["off", "all", "stopped"]
+    if name == "transformer":
+        arms += [*SINGLE, *BASELINES]
+    rest = MANY[size] - FEW[size] if name in ("transformer", "mlp") else 0
+    return [(FEW[size], arms), *([(rest, ["off", "all"])] if rest > 0 else [])]
+
+
 def table(result: Mapping[str, Any]) -> str:
-    """One line per workload and arm."""
-    lines = ["| workload | step, ms | arm | ratio to off | 95 % | pairs | phases, collectives a step |"]
+    """One line per workload and arm, then memory."""
+    lines = ["| workload | step, ms | arm | ratio to off | 95 % | pairs | rows a step |"]
     lines.append("|---|---|---|---|---|---|---|")
     for name, workload in result["workloads"].items():
-        for arm, row in workload["channels"].items():
+        for arm, row in [*workload["channels"].items(), *workload["baselines"].items()]:
             low, high = row["ci95"]
-            rates = ", ".join(f"{value:.1f}" for value in row["rates"].values()) or "—"
+            rates = ", ".join(f"{kind} {value:.2f}" for kind, value in row["rates"].items()) or "—"
             lines.append(
                 f"| {name} | {workload['step_ms']:.1f} | {arm} | {row['ratio']:.4f} "
                 f"| {low:.4f} – {high:.4f} | {row['n']} | {rates} |"
             )
+    memory = result["memory"]
+    lines.append("")
+    lines.append(
+        f"Memory over {memory['steps']} steps of mlp with everything on: "
+        f"{memory['slope_bytes_per_step']:+.0f} bytes a step, {memory['first_mib']:.0f} MiB at the start. "
+        "`stopped` is everything taken out again; `modules` times them in every step, in use it is one in 50."
+    )
     return "\n".join(lines)
 
 
@@ -86,39 +120,69 @@ def _trimmed(rows: np.ndarray) -> np.ndarray:
     return kept
 
 
-def _workload(name: str, *, triples: int) -> dict[str, Any]:
+def slope_of(resident: Sequence[tuple[int, int]]) -> float:
+    """Bytes a step, by least squares over the last three quarters: the first fills caches and pools."""
+    late = np.array(resident[len(resident) // 4 :], np.float64)
+    return float(np.polyfit(late[:, 0], late[:, 1], 1)[0])
+
+
+def _workload(name: str, *, size: Size) -> dict[str, Any]:
+    plan = plan_of(name, size=size)
+    steps = MEMORY_STEPS[size] if name == "mlp" else 0
     with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
         directory = Path(text)
-        _run(name, directory, triples=triples)
-        rows = json.loads((directory / "blocks.json").read_text())
-        rates = _rates(directory / "recording")
-    on, null = compare(rows, "on"), compare(rows, "null")
-    return {
-        "step_ms": float(np.median([row["off"] for row in rows])) * 1e3,
-        "channels": {
-            "all": {"ratio": on.ratio, "ci95": on.ci95, "n": on.n, "rates": rates},
-            "none (noise of the method)": {"ratio": null.ratio, "ci95": null.ci95, "n": null.n, "rates": {}},
-        },
+        _run(name, directory, plan=plan, memory_steps=steps)
+        found = json.loads((directory / "blocks.json").read_text())
+        rates = _rates(directory / "recording", plan=plan)
+    rows, arms = found["rows"], plan[0][1][1:]
+    measured = {
+        arm: asdict(compare([row for row in rows if arm in row], arm))
+        | {"rates": rates if arm == "all" else {}}
+        for arm in arms
     }
+    result = {
+        "step_ms": float(np.median([row["off"] for row in rows])) * 1e3,
+        "channels": {arm: row for arm, row in measured.items() if arm not in BASELINES},
+        "baselines": {arm: row for arm, row in measured.items() if arm in BASELINES},
+    }
+    if steps:
+        resident = found["resident"]
+        result["memory"] = {
+            "steps": steps,
+            "slope_bytes_per_step": slope_of(resident),
+            "first_mib": resident[0][1] / 2**20,
+            "last_mib": resident[-1][1] / 2**20,
+        }
+    return result
 
 
-def _run(name: str, directory: Path, *, triples: int) -> None:
+def _run(name: str, directory: Path, *, plan: Sequence[tuple[int, list[str]]], memory_steps: int) -> None:
     command = [
         *(sys.executable, "-m", "argus", "run", "--run", f"overhead-{name}"),
         *("--socket", str(directory / "socket" / "processor.sock"), "--record", str(directory / "recording")),
         *("--", sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)),
         *("--master-addr", "127.0.0.1", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"),
-        *(str(SCRIPT), "--workload", name, "--triples", str(triples)),
-        *("--block-steps", str(BLOCK_STEPS[name]), "--out", str(directory / "blocks.json")),
+        *(str(SCRIPT), "--workload", name, "--plan", json.dumps(plan)),
+        *("--block-steps", str(BLOCK_STEPS[name]), "--memory-steps", str(memory_steps)),
+        *("--out", str(directory / "blocks.json")),
     ]
-    done = subprocess.run(command, env=clean_env(), capture_output=True, text=True, check=False)
+    env = clean_env({"ARGUS_GOVERNOR": "0"})  # the blocks are the shadow steps here
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise StackError(f"the {name} workload ended with code {done.returncode}:\n{done.stderr[-2000:]}")
 
 
-def _rates(recording: Path) -> dict[str, float]:
-    """What was recorded per observed step of rank 0."""
+def _rates(recording: Path, *, plan: Sequence[tuple[int, list[str]]]) -> dict[str, float]:
+    """What rank 0 recorded per step in which phases were on, over all arms that have them."""
     records = next(iter(read(recording / "rank-0.argus"))).records
-    seen = np.unique(records.phases["step"][records.phases["depth"] == 0])
-    steps = max(len(seen), 1)
-    return {"phases": len(records.phases) / steps, "collectives": len(records.collectives) / steps}
+    outermost = records.phases["depth"] == 0
+    steps = max(len(np.unique(records.phases["step"][outermost])), 1)
+    profiled = int(((records.steps["flags"] & FLAG_PROFILED) != 0).sum())
+    return {
+        "phases": int(outermost.sum()) / steps,
+        "inner phases": int((~outermost).sum()) / steps,
+        "collectives": len(records.collectives) / steps,
+        "kernels": len(records.kernels) / steps,
+        "events": len(records.events) / steps,
+        "profiled steps": profiled / max(len(records.steps), 1),
+    }

@@ -1,126 +1,137 @@
-"""Trains in short blocks, collectors on or off in random order, and writes each block's seconds; under torchrun.
+"""Trains in short blocks, one arm each in random order, and writes each block's seconds; under torchrun.
 
 The off arm has every patch taken out and a model of its own whose DDP keeps the reducer's C++ path; the
-null arm is the off arm with the on arm's model, so that off against null shows the noise of the method.
+stopped arm is the off arm with the observed model, so that it shows what collectors leave behind when they
+stop, and the noise of the method. The profiler arms are the off arm under torch.profiler.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from argus.collectors.rank import attach
-from argus.evals.workloads.train import VOCABULARY, Transformer
+from argus.evals.workloads.models import BUILD, Step
 
-ARMS = ("on", "off", "null")
-WARM_STEPS = 2  # the first finds the modules again, the second runs with everything in place
+WARM_STEPS = {"off": 1, "stopped": 1}
+"""An observed block needs two: the first finds the modules again, the second runs with everything in place."""
+
 START_STEPS = 8
+COLLECTIVES = frozenset({"torch_collectives", "torch_ddp", "torch_functional", "torch_nccl"})
+STEPS = frozenset({"torch_optimizer", "torch_forward"})
+"""What tells steps and finds models; every arm with a channel needs it."""
 
-Step = Callable[[], None]
-
-
-def transformer_step(model: nn.Module, *, batch: int) -> Step:
-    """Forward, backward and optimizer of a small GPT."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    tokens = torch.randint(0, VOCABULARY, (batch, 65))
-
-    def step() -> None:
-        model(tokens).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
+MEMORY_EVERY = 5
 
 
-def mlp_step(model: nn.Module, *, batch: int) -> Step:
-    """The same of 48 × Linear(512) + GELU: many launches, little work in each."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    x = torch.randn(batch, 512)
-
-    def step() -> None:
-        model(x).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
-def mlp() -> nn.Module:
-    """48 × Linear(512) + GELU."""
-    return nn.Sequential(*(layer for _ in range(48) for layer in (nn.Linear(512, 512), nn.GELU())))
+def hooks_of(arm: str) -> list[str]:
+    """Hooks of an arm: all but for the arm of a single channel."""
+    names = [name for name, _ in attach.find_hooks()]
+    if arm == "collectives":
+        return [name for name in names if name in COLLECTIVES | STEPS]
+    if arm == "modules":
+        return [name for name in names if name in STEPS | {"torch_modules"}]
+    if arm == "phases":
+        return [name for name in names if name not in COLLECTIVES | {"torch_modules"}]
+    return names if arm == "all" else []
 
 
-def build(workload: str) -> tuple[Step, Step]:
-    """The on arm's step and the off arm's: equal models, but the second keeps DDP's own reducer."""
-    steps = []
-    for is_observed in (True, False):
-        torch.manual_seed(0)
-        inner = mlp() if workload == "mlp" else Transformer(width=192, layers=6)
-        model = DistributedDataParallel(inner)
-        if not is_observed:
-            model._comm_hooks.append((print, None))  # as if the user had a hook: ours stays away
-        steps.append(mlp_step(model, batch=4) if workload == "mlp" else transformer_step(model, batch=6))
-    return steps[0], steps[1]
+class Arms:
+    """Puts collectors in and takes them out."""
 
+    def __init__(self) -> None:
+        session = attach.current_session()
+        if session is None:
+            raise SystemExit("the collectors are not attached: run this under `argus run`")
+        self._session = session
+        self._plan = session.recorder.channels.plan
 
-def switch(*, on: bool) -> None:
-    """Put every collector in, or take every one out."""
-    session = attach.current_session()
-    if session is None:
-        raise SystemExit("the collectors are not attached: run this under `argus run`")
-    session.stop()
-    if on:
+    def switch(self, arm: str) -> None:
+        """The arm's collectors and no others; its modules are timed in every step if they are all it has."""
+        self._session.stop()
+        self._session.recorder.channels.plan = _every_step if arm == "modules" else self._plan
+        wanted = hooks_of(arm)
         for name, hook in attach.find_hooks():
-            session.add(name, hook)
+            if name in wanted:
+                self._session.add(name, hook)
+
+    def block(self, step: Step, *, arm: str, num_steps: int) -> float:
+        """Seconds a step of one block; starting and stopping of the arm are not in it."""
+        self.switch(arm)
+        with profiler(arm):
+            for _ in range(WARM_STEPS.get(arm, 2)):
+                step()
+            dist.barrier()
+            start_s = time.perf_counter()
+            for _ in range(num_steps):
+                step()
+            return (time.perf_counter() - start_s) / num_steps
+
+    def memory(self, step: Step, *, num_steps: int) -> list[tuple[int, int]]:
+        """Resident bytes every `MEMORY_EVERY` steps with all collectors on."""
+        self.switch("all")
+        found = []
+        for i in range(num_steps):
+            step()
+            if i % MEMORY_EVERY == 0:
+                pages = int(Path("/proc/self/statm").read_text().split()[1])
+                found.append((i, pages * os.sysconf("SC_PAGE_SIZE")))
+        return found
 
 
-def block(step: Step, *, on: bool, num_steps: int) -> float:
-    """Seconds a step of one block."""
-    switch(on=on)
-    for _ in range(WARM_STEPS):
-        step()
-    dist.barrier()
-    start_s = time.perf_counter()
-    for _ in range(num_steps):
-        step()
-    return (time.perf_counter() - start_s) / num_steps
+def _every_step(_step: int) -> str:
+    return "modules"
+
+
+def profiler(arm: str) -> AbstractContextManager[object]:
+    """torch.profiler always on, as far as the arm wants it."""
+    if not arm.startswith("torch.profiler"):
+        return nullcontext()
+    return torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], with_stack=arm.endswith("stacks")
+    )
+
+
+def rounds(plan: Sequence[tuple[int, Sequence[str]]], *, seed: int) -> list[list[str]]:
+    """Per round its arms in random order, the same on every rank; `plan` is (rounds, arms) parts."""
+    order = random.Random(seed)
+    return [order.sample(list(arms), len(arms)) for num, arms in plan for _ in range(num)]
 
 
 def main() -> None:
     """Run the blocks; rank 0 writes them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workload", choices=("transformer", "mlp"), required=True)
-    parser.add_argument("--triples", type=int, required=True)
+    parser.add_argument("--workload", choices=tuple(BUILD), required=True)
+    parser.add_argument("--plan", type=json.loads, required=True, help="[[rounds, [arm, …]], …]")
     parser.add_argument("--block-steps", type=int, required=True)
+    parser.add_argument("--memory-steps", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    observed, pristine = build(args.workload)
+    arms = Arms()
+    observed, pristine = BUILD[args.workload]()
     for step in (observed, pristine):
         for _ in range(START_STEPS):
             step()
-    steps: Mapping[str, Step] = {"on": observed, "null": observed, "off": pristine}
-    order = random.Random(args.seed)  # the same on every rank
-    rows = []
-    for _ in range(args.triples):
-        row = {
-            arm: block(steps[arm], on=arm == "on", num_steps=args.block_steps)
-            for arm in order.sample(ARMS, 3)
-        }
-        rows.append(row)
+    steps = {"off": pristine, "torch.profiler": pristine, "torch.profiler with stacks": pristine}
+    rows = [
+        {arm: arms.block(steps.get(arm, observed), arm=arm, num_steps=args.block_steps) for arm in order}
+        for order in rounds(args.plan, seed=args.seed)
+    ]
+    resident = arms.memory(observed, num_steps=args.memory_steps)
     if dist.get_rank() == 0:
-        args.out.write_text(json.dumps(rows))
+        args.out.write_text(json.dumps({"rows": rows, "resident": resident}))
     dist.destroy_process_group()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from argus.analytics.kernel_table import KernelTable, open_table
 from argus.analytics.kernel_votes import Votes, vote
 from argus.collectors.host.compress import summarise
 from argus.collectors.records.kernel_blob import encode
+from argus.collectors.records.kernel_read import open_blob, summaries_of
 
 Durations = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int, int], Durations]
@@ -76,3 +78,12 @@ def named(digest: KernelDigest, flags: NDArray[np.bool_]) -> set[tuple[str, int]
     """(kernel, rank) of the flags."""
     assert digest.table is not None
     return {(digest.table.text(digest.keys[k][0]), int(digest.ranks[r])) for k, r in np.argwhere(flags)}
+
+
+def renamed(blob: bytes, ranks: Sequence[int]) -> bytes:
+    """The blob with rank r called `ranks[r]`; empty stays empty."""
+    if not blob:
+        return b""
+    opened = open_blob(blob)
+    summaries = summaries_of(opened, texts=opened.texts())
+    return encode([replace(summary, rank=ranks[summary.rank]) for summary in summaries])

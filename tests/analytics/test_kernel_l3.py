@@ -126,6 +126,14 @@ def test_most_peers_turning_slow_is_seen_against_their_own_past() -> None:
     assert {rank for _, rank in named(seen[-1], votes.shift)} == sick
 
 
+def test_a_rank_that_recovers_makes_nobody_else_slow() -> None:
+    sick = digests(slow(1.5, SICK), ranks=8, windows=5)  # type: ignore[arg-type]
+    well = digests(healthy, ranks=8, windows=2)
+    for last in (1, 2):
+        seen = [*sick, *well[:last]]
+        assert not vote(seen[-1], seen[:-1], settings=Settings()).shift.any()
+
+
 def test_a_rare_tail_is_a_tail_and_no_shift() -> None:
     def draw(rng: Rng, rank: int, k: int) -> Durations:
         durations = healthy(rng, rank, k)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,6 +48,21 @@ def test_a_lost_rank_is_an_incident_at_once() -> None:
     incidents = steps[-1].state.incidents
     assert [(i.cause.fault_class, i.cause.suspects) for i in incidents] == [("stop.lost", (2,))]
     assert incidents[0].cause.ruled_out[0].fault_class == "stop.hang"
+
+
+@pytest.mark.parametrize(("lost", "verdict"), [((2,), "CONFIRMED"), ((0, 1, 2, 3), "INCONCLUSIVE")])
+def test_silence_of_everybody_decides_nothing(lost: tuple[int, ...], verdict: str) -> None:
+    """A killed processor leaves a job running of which nothing is heard."""
+    done = simulate(JOB, (), rng=np.random.default_rng(0))
+    now_s = done.job.start_s + 5.0
+    heard = done.beats(now_s)
+    beats = tuple(replace(beat, state="lost") if beat.rank in lost else beat for beat in heard)
+    state = AttemptState.start(done.job.run, done.job.attempt)
+    step = advance(state, topology=build(done.layouts), now_s=now_s + 20, beats=beats)
+    (incident,) = step.state.incidents
+    assert (incident.cause.fault_class, incident.cause.suspects) == ("stop.lost", lost)
+    assert incident.cause.verdict == verdict
+    assert bool(incident.cause.ruled_out) == (verdict == "CONFIRMED")
 
 
 def _moved(beats: Sequence[Heartbeat], now_s: float, *, state: str) -> tuple[Heartbeat, ...]:

@@ -155,3 +155,13 @@ def test_an_orderly_end_and_a_cancelled_job_are_no_stop() -> None:
     cancelled = [beat(r, {}, stalled_s=900, state="exited", reason="signal 15") for r in range(WORLD)]
     assert is_over(ended) and detect(ended) == ()
     assert was_cancelled(cancelled) and detect(cancelled) == ()
+
+
+@pytest.mark.parametrize(("state", "is_end"), [("ended", True), ("running", False)])
+def test_an_exit_without_a_goodbye_is_the_end_if_its_peers_ended_in_order(state: str, is_end: bool) -> None:
+    """`os._exit`, or a goodbye that came too late for the processor."""
+    beats = [beat(0, {}, state="exited"), *(beat(rank, {}, state=state) for rank in (1, 2, 3))]
+    assert is_over(beats) == is_end
+    assert bool(detect(beats)) != is_end
+    killed = [beat(0, {}, state="exited", reason="signal 9"), *beats[1:]]
+    assert not is_over(killed) and detect(killed)

@@ -25,7 +25,7 @@ from argus.analytics.window import assemble
 from argus.api.migrate import upgrade
 from argus.collectors.records.plan import WindowPlan
 from argus.topology.layout import build
-from tests.api.kit import make_layout, make_window, new_store
+from tests.api.kit import make_beat, make_layout, make_window, new_store
 
 
 @pytest.fixture
@@ -52,6 +52,20 @@ def attempt(store: Store) -> intake.AttemptRow:
     with store.write() as connection:
         rows = intake.ensure_attempts(connection, [("job", 0)], plan=WindowPlan(first=7), now_s=1.0)
     return rows["job", 0]
+
+
+@pytest.mark.parametrize(("ts_s", "kept_s"), [(1001.0, 1001.0), (990.0, 1000.0), (400.0, 400.0)])
+def test_a_straggler_is_ignored_and_a_clock_set_back_is_followed(
+    store: Store, ts_s: float, kept_s: float
+) -> None:
+    row = attempt(store)
+    first, second = make_beat(0, ts_s=1000.0), make_beat(0, ts_s=ts_s)
+    with store.write() as connection:
+        for beat in (first, second):
+            intake.add_heartbeats(connection, [beat], attempts={("job", 0): row}, now_s=5.0)
+        (heard,) = progress.beats_of(connection, row.id)
+    assert heard.beat.ts_s == kept_s
+    assert intake.is_newer(second, first) == (ts_s == kept_s)
 
 
 def test_an_attempt_keeps_the_plan_it_began_with(store: Store) -> None:

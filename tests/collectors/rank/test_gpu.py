@@ -69,3 +69,14 @@ def test_drift_is_followed() -> None:
         machine.poll()
         errors.append(abs(machine.got[-1][0] - expected[0]))
     assert max(errors[100:]) < 300_000  # two anchor periods of drift, not an hour of it
+
+
+def test_each_anchor_tells_how_far_the_clock_had_moved() -> None:
+    machine, residuals = Machine(offset_ns=0, drift=-20e-6), list[int]()
+    machine.clock.on_anchor = residuals.append
+    for _ in range(60):
+        machine.host_ns += 1_000_000_000
+        machine.span(1_000)
+        machine.poll()
+    # 20 µs a second over the six seconds between anchors; at least every minute one.
+    assert len(residuals) >= 8 and all(100_000 <= one <= 140_000 for one in residuals)

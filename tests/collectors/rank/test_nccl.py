@@ -24,6 +24,7 @@ class Rank:
         log = self.session.calls
         state = log.group(self.group.group_name, [0, 1])
         call = log.begin(self.session.recorder.names[op], state, peer=-1, num_bytes=8)
+        assert call is not None
         seq = self.group.issue()
         log.issued(call)
         assert state.timer is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from argus.collectors.rank.fake_gpu import FakeStream
 from argus.collectors.rank.gpu import GpuClock
-from argus.collectors.rank.recorder import Recorder
+from argus.collectors.rank.recorder import MEDIAN_STEPS, Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.records.events import (
     CLOCK_GPU,
@@ -228,6 +228,7 @@ def test_on_a_gpu_backward_waits_from_its_last_bucket_to_its_end() -> None:
     gpu = GpuClock(new_event=stream.new_event, is_capturing=lambda: False, now_ns=lambda: host[0])
     bench = Bench(gpu=gpu)
     frame = bench.recorder.open(bench.recorder.names["backward"])
+    assert frame is not None
     for kernel_ns in (100, 200):
         stream.launch(kernel_ns)
         bench.recorder.bucket_ready()
@@ -251,3 +252,28 @@ def test_nothing_is_put_on_a_stream_that_is_being_captured() -> None:
     bench.phase("forward", lambda: bench.run(5))
     assert stream.events == []
     assert [row["clock"] for row in bench.rows("phases")] == [0]
+
+
+def test_the_writer_thread_may_look_at_any_moment() -> None:
+    """Every reading of a clock is a moment at which the other thread may run."""
+    looks: list[str] = []
+    is_looking = False
+
+    def clock() -> int:
+        nonlocal is_looking
+        if not is_looking:
+            is_looking = True
+            looks.append(recorder.status({}).phase)
+            is_looking = False
+        return 1_000 + len(looks)
+
+    recorder = Recorder(ring=Ring(), now_ns=clock, cpu_ns=clock)
+    for _ in range(2 * MEDIAN_STEPS):
+        recorder.begin_iteration()
+        frame = recorder.open(recorder.names["forward"])
+        recorder.close(frame)
+        recorder.comm_enter(recorder.here(), name=recorder.names["other"], native=0)
+        recorder.comm_leave(recorder.here(), end_ns=clock(), cpu_ns=clock())
+        recorder.end_candidate()
+    assert {"", "forward", "other"} >= set(looks) and "forward" in looks
+    assert recorder.status({}).step_p50_ns > 0

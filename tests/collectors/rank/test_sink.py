@@ -16,6 +16,7 @@ from argus.collectors.rank.session import Session
 from argus.collectors.rank.sink import Sink, connect_to
 from argus.collectors.rank.state import never
 from argus.collectors.rank.writer import Stream, Writer
+from argus.collectors.records.channels import CHANNELS
 from argus.collectors.records.frames import FrameReader, Kind
 from argus.collectors.records.layout import Layout
 
@@ -98,15 +99,20 @@ def test_switched_off_nothing_but_signs_of_life_leaves_and_steps_go_on_counting(
 ) -> None:
     receiver, off = listen(path, servers), [False]
     rank = Rank(path, is_off=lambda: off[0])
+    levels = []
     for number in range(9):
         off[0] = 3 <= number < 6
         rank.event("mark:x", number)
         rank.session.recorder.user_step(number)
         rank.tick()
+        levels.append(rank.session.recorder.channels.level)
+    assert levels == [0, 0, 0, 0, len(CHANNELS), len(CHANNELS), len(CHANNELS), 0, 0]
     rank.close()
     receiver.drain()
     [heard] = receiver.heard
-    assert values(receiver) == [0, 1, 2, 6, 7, 8] and not heard.dropped
+    records = heard.records()
+    told = [float(row["value"]) for row in records.events if records.name(int(row["kind"])) == "mark:x"]
+    assert told == [0, 1, 2, 6, 7, 8] and not heard.dropped
     assert [status.in_mark for status in heard.statuses[:8]] == [""] * 2 + ["off"] * 3 + [""] * 3
     assert heard.records().steps["step"].tolist()[-1] == 7
     assert [status.step for status in heard.statuses[:8]] == list(range(1, 9))
@@ -179,23 +185,30 @@ def test_a_restarted_processor_hears_layout_and_strings_again(
     assert records.layout.run == "r" and records.unseen == ("something",)
 
 
+class Brittle:
+    """Takes 10 bytes a write and breaks after `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.taken = b""
+
+    def send(self, data: memoryview) -> int:
+        if len(self.taken) >= self.limit:
+            raise BrokenPipeError
+        self.taken += bytes(data[:10])
+        return min(len(data), 10)
+
+    def settimeout(self, value: float) -> None:
+        assert value >= 0
+
+    def recv(self, size: int) -> bytes:
+        raise BlockingIOError
+
+    def close(self) -> None:
+        self.limit = 0
+
+
 def test_a_frame_cut_by_a_lost_connection_is_sent_whole_again() -> None:
-    class Brittle:
-        """Takes 10 bytes a write and breaks after `limit` bytes."""
-
-        def __init__(self, limit: int) -> None:
-            self.limit = limit
-            self.taken = b""
-
-        def send(self, data: memoryview) -> int:
-            if len(self.taken) >= self.limit:
-                raise BrokenPipeError
-            self.taken += bytes(data[:10])
-            return min(len(data), 10)
-
-        def close(self) -> None:
-            self.limit = 0
-
     from argus.collectors.records.frames import encode_json
 
     sockets = [Brittle(35), Brittle(1 << 20)]

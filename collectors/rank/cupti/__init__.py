@@ -1,0 +1,1 @@
+"""GPU activity through CUPTI: kernels, copies and sets, with when the host launched them."""

@@ -1,0 +1,125 @@
+"""The models whose steps the overhead benchmark times: each as one step function over its own parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed._functional_collectives import all_to_all_single_autograd
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.nn.parallel import DistributedDataParallel
+
+from argus.evals.workloads.train import VOCABULARY, Transformer
+
+Step = Callable[[], None]
+
+SEQUENCE = 64
+WIDTH = 192
+
+
+def mlp() -> nn.Module:
+    """48 × Linear(512) + GELU: many launches, little work in each."""
+    return nn.Sequential(*(layer for _ in range(48) for layer in (nn.Linear(512, 512), nn.GELU())))
+
+
+class Moe(nn.Module):
+    """Half of the tokens go to the experts of each rank and come back, as with expert parallelism."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.router = nn.Linear(WIDTH, 2)
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+            for _ in range(2)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Tokens (token, width)."""
+        y = self.norm(x)
+        gates = self.router(y).softmax(-1)
+        world = dist.group.WORLD
+        assert world is not None
+        sent: torch.Tensor = all_to_all_single_autograd(y, None, None, world)
+        done = torch.cat([expert(part) for expert, part in zip(self.experts, sent.chunk(2), strict=True)])
+        back: torch.Tensor = all_to_all_single_autograd(done, None, None, world)
+        out: torch.Tensor = x + back * gates.amax(-1, keepdim=True)
+        return out
+
+
+class MoeModel(nn.Module):
+    """Embedding, four mixtures, head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.moe = nn.ModuleList(Moe() for _ in range(4))
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Loss of tokens (batch, sequence)."""
+        x = self.embedding(tokens).flatten(0, 1)
+        for layer in self.moe:
+            x = layer(x)
+        return nn.functional.cross_entropy(self.head(x), tokens.flatten())
+
+
+def ddp_step(inner: nn.Module, *inputs: torch.Tensor, is_observed: bool) -> Step:
+    """Forward, backward and optimizer of a DDP model; the unobserved one keeps DDP's own reducer."""
+    model = DistributedDataParallel(inner)
+    if not is_observed:
+        model._comm_hooks.append((print, None))  # as if the user had a hook: ours stays away
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def step() -> None:
+        model(*inputs).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def pipeline_step() -> Step:
+    """1F1B of 4 micro-batches, one stage a rank."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    layers = nn.Sequential(*(nn.Sequential(nn.Linear(512, 512), nn.GELU()) for _ in range(12)))
+    stage = PipelineStage(layers, rank, world, torch.device("cpu"))
+    schedule = Schedule1F1B(stage, n_microbatches=4, loss_fn=nn.functional.mse_loss)
+    optimizer = torch.optim.SGD(layers.parameters(), lr=1e-4)
+    x = torch.randn(256, 512)
+
+    def step() -> None:
+        schedule.step(*([x] if rank == 0 else []), target=x if rank == world - 1 else None)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def _both(build: Callable[[bool], Step]) -> tuple[Step, Step]:
+    steps = []
+    for is_observed in (True, False):
+        torch.manual_seed(0)
+        steps.append(build(is_observed))
+    return steps[0], steps[1]
+
+
+def _tokens(batch: int, length: int) -> torch.Tensor:
+    return torch.randint(0, VOCABULARY, (batch, length))
+
+
+BUILD: Mapping[str, Callable[[], tuple[Step, Step]]] = {
+    "transformer": lambda: _both(
+        lambda is_observed: ddp_step(
+            Transformer(width=WIDTH, layers=6), _tokens(6, SEQUENCE + 1), is_observed=is_observed
+        )
+    ),
+    "mlp": lambda: _both(lambda is_observed: ddp_step(mlp(), torch.randn(4, 512), is_observed=is_observed)),
+    "moe": lambda: _both(
+        lambda is_observed: ddp_step(MoeModel(), _tokens(8, SEQUENCE), is_observed=is_observed)
+    ),
+    "pipeline": lambda: _both(lambda _is_observed: pipeline_step()),
+}
+"""Per workload the observed step and the pristine one, of equal models."""

@@ -1,0 +1,225 @@
+"""What may happen around a rank under `argus run`: nothing of it is the training's business."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import argus
+from argus.collectors.host import recorder as recorder_module
+from argus.collectors.host.counters import Counters
+from argus.collectors.host.notices import Notices
+from argus.collectors.host.recorder import Recorder
+from argus.collectors.rank import attach
+from argus.collectors.rank.fake_receiver import FakeReceiver
+from argus.collectors.rank.guard import Part
+from argus.collectors.readers.recording import read
+from argus.collectors.records.frames import Frame, Kind
+from argus.collectors.records.layout import Layout
+from tests.collectors.rank import jobs
+from tests.collectors.rank.test_faults import PlantedError, train
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(argus.__file__).parents[1]
+
+SCRIPT = """
+import os, signal, sys, torch
+torch.set_num_threads(1)
+if os.environ.get("TORCHELASTIC_RUN_ID"):
+    torch.distributed.init_process_group("gloo")
+net = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for i in range(8):
+    loss = net(torch.ones(2, 4)).sum()
+    if i == 5 and os.environ.get("END") == "sigterm":
+        os.kill(os.getpid(), signal.SIGTERM)
+    if i == 5 and os.environ.get("END") == "restart" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        os._exit(9)
+    loss.backward()
+    optimizer.step()
+print("trained", i + 1, flush=True)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[FakeReceiver]:
+    fake = FakeReceiver(tmp_path / "s" / "p.sock").start()
+    yield fake
+    fake.stop()
+
+
+def argus_run(
+    receiver: FakeReceiver, *words: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "argus", "run", "--socket", str(receiver.path), "--", *words]
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("ARGUS_")}
+    done = subprocess.run(
+        command,
+        env=clean | {"PYTHONPATH": str(ROOT)} | (env or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    receiver.drain()
+    receiver.heard = [heard for heard in receiver.heard if heard.layouts]  # `argus run` knocks first
+    return done
+
+
+def test_an_elastic_restart_is_another_attempt(receiver: FakeReceiver, script: Path) -> None:
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
+    done = argus_run(receiver, sys.executable, *torchrun, str(script), env={"END": "restart"})
+    assert done.returncode == 0 and done.stdout == "trained 8\n" * 2, done.stderr
+    heard = {(h.layouts[-1].attempt, h.layouts[-1].rank): h for h in receiver.heard if h.layouts}
+    assert {key for key in heard if key[0] == 1} == {(1, 0), (1, 1)}
+    assert {len(heard[1, rank].records().steps) for rank in range(2)} == {8}
+    assert all(not one.said_bye for key, one in heard.items() if key[0] == 0)
+    assert len({h.layouts[-1].run for h in receiver.heard if h.layouts}) == 1
+
+
+def test_sigterm_in_the_middle_of_a_step_ends_the_rank_as_without_us(
+    receiver: FakeReceiver, script: Path
+) -> None:
+    done = argus_run(receiver, sys.executable, str(script), env={"END": "sigterm"})
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
+    assert all(not heard.said_bye for heard in receiver.heard)
+
+
+def test_renumbered_gpus_change_nothing_but_the_layout(receiver: FakeReceiver, script: Path) -> None:
+    env = {"CUDA_VISIBLE_DEVICES": "3,1", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+    done = argus_run(receiver, sys.executable, str(script), env=env)
+    assert (done.returncode, done.stdout) == (0, "trained 8\n"), done.stderr
+    [heard] = receiver.heard
+    layout = heard.layouts[-1]
+    assert (layout.rank, layout.local_rank, layout.env["CUDA_VISIBLE_DEVICES"]) == (1, 1, "3,1")
+    assert len(heard.records().steps) == 8
+
+
+def test_an_isolated_python_trains_unobserved(receiver: FakeReceiver, script: Path) -> None:
+    done = argus_run(receiver, sys.executable, "-I", str(script))
+    assert (done.returncode, done.stdout) == (0, "trained 8\n"), done.stderr
+    assert receiver.heard == []  # -I ignores PYTHONPATH, and that is the user's word
+
+
+def test_a_failure_in_any_hook_is_counted_and_training_goes_on(receiver: FakeReceiver) -> None:
+    def job(rank: int, world: int) -> None:
+        attach.detach()
+        expected = train(rank)
+        whole = Part.guard
+        seen = set()
+        for name, _ in attach.find_hooks():
+
+            def failing(part: Part, function: object, name: str = name) -> object:
+                if part.name != name or getattr(function, "__name__", "") == "install":
+                    return whole(part, function)  # type: ignore[arg-type]
+
+                def planted(*_args: object, **_kwargs: object) -> None:
+                    raise PlantedError(name)
+
+                return whole(part, planted)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Part, "guard", failing)
+                attach.start()
+                session = attach.current_session()
+                assert session is not None
+                assert train(rank) == expected, name
+                if f"{name}_error" in session.ring.dropped():
+                    seen.add(name)
+                attach.detach()
+        assert seen >= {
+            "torch_backward",
+            "torch_collectives",
+            "torch_ddp",
+            "torch_forward",
+            "torch_loader",
+            "torch_modules",
+            "torch_optimizer",
+        }, seen
+
+    assert jobs.run(job, world=2, path=receiver.path) == [0, 0]
+
+
+def test_a_stopped_processor_costs_only_records_and_each_is_counted(tmp_path: Path) -> None:
+    socket, recording = tmp_path / "s" / "p.sock", tmp_path / "recording"
+    command = [sys.executable, "-m", "argus", "processor", "--socket", str(socket), "--metrics-port", "-1"]
+    env = {key: value for key, value in os.environ.items() if not key.startswith("ARGUS_")}
+    processor = subprocess.Popen(
+        [*command, "--record", str(recording)], env=env, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    try:
+        assert processor.stderr is not None and "listens" in processor.stderr.readline()
+        assert jobs.start(lambda rank, world: _train_past(processor.pid), socket) == 0
+    finally:
+        processor.send_signal(signal.SIGCONT)
+        processor.terminate()
+        processor.wait(20)
+        if processor.stderr is not None:
+            processor.stderr.close()
+    records = next(iter(read(recording / "rank-0.argus"))).records
+    named = [records.name(int(native)) for native in records.phases["native"]]
+    lost = sum(records.dropped.values())
+    assert lost > 0 and set(records.dropped) <= {"processor_slow", "ring_full"}
+    others = len(records.steps) + len(records.phases) - named.count("burst") + len(records.events)
+    assert BURST <= named.count("burst") + lost <= BURST + 2 * others
+
+
+BURST = 80_000
+
+
+def _train_past(processor: int) -> None:
+    """More records than all buffers hold while the processor stands still."""
+    net = jobs.model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        net(jobs.batch(0)).sum().backward()
+        optimizer.step()
+
+    step()
+    time.sleep(1.5)  # the writer has said which rank this is
+    os.kill(processor, signal.SIGSTOP)
+    for part in range(8):
+        for _ in range(BURST // 8):
+            with argus.phase("burst"):
+                pass
+        time.sleep(0.6 if part else 0)  # more than a turn of the writer
+    step()
+    os.kill(processor, signal.SIGCONT)
+    time.sleep(2.0)  # a few turns
+    step()
+
+
+def test_a_full_disk_ends_the_recording_not_the_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counters = Counters()
+    said: list[str] = []
+    full = Path("/dev/full").open("wb")  # noqa: SIM115 the recorder closes it
+    monkeypatch.setattr(recorder_module, "_create", lambda directory, rank: full)
+    recorder = Recorder(tmp_path, max_bytes=1 << 20, counters=counters, notices=Notices(said.append))
+    key = ("run", 0, 0)
+    recorder.begin(key, layout=Layout(run="run", attempt=0, rank=0, world_size=1), names=("",))
+    for _ in range(3):
+        recorder.write(key, Frame(kind=Kind.NOTE, body={"unseen": "x"}))
+        recorder.flush()
+    recorder.close()
+    assert len(said) == 1 and "No space left" in said[0]
+    assert counters.get("argus_collector_dropped_records_total", "record_full") == 2
