@@ -127,6 +127,12 @@ def _why(cause: Cause) -> Iterator[str]:
         waited = _evidence(cause, "victims_wait_s")
         is_it = waited is None or total.value - total.baseline >= NOT_IT * waited.value
         yield f"own work {versus(total.value, total.baseline)} a step{'' if is_it else ': that is not it'}"
+    step = _evidence(cause, "step_s")
+    if cause.fault_class == "step.slower" and step is not None and step.baseline is not None:
+        yield f"a step takes {versus(step.value, step.baseline, name='after')}"
+    gain = _evidence(cause, "replay_gain_s")
+    if gain is not None:
+        yield f"replay of the pipeline: a step would be {quantity(gain.value, 's')} shorter if it were healthy"
     lag = _evidence(cause, "start_lag_s")
     if lag is not None:
         yield f"{quantity(lag.value, 's')} behind the median rank when {lag.note} began: look before the trace"

@@ -52,6 +52,10 @@ _FORMS: Mapping[str, _Form] = {
     ),
     "start_lag_s": _Form(text="It was {v} behind the median rank when {note} began."),
     "own_ratio": _Form(text="The members' own work is {v} of what it was.", unit="x"),
+    "replay_gain_s": _Form(
+        text="By replay of the pipeline a step would be {v} shorter if it were healthy.",
+        with_baseline="By replay of the pipeline a step would be {v} shorter if it were healthy; its own excess is {b}.",
+    ),
     "step_s": _Form(text="A step takes {v}.", with_baseline="A step takes {v}, before it took {b}."),
     "stalled_s": _Form(text="No step has ended for {v}."),
     "median_step_s": _Form(text="A step usually takes {v}."),

@@ -13,6 +13,7 @@ CAUSES = {
     "link.slow": "transfers slowly",
     "stop.hang": "hangs: the job waits for it",
     "stop.lost": "is gone: the job waits for it",
+    "step.slower": "takes longer a step",
     "unknown": "arrives last, why is not decided",
 }
 """What a suspect does, by cause class, as the end of a sentence that begins with its name."""

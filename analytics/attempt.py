@@ -102,18 +102,52 @@ def advance(
     votes: int = VOTES,
     min_past: int = MIN_PAST,
     engine: Engine | None = None,
+    worth_s: Mapping[int, float] | None = None,
+    is_stopped: bool = False,
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
-    in this process if None.
+    in this process if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
+    `is_stopped` says that the beats are those of a job known to stand still.
     """
     before = {incident.id: incident for incident in state.incidents}
     state = _hear(state, beats)
     if window is not None and state.past and window.index <= state.past[-1].index:
         window = None
+    view = _view(
+        state,
+        topology,
+        window=window,
+        now_s=now_s,
+        is_lone=votes == 1,
+        engine=engine,
+        worth_s=worth_s,
+        is_stopped=is_stopped,
+    )
+    findings = run_detectors(view)
+    if view.digest is not None:
+        state = _judge(state, view, findings, votes=votes, min_past=min_past)
+    if view.beats:
+        state = _watch(state, view, findings)
+    changed = tuple(incident for incident in state.incidents if before.get(incident.id) != incident)
+    return Advance(state=state, findings=findings, incidents=changed)
+
+
+def _view(
+    state: AttemptState,
+    topology: Topology,
+    *,
+    window: Window | None,
+    now_s: float,
+    is_lone: bool,
+    engine: Engine | None,
+    worth_s: Mapping[int, float] | None,
+    is_stopped: bool,
+) -> View:
+    """What detectors see of the state and the new window."""
     waits = waits_of(window) if window is not None else None
-    view = View(
+    return View(
         run=state.run,
         attempt=state.attempt,
         topology=topology,
@@ -123,15 +157,10 @@ def advance(
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
         digest=digest_of(window, waits, engine=engine) if window is not None else None,
-        is_lone=votes == 1,
+        is_lone=is_lone,
+        worth_s=worth_s,
+        is_stopped=is_stopped,
     )
-    findings = run_detectors(view)
-    if view.digest is not None:
-        state = _judge(state, view, findings, votes=votes, min_past=min_past)
-    if view.beats:
-        state = _watch(state, view, findings)
-    changed = tuple(incident for incident in state.incidents if before.get(incident.id) != incident)
-    return Advance(state=state, findings=findings, incidents=changed)
 
 
 def _hear(state: AttemptState, beats: Iterable[Heartbeat]) -> AttemptState:
@@ -253,8 +282,12 @@ def _still_slow(state: AttemptState, view: View, *, known: AbstractSet[int]) -> 
             row = at(digest.ranks, rank)
             if rank in known or row < 0 or not digest.own_s[row] > 0:
                 continue
-            symptom = measure(window, waits, digest, rank=rank)
-            costs = min(symptom.impact_s, symptom.excess_s) if symptom.sees_waits else symptom.excess_s
+            symptom = measure(window, waits, digest, rank=rank, worth_s=view.worth_s)
+            costs = (
+                min(symptom.impact_s, symptom.excess_s)
+                if symptom.sees_waits or symptom.worth_s is not None
+                else symptom.excess_s
+            )
             if costs >= STILL * incident.cost.s_per_step > 0:
                 found.append(symptom)
     return found
@@ -292,11 +325,7 @@ def _opened(state: AttemptState, view: View, cause: Cause, window: int) -> Incid
 
 def _updated(state: AttemptState, view: View, known: Incident, cause: Cause, window: int) -> Incident:
     return update_incident(
-        known,
-        cause,
-        window=window,
-        steps_done=state.last_step,
-        world=view.topology.world_size,
+        known, cause, window=window, steps_done=state.last_step, world=view.topology.world_size
     )
 
 

@@ -15,6 +15,7 @@ rank causes
   last_share                share of its collectives the suspect entered last (ratio)
   victims_wait_s            how long the victims waited per step, group in the note
   step_s (clean windows)    step time now
+  replay_gain_s (own excess)   what the step would gain if the suspect were healthy, by replay of the pipeline
   transfer_s (own past)     transfer time of the group it delayed; in `ruled_out` of link.slow
   gc_share, data_share, cpu_share, phase_share   shares of the lost time, in `ruled_out`
 link causes
@@ -82,6 +83,29 @@ def stop_cause(view: View, finding: Finding) -> Cause:
     )
 
 
+def series_cause(
+    run: str,
+    *,
+    findings: Sequence[str],
+    evidence: tuple[Evidence, ...],
+    onset_step: int,
+    lost_s: float,
+    step_s: float,
+) -> Cause:
+    """Cause of a job whose steps got longer, of which nothing but the step times is known: when, not who."""
+    return Cause(
+        fault_class="step.slower",
+        verdict="INCONCLUSIVE",
+        suspects=(),
+        scope=f"run:{run}",
+        evidence=evidence,
+        findings=tuple(findings),
+        share_of_step=min(max(lost_s / step_s, 0.0), 1.0),
+        s_per_step=max(lost_s, 0.0),
+        onset_step=onset_step,
+    )
+
+
 def rank_causes(view: View, suspects: Sequence[Sequence[RankSymptom]]) -> tuple[Cause, ...]:
     """One cause per suspect; each item is the symptoms of one rank, oldest first.
 
@@ -94,7 +118,12 @@ def rank_causes(view: View, suspects: Sequence[Sequence[RankSymptom]]) -> tuple[
 
 def _rank_cause(view: View, symptoms: list[RankSymptom], decided: Classification) -> Cause:
     last = symptoms[-1]
-    loud = [s for s in symptoms if {"self_time", "wait"} <= s.signals]
+    loud = [
+        s
+        for s in symptoms
+        if {"self_time", "wait"} <= s.signals
+        or (s.worth_s is not None and s.is_vote and "self_time" in s.signals)
+    ]
     confirmed = decided.is_clear and len(loud) >= 2
     known = "CONFIRMED" if confirmed else "LIKELY"
     impact = float(np.mean([s.impact_s for s in symptoms]))
@@ -149,7 +178,29 @@ def _rank_evidence(view: View, symptoms: list[RankSymptom], phase: str | None) -
         unit="s",
         baseline=mean([s.own_peers_s for s in symptoms]),
     )
-    waits = (
+    waits = _wait_evidence(symptoms)
+    pauses = Evidence(
+        name="gc_pause_s",
+        value=mean([s.gc_s for s in symptoms]),
+        unit="s",
+        baseline=mean([s.peers_gc_s for s in symptoms]),
+    )
+    step = Evidence(name="step_s", value=last.step_s, unit="s", baseline=baseline_step_s(view.past))
+    found = [part for s in symptoms for part in s.phases if part.phase == phase]
+    replayed = [s.worth_s for s in symptoms if s.worth_s is not None]
+    if not replayed:
+        return (own, *_phase_evidence(found), pauses, *(waits if last.sees_waits else ()), step)
+    return (own, *_phase_evidence(found), pauses, _gain(symptoms, replayed), step)
+
+
+def _wait_evidence(symptoms: list[RankSymptom]) -> tuple[Evidence, ...]:
+    """What the suspect made the others wait."""
+    last = symptoms[-1]
+
+    def mean(values: list[float]) -> float:
+        return float(np.mean(values))
+
+    return (
         Evidence(
             name="caused_wait_s",
             value=mean([s.late_s for s in symptoms]),
@@ -164,15 +215,12 @@ def _rank_evidence(view: View, symptoms: list[RankSymptom], phase: str | None) -
             note=f"in {last.group}" if last.group else "",
         ),
     )
-    pauses = Evidence(
-        name="gc_pause_s",
-        value=mean([s.gc_s for s in symptoms]),
-        unit="s",
-        baseline=mean([s.peers_gc_s for s in symptoms]),
-    )
-    step = Evidence(name="step_s", value=last.step_s, unit="s", baseline=baseline_step_s(view.past))
-    found = [part for s in symptoms for part in s.phases if part.phase == phase]
-    return (own, *_phase_evidence(found), pauses, *(waits if last.sees_waits else ()), step)
+
+
+def _gain(symptoms: list[RankSymptom], replayed: list[float]) -> Evidence:
+    """What a replay says the step would gain, beside the excess of own work."""
+    excess = float(np.mean([s.excess_s for s in symptoms]))
+    return Evidence(name="replay_gain_s", value=float(np.mean(replayed)), unit="s", baseline=excess)
 
 
 def _phase_evidence(found: list[PhaseExcess]) -> tuple[Evidence, ...]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from argus.analytics.incident import Cause, Cost, Incident
 
 COST_METHOD = "critical path of the step"
+REPLAY_METHOD = "pipeline dependency replay"
 
 GONE_WINDOWS = 2
 """Windows without the signal before an incident is resolved."""
@@ -115,5 +116,5 @@ def _cost(cause: Cause, *, so_far: float, per_day: float) -> Cost:
         share_of_step=cause.share_of_step,
         gpu_hours_so_far=so_far,
         gpu_hours_per_day=per_day,
-        method=COST_METHOD,
+        method=REPLAY_METHOD if any(e.name == "replay_gain_s" for e in cause.evidence) else COST_METHOD,
     )

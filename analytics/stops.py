@@ -102,8 +102,25 @@ def ranks_behind(beats: Sequence[Heartbeat], topology: Topology) -> tuple[Behind
     behind: dict[int, Behind] = {}
     for item in (item for items in late.values() for item in items):
         behind.setdefault(item.rank, item)
-    roots = [item for rank, item in sorted(behind.items()) if rank not in held]
-    return tuple(roots or [behind[rank] for rank in sorted(behind)])
+    unheard = _held_by_unheard(beats, topology)
+    roots = [item for rank, item in sorted(behind.items()) if rank not in held and rank not in unheard]
+    return tuple(roots or [behind[rank] for rank in sorted(behind) if rank not in unheard])
+
+
+def _held_by_unheard(beats: Sequence[Heartbeat], topology: Topology) -> set[int]:
+    """Ranks as far as any in a call that a member nobody has heard of keeps from ending."""
+    heard = {beat.rank for beat in beats}
+    furthest: dict[str, int] = {}
+    waiting: list[tuple[int, str, int]] = []
+    for beat in beats:
+        for name, (entered, completed) in beat.status.groups.items():
+            group = topology.named.get((beat.rank, name))
+            if group is None or heard.issuperset(group.ranks):
+                continue
+            furthest[group.id] = max(furthest.get(group.id, 0), entered)
+            if entered > completed:
+                waiting.append((beat.rank, group.id, entered))
+    return {rank for rank, group_id, entered in waiting if entered == furthest[group_id]}
 
 
 def _late_members(group: str, members: Mapping[int, tuple[int, int]]) -> list[Behind]:

@@ -29,6 +29,10 @@ OTHER_CAUSE = 0.5
 logs), explains slow transfers: not the link."""
 
 
+Worth = Mapping[int, float] | None
+"""What a replay says each rank is worth, see `View.worth_s`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PhaseExcess:
     """One phase of the suspect against its peers, seconds per step; `on_gpu` = timed by the GPU's clock."""
@@ -51,6 +55,7 @@ class RankSymptom:
     """One rank in one window. `signals` are the kinds of the culprit findings; `is_vote` = they agree.
 
     Seconds per usable step. `late_s` is the waiting it caused, `late_usual_s` that of the median rank.
+    `worth_s` is what the step would gain if the rank were healthy, None where nothing was replayed.
     `explains` = own work shows the lateness (or nothing of the work was seen to contradict it).
     """
 
@@ -75,6 +80,7 @@ class RankSymptom:
     step_s: float
     findings: tuple[str, ...]
     is_lone: bool = False
+    worth_s: float | None = None
 
     @property
     def excess_s(self) -> float:
@@ -83,7 +89,9 @@ class RankSymptom:
 
     @property
     def impact_s(self) -> float:
-        """What the job loses per step: the waiting caused where it is seen, else the excess of work."""
+        """What the job loses per step: by replay, else the waiting caused where it is seen, else excess work."""
+        if self.worth_s is not None:
+            return self.worth_s
         late = self.late_s - self.late_usual_s
         return max(late if self.sees_waits else self.excess_s, 0.0)
 
@@ -118,7 +126,10 @@ def rank_symptoms(view: View, findings: Sequence[Finding]) -> tuple[RankSymptom,
         if finding.role == "culprit" and finding.kind in ("self_time", "wait") and len(finding.ranks) == 1:
             suspects.setdefault(finding.ranks[0], []).append(finding)
     measured = [
-        replace(measure(window, waits, digest, rank=rank, findings=mine), is_lone=view.is_lone)
+        replace(
+            measure(window, waits, digest, rank=rank, findings=mine, worth_s=view.worth_s),
+            is_lone=view.is_lone,
+        )
         for rank, mine in sorted(suspects.items())
     ]
     largest = max((symptom.impact_s for symptom in measured), default=0.0)
@@ -127,7 +138,13 @@ def rank_symptoms(view: View, findings: Sequence[Finding]) -> tuple[RankSymptom,
 
 
 def measure(
-    window: Window, waits: Waits, digest: Digest, *, rank: int, findings: Sequence[Finding] = ()
+    window: Window,
+    waits: Waits,
+    digest: Digest,
+    *,
+    rank: int,
+    findings: Sequence[Finding] = (),
+    worth_s: Worth = None,
 ) -> RankSymptom:
     """All aspects of one present rank in one window."""
     row = at(digest.ranks, rank)
@@ -135,15 +152,16 @@ def measure(
     signals = frozenset(finding.kind for finding in findings)
     own, peers = _number(digest.own_s[row]), _number(digest.own_peers_s[row])
     late, usual = _number(digest.late_s[row]), _number(_median_of_others(digest.late_s, row))
-    phases = _phases(window, digest, row)
+    worth = None if worth_s is None else worth_s.get(rank, 0.0)
+    agreed, seen = (late - usual, digest.sees_waits) if worth is None else (worth, True)
     return RankSymptom(
         rank=rank,
         window=digest.index,
         first_step=digest.first_step,
         onset_step=_onset(window, row),
         signals=signals,
-        is_vote=_agree(signals, excess=own - peers, late=late - usual, sees_waits=digest.sees_waits),
-        phases=phases,
+        is_vote=_agree(signals, excess=own - peers, late=agreed, sees_waits=seen),
+        phases=_phases(window, digest, row),
         own_s=own,
         own_peers_s=peers,
         gc_s=float(digest.gc_s[row]),
@@ -157,6 +175,7 @@ def measure(
         group=group,
         step_s=_number(digest.typical_step_s),
         findings=tuple(finding.id for finding in findings),
+        worth_s=worth,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,7 +82,8 @@ class View:
 
     `past` holds the digests of earlier windows of this attempt, oldest first; `now_s` is Unix time. `waits` and
     `digest` are those of `window`, made once for all detectors; a detector makes its own if they are None.
-    `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
+    `worth_s` = seconds a step the job would gain if a rank were healthy, by replay of its pipeline, None without
+    pipeline records. `is_stopped` = the beats are a watchdog's last words: the job stands still for sure. `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
     """
 
     run: str
@@ -94,3 +96,5 @@ class View:
     waits: Waits | None = None
     digest: Digest | None = None
     is_lone: bool = False
+    worth_s: Mapping[int, float] | None = None
+    is_stopped: bool = False

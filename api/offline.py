@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,12 @@ from argus.analytics.clocks import ALIGNED, DURATIONS, align
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.incident import Incident
 from argus.analytics.waits import Waits, waits_of
+from argus.analytics.whatif.graph import NotReplayable
+from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
 from argus.analytics.window import Window, assemble
+from argus.api.offline_series import SeriesReport, analyse_series
+from argus.api.offline_stops import analyse_dumps
+from argus.api.report import NothingUsable, Report, costliest
 from argus.collectors.gather import gather
 from argus.collectors.host.window import cut
 from argus.collectors.job import Job, join
@@ -39,61 +44,42 @@ LATE_START = 0.5
 """A suspect that began the first step late by half of what it costs brought its lateness along."""
 
 
-class NothingUsable(ValueError):
-    """No file behind the paths could be analysed; one sentence a line."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """What offline triage found; `diagnosis` is that of the costliest incident, or says there is none."""
-
-    job: Job
-    topology: Topology
-    windows: tuple[Window, ...]
-    collectives: tuple[dict[str, Any], ...]
-    findings: tuple[Finding, ...]
-    incidents: tuple[Incident, ...]
-    diagnosis: dict[str, Any]
-    warnings: tuple[str, ...]
-
-    @property
-    def incident(self) -> Incident | None:
-        """The costliest incident."""
-        return costliest(self.incidents)
-
-    def to_json(self) -> dict[str, Any]:
-        """The object `argus triage --json` prints."""
-        residual = max((window.clock_residual_s for window in self.windows), default=float("inf"))
-        return {
-            "world_size": self.job.world_size,
-            "ranks_seen": list(self.job.ranks),
-            "alignment": {
-                "method": self.windows[-1].clock_method if self.windows else "durations",
-                "residual_us": round(residual * 1e6, 3) if np.isfinite(residual) else None,
-            },
-            "collectives": list(self.collectives),
-            "findings": [finding.to_json() for finding in self.findings],
-            "incidents": [incident.to_json() for incident in self.incidents],
-            "diagnosis": self.diagnosis,
-            "warnings": list(self.warnings),
-        }
-
-
 def triage_files(
     paths: Sequence[Path],
     *,
     now_s: float,
     window_steps: int | None = None,
     progress: Callable[[str], None] = lambda name: None,
-) -> Report:
-    """Read, join, align, analyse. Raises NothingUsable, and ReaderError if a path is not there."""
+) -> Report | SeriesReport:
+    """Read, join, align, analyse. Raises NothingUsable, and ReaderError if a path is not there.
+
+    Traces go before dumps of a hung job, and those before bare step times, where files of several sorts are given.
+    """
     with tempfile.TemporaryDirectory(prefix="argus-") as scratch:
         gathered = gather(paths, Path(scratch), progress=progress)
+    dumps = [reading for reading in gathered.readings if reading.dump is not None]
+    series = [reading.series for reading in gathered.readings if reading.series is not None]
+    has_steps = any(len(reading.records.steps) for reading in gathered.readings)
+    warnings = [*gathered.warnings, *_left_out(len(dumps), len(series), has_steps=has_steps)]
+    if dumps and not has_steps:
+        return analyse_dumps(dumps, warnings=warnings)
+    if series and not has_steps:
+        return analyse_series(series, warnings=warnings)
     try:
         job = join(gathered.readings, run=paths[0].resolve().name.split(".")[0] or "trace")
     except ValueError as error:
         raise NothingUsable("\n".join(gathered.warnings) or str(error)) from None
-    return analyse(job, now_s=now_s, window_steps=window_steps, warnings=gathered.warnings)
+    return analyse(job, now_s=now_s, window_steps=window_steps, warnings=warnings)
+
+
+def _left_out(num_dumps: int, num_series: int, *, has_steps: bool) -> list[str]:
+    """What is not analysed because files of another sort say more."""
+    told = []
+    if num_dumps and has_steps:
+        told.append(f"{num_dumps} flight-recorder dumps beside traces are left out: give their folder alone")
+    if num_series and (has_steps or num_dumps):
+        told.append(f"{num_series} series of step times beside them are left out: give their file alone")
+    return told
 
 
 def analyse(
@@ -102,20 +88,9 @@ def analyse(
     """The verdict on one job's records."""
     topology = _as_read(build(one.layout for one in job.records), job)
     windows = _windows(job, topology, window_steps)
-    is_lone = len(windows) == 1
-    state = AttemptState.start(topology.run, topology.attempt)
-    findings: list[Finding] = []
-    for window in windows:
-        step = advance(
-            state,
-            topology=topology,
-            now_s=now_s,
-            window=window,
-            votes=1 if is_lone else VOTES,
-            min_past=0 if is_lone else MIN_PAST,
-        )
-        state = step.state
-        findings += step.findings
+    replayer, replayed, doubts = _what_if(job, topology)
+    worth_s = replayed.worth_s if replayed is not None and replayed.is_close else None
+    state, findings = _advance_over(windows, topology, now_s=now_s, worth_s=worth_s)
     missing = missing_evidence(windows, job)
     incidents = tuple(
         replace(incident, diagnosis=diagnose(incident, findings=findings, topology=topology, missing=missing))
@@ -128,18 +103,57 @@ def analyse(
         topology=topology,
         windows=windows,
         collectives=tuple(row for window, seen in waits for row in _collective_rows(window, seen)),
-        findings=tuple(findings),
+        findings=findings,
         incidents=incidents,
         diagnosis=(worst.diagnosis if worst else None)
         or no_incident(missing=missing, doubt=_doubt(job, waits), num_ranks=len(job.ranks)),
-        warnings=tuple(dict.fromkeys([*warnings, *job.warnings, *topology.conflicts])),
+        warnings=tuple(dict.fromkeys([*warnings, *job.warnings, *topology.conflicts, *doubts])),
+        what_if=replayed,
+        replayer=replayer,
     )
+
+
+def _advance_over(
+    windows: Sequence[Window], topology: Topology, *, now_s: float, worth_s: Mapping[int, float] | None
+) -> tuple[AttemptState, tuple[Finding, ...]]:
+    """All windows taken in one after the other; one alone cannot repeat anything."""
+    is_lone = len(windows) == 1
+    state = AttemptState.start(topology.run, topology.attempt)
+    findings: list[Finding] = []
+    for window in windows:
+        step = advance(
+            state,
+            topology=topology,
+            now_s=now_s,
+            window=window,
+            votes=1 if is_lone else VOTES,
+            min_past=0 if is_lone else MIN_PAST,
+            worth_s=worth_s,
+        )
+        state = step.state
+        findings += step.findings
+    return state, tuple(findings)
+
+
+def _what_if(job: Job, topology: Topology) -> tuple[Replayer | None, WhatIf | None, tuple[str, ...]]:
+    """The replay of the job's pipeline, if there is one that can be replayed, with what is to be said of it."""
+    try:
+        replayer = replayer_of(job.records, topology)
+    except NotReplayable as error:
+        return None, None, (f"no what-if: {error}",)
+    if replayer is None:
+        return None, None, ()
+    result = what_if(replayer, world_size=job.world_size)
+    left = result.num_left_out
+    told = (f"what-if: {left} steps whose operations differ are left out",) if left else ()
+    return replayer, result, told
 
 
 def _doubt(job: Job, waits: Sequence[tuple[Window, Waits]]) -> str:
     """Why finding nothing proves nothing, "" if it does prove it."""
     read = f"{len(job.ranks)} of {job.world_size} ranks"
-    if len(job.ranks) < max(MIN_SHARE_READ * job.world_size, min(2, job.world_size)):
+    num_seen = job.world_size - len(job.missing)
+    if num_seen < max(MIN_SHARE_READ * job.world_size, min(2, job.world_size)):
         return f"only {read} were read"
     if not any(window.usable.any() for window, _ in waits):
         return "every step is a warm-up, a mark or incomplete"
@@ -152,12 +166,6 @@ def _doubt(job: Job, waits: Sequence[tuple[Window, Waits]]) -> str:
     if wait_s < MUCH_WAITING * step_s:
         return ""
     return f"ranks wait up to {quantity(wait_s, 's')} of a {quantity(step_s, 's')} step, but none stands out"
-
-
-def costliest(incidents: Sequence[Incident]) -> Incident | None:
-    """The incident that costs most a step, the first of equals; None without any."""
-    order = sorted(incidents, key=lambda i: (-i.cost.s_per_step, i.opened_window, i.id))
-    return order[0] if order else None
 
 
 def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
@@ -205,7 +213,7 @@ def _as_read(topology: Topology, job: Job) -> Topology:
 
 def _covered(window: Window, job: Job) -> Window:
     """Coverage against the ranks that were read, if they are most of the job: the warning says the rest."""
-    if not job.missing or len(job.ranks) < MIN_SHARE_READ * job.world_size:
+    if len(job.ranks) == job.world_size or len(job.missing) > (1 - MIN_SHARE_READ) * job.world_size:
         return window
     here = np.isin(window.ranks, job.ranks)
     ratio = float(np.isfinite(window.step_s[here]).mean())

@@ -25,7 +25,7 @@ Key = tuple[object, tuple[int, ...], int]
 class Job:
     """One attempt of one run; `records` are in rank order.
 
-    `missing` are ranks of the world no file was given for.
+    `missing` are ranks of the world no file was given for. Each recorded rank `stands_for` that many from it on.
     """
 
     records: tuple[RankRecords, ...]
@@ -33,6 +33,7 @@ class Job:
     first_step: int
     num_steps: int
     warnings: tuple[str, ...]
+    stands_for: int = 1
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -42,7 +43,8 @@ class Job:
     @property
     def missing(self) -> tuple[int, ...]:
         """Ranks of the world that were not."""
-        return tuple(sorted(set(range(self.world_size)) - set(self.ranks)))
+        seen = {rank + i for rank in self.ranks for i in range(self.stands_for)}
+        return tuple(sorted(set(range(self.world_size)) - seen))
 
 
 def join(readings: Sequence[Reading], *, run: str = "") -> Job:
@@ -67,6 +69,7 @@ def join(readings: Sequence[Reading], *, run: str = "") -> Job:
         first_step=first,
         num_steps=last - first + 1,
         warnings=(),
+        stands_for=min(reading.stands_for for reading in by_rank.values()),
     )
     return replace(job, warnings=(*warnings, *_coverage(job)))
 

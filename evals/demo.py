@@ -28,7 +28,7 @@ BASELINE_WINDOWS = 12
 HEALTHY_WINDOWS = 40
 DETECT_S = 90.0
 RESOLVE_S = 60.0
-START_S = 90.0
+START_S = 180.0
 
 
 @dataclass(frozen=True, kw_only=True)

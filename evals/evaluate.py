@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
+from argus.evals import fidelity
 from argus.evals.score import Outcome, Row, Trial, summarise
 from argus.evals.suites import SUITES, run_trial
 
@@ -26,8 +27,12 @@ SMALL_SUITE = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`argus eval run` with its options."""
-    run_parser = parser.add_subparsers(dest="action", required=True).add_parser(
+    """`argus eval run` and `argus eval fidelity` with their options."""
+    actions = parser.add_subparsers(dest="action", required=True)
+    fidelity.add_arguments(
+        actions.add_parser("fidelity", help="what kernel summaries lose, and what that costs")
+    )
+    run_parser = actions.add_parser(
         "run", help="simulate every scenario of a suite, analyse it, compare with the truth"
     )
     size = run_parser.add_mutually_exclusive_group()
@@ -46,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the suite; 0, or 1 if a gated score dropped."""
+    if args.action == "fidelity":
+        return fidelity.run(args)
     suite = "smoke" if args.smoke else "dev-full" if args.full else args.suite or "dev"
     gate = _read_gate(args.gate, suite) if args.gate else {}
     started = time.monotonic()

@@ -10,6 +10,7 @@ import numpy as np
 
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
+from argus.analytics.series.spike import MIN_BEFORE, MIN_RATIO, MIN_SCALES, ROLLING, usual_if_spike
 from argus.analytics.view import View
 
 NEEDS = "gc_pause"
@@ -21,10 +22,10 @@ MAX_FINDINGS = 5
 def detect(
     view: View,
     *,
-    min_ratio: float = 1.5,
-    min_scales: float = 6.0,  # robust scales above the median: beyond the heavy tail of a healthy series
-    rolling_steps: int = 20,
-    min_before: int = 10,
+    min_ratio: float = MIN_RATIO,
+    min_scales: float = MIN_SCALES,
+    rolling_steps: int = ROLLING,
+    min_before: int = MIN_BEFORE,
 ) -> tuple[Finding, ...]:
     """One notice per spike of the job series (slowest rank of each step)."""
     digest = observed(view)
@@ -36,13 +37,15 @@ def detect(
     found: list[tuple[float, Finding]] = []
     for place in range(len(digest.job_step_s)):
         value = series[offset + place]
-        earlier = series[: offset + place]
-        earlier = earlier[np.isfinite(earlier)][-rolling_steps:]
-        if not np.isfinite(value) or len(earlier) < min_before:
-            continue
-        usual = float(np.median(earlier))
-        scale = 1.4826 * float(np.median(np.abs(earlier - usual)))
-        if value >= min_ratio * usual and value - usual >= min_scales * scale:
+        usual = usual_if_spike(
+            series[: offset + place],
+            float(value),
+            min_ratio=min_ratio,
+            min_scales=min_scales,
+            rolling=rolling_steps,
+            min_before=min_before,
+        )
+        if usual is not None:
             step = int(digest.steps[place])
             found.append((float(value), _finding(view, digest.index, step, float(value), usual)))
     found.sort(key=lambda item: -item[0])

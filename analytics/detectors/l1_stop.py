@@ -38,16 +38,20 @@ def detect(
         return (_finding(view, beats, tuple(b.rank for b in lost), _lost_evidence(lost, stall), None),)
     median_s = max((beat.status.step_p50_ns for beat in beats), default=0) * 1e-9
     limit = max(min_stall_s, num_medians * median_s)
-    if stall is None or stall < limit or all(beat.state != "running" for beat in beats):
+    if (
+        stall is None
+        or (stall < limit and not view.is_stopped)
+        or all(beat.state != "running" for beat in beats)
+    ):
         return ()
     behind = ranks_behind(beats, view.topology)
-    if not behind and in_known_pause(beats):
+    if not behind and not view.is_stopped and in_known_pause(beats):
         return ()
     pending = pending_groups(beats, view.topology)
     group = behind[0].group if behind else (pending[0] if pending else None)
     evidence = (
         Evidence(name="stalled_s", value=stall, unit="s", baseline=limit, note="no step ended"),
-        Evidence(name="median_step_s", value=median_s, unit="s"),
+        *((Evidence(name="median_step_s", value=median_s, unit="s"),) if median_s > 0 else ()),
         *(part for item in behind for part in _behind_evidence(item, beats)),
     )
     return (_finding(view, beats, tuple(item.rank for item in behind), evidence, group),)
@@ -71,14 +75,15 @@ def _lost_evidence(lost: tuple[Heartbeat, ...], stall: float | None) -> tuple[Ev
 
 def _behind_evidence(item: Behind, beats: tuple[Heartbeat, ...]) -> tuple[Evidence, ...]:
     beat = next(beat for beat in beats if beat.rank == item.rank)
-    state = beat.process_state or "?"
+    seen = f", phase {beat.status.phase}" if beat.status.phase else ""
+    seen += f", process {beat.process_state}" if beat.process_state else ""
     return (
         Evidence(
             name="entered",
             value=float(item.entered),
             unit="calls",
             baseline=float(item.furthest_entered),
-            note=f"rank {item.rank} in {item.group}, phase {beat.status.phase or '-'}, process {state}",
+            note=f"rank {item.rank} in {item.group}{seen}",
         ),
         Evidence(
             name="completed",

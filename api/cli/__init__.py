@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -47,6 +48,7 @@ EXTRA_OF: Mapping[str, str] = {
 """Which extra brings a module that a command may find missing."""
 
 USAGE_ERROR = 2
+CLOSED_PIPE = 141  # what a shell shows for a process that SIGPIPE ended
 
 
 class Command(Protocol):
@@ -87,6 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
 
 
 def load(name: str) -> Command:

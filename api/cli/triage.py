@@ -10,12 +10,20 @@ from pathlib import Path
 
 from argus.agent.card import render
 from argus.agent.wording import printable
+from argus.agent.wording import ranks as rank_names
+from argus.agent.worth import worth_lines
 from argus.api.cli.errors import CliError
-from argus.api.offline import NothingUsable, Report, triage_files
+from argus.api.cli.triage_series import series_text
+from argus.api.offline import triage_files
+from argus.api.offline_series import SeriesReport
+from argus.api.report import NothingUsable, Report
 from argus.collectors.readers import ReaderError
 
 MAX_WARNINGS = 20
 """Sentences printed on a terminal; a job of ten thousand ranks can have one for each."""
+
+MAX_STACKS, MAX_FRAMES = 8, 6
+"""Merged stacks printed; all of them are in --json."""
 
 ANALYSED, IN_PART, NOTHING, FAULT = 0, 1, 2, 3
 
@@ -32,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window-steps", type=_count, metavar="N", help="steps compared at a time (default 10)"
     )
+    parser.add_argument(
+        "--ideal-timeline",
+        type=Path,
+        metavar="FILE",
+        help="write the ideal steps of a pipeline as a trace for Perfetto",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
         more = f"\n  and {len(sentences) - MAX_WARNINGS} more" if len(sentences) > MAX_WARNINGS else ""
         said = "\n  ".join(sentences[:MAX_WARNINGS])
         raise CliError(f"nothing usable: {said}{more}", code=NOTHING) from None
+    if args.ideal_timeline is not None:
+        _write_timeline(report, args.ideal_timeline)
     if args.json:
         print(json.dumps(report.to_json(), allow_nan=False, default=float))
     else:
@@ -58,8 +74,22 @@ def run(args: argparse.Namespace) -> int:
     return exit_code(report, fail_on_fault=args.fail_on_fault)
 
 
-def text(report: Report, *, color: bool = False) -> str:
+def _write_timeline(report: Report | SeriesReport, path: Path) -> None:
+    trace = report.ideal_timeline() if isinstance(report, Report) else None
+    if trace is None:
+        raise CliError("--ideal-timeline needs phases per micro-batch of whole pipelines", code=NOTHING)
+    try:
+        path.write_text(json.dumps(trace))
+    except OSError as error:
+        raise CliError(f"{path} cannot be written: {error.strerror or error}", code=NOTHING) from None
+
+
+def text(report: Report | SeriesReport, *, color: bool = False) -> str:
     """The verdict card, what was read above it, and a line for each further incident."""
+    if isinstance(report, SeriesReport):
+        return series_text(report, color=color)
+    if report.stacks:
+        return "\n".join([_read_dumps(report), "", _cards(report, color=color), *_stack_lines(report)])
     residual = max((window.clock_residual_s for window in report.windows), default=0.0)
     clock = report.windows[-1].clock_method if report.windows else ""
     error = f" (±{residual * 1e6:.0f} µs)" if 0 < residual < 1 else ""
@@ -68,6 +98,25 @@ def text(report: Report, *, color: bool = False) -> str:
         f" {len(report.job.ranks)} of {report.job.world_size} ranks · {steps} · "
         f"{len(report.collectives)} collectives compared · {clock}{error}"
     )
+    worth = [f" {line}" for line in (worth_lines(report.what_if) if report.what_if else ())]
+    return "\n".join([read, "", _cards(report, color=color), *worth])
+
+
+def _read_dumps(report: Report) -> str:
+    return f" {len(report.job.ranks)} of {report.job.world_size} ranks · flight-recorder dumps"
+
+
+def _stack_lines(report: Report) -> list[str]:
+    """What the ranks were doing, those behind first."""
+    lines = []
+    for stack in report.stacks[:MAX_STACKS]:
+        lines.append(f" {rank_names(stack.ranks)}: {stack.what}")
+        lines += [f"   {frame}" for frame in stack.frames[:MAX_FRAMES]]
+    return list(map(printable, lines))
+
+
+def _cards(report: Report, *, color: bool) -> str:
+    """The costliest incident's card and a line for each other."""
     worst = report.incident
     card = render(worst, report.diagnosis, topology=report.topology, color=color)
     others = [
@@ -75,10 +124,10 @@ def text(report: Report, *, color: bool = False) -> str:
         for incident in report.incidents
         if incident is not worst and incident.diagnosis
     ]
-    return "\n".join([read, "", card, *others])
+    return "\n".join([card, *others])
 
 
-def exit_code(report: Report, *, fail_on_fault: bool) -> int:
+def exit_code(report: Report | SeriesReport, *, fail_on_fault: bool) -> int:
     """0 analysed, 1 in part, 3 for a fault where that was asked for."""
     is_fault = any(incident.cause.verdict in ("CONFIRMED", "LIKELY") for incident in report.incidents)
     if fail_on_fault and is_fault:

@@ -16,6 +16,8 @@ from pkgutil import iter_modules
 from typing import Protocol, cast
 
 from argus.collectors.records.events import RankRecords
+from argus.collectors.records.flight import FlightDump
+from argus.collectors.records.series import StepSeries
 
 
 class ReaderError(ValueError):
@@ -28,7 +30,9 @@ class Reading:
 
     `warnings` are sentences. `is_world_known` is False if the world size is only a lower bound;
     `is_seq_known` is False if sequence numbers count the calls of this file in order.
-    `is_time_known` is False if its clock has no common origin with other files.
+    `is_time_known` is False if its clock has no common origin with other files. `stands_for` ranks from this
+    one on do the same work and only this one was recorded. `dump` is what its flight recorder held, `series`
+    the step times of a file that knows no ranks.
     """
 
     records: RankRecords
@@ -37,6 +41,9 @@ class Reading:
     is_world_known: bool = True
     is_seq_known: bool = True
     is_time_known: bool = True
+    stands_for: int = 1
+    dump: FlightDump | None = None
+    series: StepSeries | None = None
 
 
 class Reader(Protocol):

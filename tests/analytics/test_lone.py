@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from argus.analytics.lone import CHANCE, repeats, stands_out
-from argus.api.offline import Report, analyse
+from argus.api.offline import analyse
+from argus.api.report import Report
 from argus.collectors.job import join
 from argus.collectors.readers import Reading
 from argus.evals.simulator.job import QUIET, Fault, Job

@@ -1,0 +1,99 @@
+"""Events of a series of step times as findings, and its slowdowns as causes of incidents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from argus.analytics.finding import Evidence, Finding
+from argus.analytics.fuse import series_cause
+from argus.analytics.incident import Incident
+from argus.analytics.lifecycle import open_incident, resolve_incident
+from argus.analytics.series.judge import Slowdown, slowdowns
+from argus.analytics.series.track import Event, follow
+from argus.collectors.records.series import StepSeries
+
+START, END = "start_index", "end_index"
+"""Evidence that says which values of the series a finding is about."""
+
+
+def series_findings(series: StepSeries) -> tuple[tuple[Finding, ...], tuple[Incident, ...]]:
+    """All findings of one series in order, and the incidents among them."""
+    values = np.array(series.values_s, np.float64)
+    track, events = follow(series.values_s)
+    findings = tuple(_finding(series, event) for event in events)
+    sane = np.where(np.isfinite(values) & (values > 0), values, np.nan)
+    whole = _filled(sane)
+    slow = slowdowns(whole, events, track.periods) if len(whole) else ()
+    return findings, tuple(_incident(series, one, findings) for one in slow)
+
+
+def _filled(
+    values: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """The series with its last good value where one is missing; empty without any."""
+    good = np.isfinite(values)
+    if not good.any():
+        return np.empty(0)
+    last = np.maximum.accumulate(np.where(good, np.arange(len(values)), -1))
+    return np.asarray(np.where(last >= 0, values[np.maximum(last, 0)], values[np.argmax(good)]))
+
+
+def step_of(series: StepSeries, index: int) -> int:
+    """Step of a value."""
+    return series.first_step + index * series.interval
+
+
+def _finding(series: StepSeries, event: Event) -> Finding:
+    evidence = [Evidence(name="step_s", value=event.got, unit=series.unit, baseline=event.expected)]
+    if event.scales is not None and math.isfinite(event.scales):
+        evidence.append(Evidence(name="standard_errors", value=event.scales))
+    if event.period is not None:
+        in_steps = event.period.unit == "values"
+        length = event.period.length * (series.interval if in_steps else 1)
+        unit = "steps" if in_steps else series.unit
+        evidence.append(Evidence(name="period", value=length, unit=unit, note=f"repeats in {unit}"))
+        evidence.append(Evidence(name="correlation", value=event.period.strength))
+    evidence += [Evidence(name=START, value=float(event.start)), Evidence(name=END, value=float(event.end))]
+    return Finding(
+        run=series.name,
+        attempt=0,
+        window=0,
+        level="L1",
+        detector="l1_series",
+        kind=event.kind,
+        role="notice",
+        ranks=(),
+        start_step=step_of(series, event.start),
+        end_step=step_of(series, event.end),
+        ratio=event.ratio,
+        effect_s_per_step=event.got - event.expected,
+        share_of_step=(event.got - event.expected) / event.got,
+        evidence=tuple(evidence),
+    )
+
+
+def _incident(series: StepSeries, slow: Slowdown, findings: Sequence[Finding]) -> Incident:
+    first, last = slow.start, slow.end if slow.end is not None else len(series.values_s) - 1
+    inside = [
+        f for f in findings if f.kind in ("spike", "shift") and first <= (f.measure(START) or 0.0) <= last
+    ]
+    evidence = (
+        Evidence(name="step_s", value=slow.got, unit="s", baseline=slow.expected),
+        Evidence(name=START, value=float(first)),
+        Evidence(name=END, value=float(last)),
+    )
+    cause = series_cause(
+        series.name,
+        findings=[finding.id for finding in inside][:60],
+        evidence=evidence,
+        onset_step=step_of(series, first),
+        lost_s=slow.got - slow.expected,
+        step_s=slow.got,
+    )
+    opened = open_incident(
+        cause, run=series.name, attempt=0, window=first, steps_done=step_of(series, last), world=1
+    )
+    return opened if slow.end is None else resolve_incident(opened, end_step=step_of(series, last))

@@ -1,0 +1,128 @@
+"""Which events of a series are worth an incident: steps that got longer and stayed so, and bursts of long ones.
+
+A single spike, a fall, a slow drift and what repeats are told, and are no incident by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from argus.analytics.series.period import Period
+from argus.analytics.series.track import STARTUP, Event
+from argus.analytics.window import Floats
+
+MIN_RISE = 1.05
+"""Median of the values after against the median of those before."""
+
+SIDE = 20
+"""Values on either side that must agree about a rise."""
+
+NEAR = 10
+"""Values on either side within which a rise has come; a ramp takes longer."""
+
+NEAR_SHARE = 0.6
+BURST_SPIKES, BURST_VALUES = 5, 20
+"""So many spikes within so many values are one event, not chance."""
+
+END_VALUES = 5
+"""Values of which most must be back before a rise is over."""
+
+EXPECTED_SHARE = 0.5
+OFF_SHARE = 0.15
+"""A rise that came a period before or after, give or take this share of it, by half as much or more, is the
+period's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slowdown:
+    """Values `start` to `end` (None: to the last) took `ratio` times as long; `is_burst` = single ones of them."""
+
+    start: int
+    end: int | None
+    got: float
+    expected: float
+    is_burst: bool
+
+    @property
+    def ratio(self) -> float:
+        """Got over expected."""
+        return self.got / self.expected
+
+
+def slowdowns(values: Floats, events: Sequence[Event], periods: Sequence[Period]) -> tuple[Slowdown, ...]:
+    """Incidents of one series in order; a burst inside of a rise is part of it."""
+    rises = [rise for event in events if (rise := _rise(values, event, periods)) is not None]
+    bursts = [b for b in _bursts(events) if not any(_covers(rise, b.start) for rise in rises)]
+    return tuple(sorted([*rises, *bursts], key=lambda slow: slow.start))
+
+
+def _covers(rise: Slowdown, place: int) -> bool:
+    return rise.start - NEAR <= place and (rise.end is None or place <= rise.end)
+
+
+def _rise(values: Floats, event: Event, periods: Sequence[Period]) -> Slowdown | None:
+    start = event.start
+    if event.kind != "shift" or event.ratio <= 1 or not STARTUP + SIDE <= start <= len(values) - SIDE:
+        return None
+    ratio = rise_at(values, start, SIDE)
+    near = rise_at(values, start, NEAR)
+    if ratio < MIN_RISE or near - 1 < NEAR_SHARE * (ratio - 1):
+        return None
+    if any(_is_of_period(values, start, ratio, period.lag) for period in periods):
+        return None
+    before = float(np.median(values[start - SIDE : start]))
+    after = float(np.median(values[start : start + SIDE]))
+    end = _end(values, start, (before * after) ** 0.5)
+    return Slowdown(start=start, end=end, got=after, expected=before, is_burst=False)
+
+
+def _end(values: Floats, start: int, middle: float) -> int | None:
+    """The last value before most of the next few lie below the middle of both levels, None to the last."""
+    rest = values[start:]
+    if len(rest) < END_VALUES:
+        return None
+    ahead = np.median(np.lib.stride_tricks.sliding_window_view(rest, END_VALUES), axis=1)
+    low = np.flatnonzero((ahead < middle) & (rest[: len(ahead)] < middle))
+    return start + int(low[0]) - 1 if len(low) else None
+
+
+def rise_at(values: Floats, place: int, side: int) -> float:
+    """Median of the next `side` values over that of the last; 1 where there are not so many."""
+    before, after = values[max(place - side, 0) : max(place, 0)], values[max(place, 0) : place + side]
+    if len(before) < side or len(after) < side:
+        return 1.0
+    return float(np.median(after) / np.median(before))
+
+
+def _is_of_period(values: Floats, place: int, ratio: float, lag: int) -> bool:
+    off = max(int(OFF_SHARE * lag), 1)
+    least = 1 + EXPECTED_SHARE * (ratio - 1)
+    return any(
+        rise_at(values, place + way * lag + shift, SIDE) >= least
+        for way in (-1, 1)
+        for shift in range(-off, off + 1)
+        if abs(way * lag + shift) >= SIDE
+    )
+
+
+def _bursts(events: Sequence[Event]) -> list[Slowdown]:
+    spikes = [event for event in events if event.kind == "spike"]
+    found: list[Slowdown] = []
+    at = 0
+    while at + BURST_SPIKES <= len(spikes):
+        last = at + BURST_SPIKES - 1
+        if spikes[last].start - spikes[at].start >= BURST_VALUES:
+            at += 1
+            continue
+        while last + 1 < len(spikes) and spikes[last + 1].start - spikes[last].start < BURST_VALUES:
+            last += 1
+        mine = spikes[at : last + 1]
+        got, expected = (float(np.median([getattr(e, name) for e in mine])) for name in ("got", "expected"))
+        found.append(
+            Slowdown(start=mine[0].start, end=mine[-1].start, got=got, expected=expected, is_burst=True)
+        )
+        at = last + 1
+    return found

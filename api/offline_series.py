@@ -1,0 +1,108 @@
+"""The offline path of bare step times: series in, findings and a report out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from argus.agent.triage import diagnose, no_incident
+from argus.analytics.finding import Finding
+from argus.analytics.incident import Incident
+from argus.analytics.series.findings import END, START, series_findings
+from argus.collectors.records.layout import Layout
+from argus.collectors.records.series import StepSeries
+from argus.topology.layout import Topology, build
+
+MISSING = ("the ranks: step times say when, not who",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesResult:
+    """One series with what was found in it."""
+
+    series: StepSeries
+    findings: tuple[Finding, ...]
+    incidents: tuple[Incident, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesReport:
+    """What triage found in bare step times; `diagnosis` is that of the costliest incident."""
+
+    results: tuple[SeriesResult, ...]
+    topology: Topology
+    diagnosis: dict[str, Any]
+    warnings: tuple[str, ...]
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        """All incidents of all series."""
+        return tuple(incident for result in self.results for incident in result.incidents)
+
+    @property
+    def incident(self) -> Incident | None:
+        """The one that cost most so far, the first of equals."""
+        return max(self.incidents, key=lambda one: one.cost.gpu_hours_so_far, default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object `argus triage --json` prints."""
+        return {
+            "series": [
+                {
+                    "name": result.series.name,
+                    "num_values": len(result.series.values_s),
+                    "interval": result.series.interval,
+                    "unit": result.series.unit,
+                    "findings": [_located(finding) for finding in result.findings],
+                    "incidents": [_placed(incident) for incident in result.incidents],
+                }
+                for result in self.results
+            ],
+            "findings": [_located(finding) for result in self.results for finding in result.findings],
+            "incidents": [_placed(incident) for incident in self.incidents],
+            "diagnosis": self.diagnosis,
+            "warnings": list(self.warnings),
+        }
+
+
+def analyse_series(series: Sequence[StepSeries], *, warnings: Sequence[str] = ()) -> SeriesReport:
+    """Findings and incidents of every series."""
+    results = []
+    for one in series:
+        findings, incidents = series_findings(one)
+        topology = _topology(one.name)
+        told = tuple(
+            replace(i, diagnosis=diagnose(i, findings=findings, topology=topology, missing=MISSING))
+            for i in incidents
+        )
+        results.append(SeriesResult(series=one, findings=findings, incidents=told))
+    report = SeriesReport(
+        results=tuple(results),
+        topology=_topology(series[0].name),
+        diagnosis={},
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+    worst = report.incident
+    quiet = no_incident(missing=MISSING, num_ranks=0) | {"headline": _quiet(series)}
+    return replace(report, diagnosis=(worst.diagnosis if worst else None) or quiet)
+
+
+def _quiet(series: Sequence[StepSeries]) -> str:
+    count = sum(len(one.values_s) for one in series)
+    return f"No fault found: no lasting rise and no burst in {count} step times of {len(series)} series"
+
+
+def _topology(name: str) -> Topology:
+    return build([Layout(run=name[:256], attempt=0, rank=0, world_size=1)])
+
+
+def _located(finding: Finding) -> dict[str, Any]:
+    """The finding with the values of its series beside its steps."""
+    places = {key: int(value) for key in (START, END) if (value := finding.measure(key)) is not None}
+    return {**finding.to_json(), "series": finding.run, **places}
+
+
+def _placed(incident: Incident) -> dict[str, Any]:
+    places = {e.name: int(e.value) for e in incident.cause.evidence if e.name in (START, END)}
+    return {**incident.to_json(), "series": incident.run, **places}

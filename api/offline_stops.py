@@ -1,0 +1,87 @@
+"""The offline path of a job that stands still: dumps of its ranks in, a report out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from argus.agent.triage import diagnose, no_incident
+from argus.analytics.attempt import AttemptState, advance
+from argus.analytics.flight import beats_of, merged_stacks, mismatches
+from argus.api.report import Report, Stack, costliest
+from argus.collectors.job import Job
+from argus.collectors.readers import Reading
+from argus.collectors.records.flight import FlightDump
+from argus.topology.layout import build
+
+_SHOWN = 8
+
+
+def analyse_dumps(readings: Sequence[Reading], *, warnings: Sequence[str] = ()) -> Report:
+    """The verdict on one hung job's flight-recorder dumps, one of each rank."""
+    by_rank, told = _each_once(readings)
+    dumps = [dump for _, (_, dump) in sorted(by_rank.items())]
+    job = _job([reading for _, (reading, _) in sorted(by_rank.items())])
+    topology = build(one.layout for one in job.records)
+    beats = beats_of(dumps, topology)
+    pending = any(dump.pending for dump in dumps)
+    step = advance(
+        AttemptState.start(topology.run, topology.attempt),
+        topology=topology,
+        now_s=max(beat.ts_s for beat in beats),
+        beats=beats if pending else (),
+        is_stopped=pending,
+    )
+    missing = _missing(job)
+    incidents = tuple(
+        replace(one, diagnosis=diagnose(one, findings=step.findings, topology=topology, missing=missing))
+        for one in step.state.incidents
+    )
+    worst = costliest(incidents)
+    stacks = merged_stacks(dumps, worst.cause.suspects if worst else ())
+    doubt = "" if pending else "no call is pending in any dump"
+    remarks = [*warnings, *told, *missing, *mismatches(dumps, topology), *topology.conflicts]
+    return Report(
+        job=job,
+        topology=topology,
+        windows=(),
+        collectives=(),
+        findings=step.findings,
+        incidents=incidents,
+        diagnosis=(worst.diagnosis if worst else None)
+        or no_incident(missing=missing, doubt=doubt, num_ranks=len(job.ranks)),
+        warnings=tuple(dict.fromkeys(remarks)),
+        stacks=tuple(Stack(what=what, ranks=ranks, frames=frames) for what, ranks, frames in stacks),
+    )
+
+
+def _each_once(readings: Sequence[Reading]) -> tuple[dict[int, tuple[Reading, FlightDump]], list[str]]:
+    """The first dump of each rank, and sentences about the others."""
+    by_rank: dict[int, tuple[Reading, FlightDump]] = {}
+    told: list[str] = []
+    for reading in readings:
+        dump = reading.dump
+        if dump is None or dump.rank in by_rank:
+            told.append(f"{reading.source} is a second dump of one rank and is left out")
+        else:
+            by_rank[dump.rank] = (reading, dump)
+    return by_rank, told
+
+
+def _job(readings: Sequence[Reading]) -> Job:
+    world = max(reading.records.layout.world_size for reading in readings)
+    records = tuple(
+        replace(one.records, layout=replace(one.records.layout, world_size=world)) for one in readings
+    )
+    return Job(records=records, world_size=world, first_step=0, num_steps=0, warnings=())
+
+
+def _missing(job: Job) -> tuple[str, ...]:
+    """Ranks that left no dump: not known to be behind, not known to be well."""
+    if not job.missing:
+        return ()
+    shown = ", ".join(map(str, job.missing[:_SHOWN])) + (", …" if len(job.missing) > _SHOWN else "")
+    noun = "rank" if len(job.missing) == 1 else "ranks"
+    return (
+        f"no dump of {len(job.missing)} {noun} of {job.world_size} ({shown}), which may be the ones behind",
+    )

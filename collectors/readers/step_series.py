@@ -1,0 +1,133 @@
+"""Read bare series of step times: JSON, CSV, and logs of Megatron-LM, DeepSpeed and torchtitan.
+
+JSON: a list of seconds, `{"interval": n, "values": [...]}`, `{name: {"interval": n, "values": [...]}}`, or
+Megatron's golden values (`{"iteration-time": {"step_interval": n, "values": {step: seconds}}}`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from argus.collectors.readers import ReaderError, Reading
+from argus.collectors.readers._files import Inflated
+from argus.collectors.readers._step_lines import LINES, from_lines, table_series
+from argus.collectors.records.events import RankRecords
+from argus.collectors.records.layout import Layout
+from argus.collectors.records.series import StepSeries
+
+MAX_BYTES = 1 << 30
+MAX_SERIES, MAX_VALUES = 10_000, 5_000_000
+
+_NUMBER = rb"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
+_JSON = re.compile(
+    rb"\s*(?:\[\s*" + _NUMBER + rb"\s*[,\]]"
+    rb'|\{\s*"(?:interval|values)"\s*:'
+    rb'|\{\s*"[^"\\]{1,400}"\s*:\s*\{\s*"(?:interval|values|start_step|end_step|step_interval)"\s*:)'
+)
+_CSV_NAME = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
+
+
+def sniff(head: bytes, name: str) -> bool:
+    """JSON that begins like a series, a .csv of printable text, or text with a training framework's step lines."""
+    if _JSON.match(head):
+        return True
+    if b"\0" in head or head.lstrip()[:1] in (b"{", b"["):
+        return False
+    return bool(_CSV_NAME.search(name)) and bool(head.strip()) or any(line.search(head) for line in LINES)
+
+
+def read(path: Path) -> Iterator[Reading]:
+    """One reading a series. Raises ReaderError."""
+    text, cut = _text(path)
+    name = path.name.split(".")[0] or "series"
+    if text.lstrip()[:1] in ("{", "["):
+        found, warnings = _from_json(text, name, path.name)
+    elif any(line.search(text.encode("utf-8", "replace")) for line in LINES):
+        found, warnings = from_lines(text, name), []
+    else:
+        found, warnings = table_series(text, name), []
+    if cut:
+        warnings.append(f"{path.name}: {cut}; the rest is used")
+    found = [series for series in found if series.values_s]
+    if not found:
+        raise ReaderError(
+            f"{path.name} holds no step times: no column of numbers and no step line that is known"
+        )
+    for index, series in enumerate(found):
+        layout = Layout(run=series.name[:256], attempt=0, rank=0, world_size=1, source="step_series")
+        yield Reading(
+            records=RankRecords(layout=layout),
+            source=path.name,
+            warnings=tuple(warnings) if index == 0 else (),
+            series=series,
+        )
+
+
+def _text(path: Path) -> tuple[str, str]:
+    parts, size = [], 0
+    with Inflated(path) as source:
+        while chunk := source.read():
+            parts.append(chunk)
+            size += len(chunk)
+            if size > MAX_BYTES:
+                raise ReaderError(f"{path.name} is larger than {MAX_BYTES >> 20} MiB, which is refused")
+        return b"".join(parts).decode("utf-8", "replace"), source.cut
+
+
+def _from_json(text: str, name: str, file: str) -> tuple[list[StepSeries], list[str]]:
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ReaderError(f"{file} is damaged JSON ({str(error)[:80]})") from None
+    if isinstance(raw, list):
+        return [_series(name, {"values": raw})], []
+    if not isinstance(raw, dict):
+        raise ReaderError(f"{file} holds no series: it is a {type(raw).__name__}")
+    if "values" in raw and isinstance(raw["values"], list):
+        return [_series(name, raw)], []
+    if isinstance(raw.get("iteration-time"), dict):  # beside it are losses and memory, which are no times
+        raw = {name: raw["iteration-time"]}
+    found, odd = [], 0
+    for key, item in list(raw.items())[:MAX_SERIES]:
+        if isinstance(item, dict) and isinstance(item.get("values"), list | dict):
+            found.append(_series(str(key)[:256], item))
+        else:
+            odd += 1
+    return found, [f"{file}: {odd} entries are no series and are left out"] if odd else []
+
+
+def _series(name: str, raw: Mapping[str, Any]) -> StepSeries:
+    """Values that are no number stay as NaN: they keep their place."""
+    values: Sequence[object]
+    if isinstance(raw["values"], dict):
+        values, steps = list(raw["values"].values()), list(raw["values"])
+        first = int(steps[0]) if steps and str(steps[0]).isdecimal() and len(str(steps[0])) < 16 else 0
+    else:
+        values, first = raw["values"], 0
+    interval = raw.get("interval", raw.get("step_interval", 1))
+    return StepSeries(
+        name=name,
+        values_s=tuple(map(number, values[:MAX_VALUES])),
+        interval=interval if type(interval) is int and 1 <= interval < 1 << 31 else 1,
+        first_step=first,
+    )
+
+
+def number(value: object) -> float:
+    """A number, NaN for anything else."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan

@@ -1,0 +1,75 @@
+"""`argus triage` on bare step times: findings by step and by value, a table for many series."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from argus.api.cli import main
+from argus.collectors.readers._fake import fake_trace
+
+
+def series(factor: float) -> list[float]:
+    values = np.random.default_rng(0).normal(2.0, 0.02, 300)
+    values[200:260] *= factor
+    values[90] *= 5
+    return [float(value) for value in values]
+
+
+def test_the_findings_of_a_series_carry_step_and_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps({"job": {"interval": 10, "values": series(1.3)}}))
+    assert main(["triage", str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    spike, *_ = said["findings"]
+    assert (spike["level"], spike["kind"], spike["start_step"], spike["start_index"]) == (
+        "L1",
+        "spike",
+        900,
+        90,
+    )
+    assert spike["series"] == "job"
+    (incident,) = said["incidents"]
+    assert incident["class"] == "step.slower" and incident["verdict"] == "INCONCLUSIVE"
+    assert abs(incident["onset_step"] - 2000) <= 20 and abs(incident["end_step"] - 2590) <= 20
+    assert said["diagnosis"]["root_causes"][0]["fault_class"] == "step.slower"
+
+
+def test_an_isolated_spike_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(map(str, series(1.0))))
+    assert main(["triage", str(path), "--fail-on-fault"]) == 0
+    out = capsys.readouterr().out
+    assert "NO_FAULT" in out and "spike" in out and "step 90" in out
+
+
+def test_many_series_are_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(
+        json.dumps({f"run {i}": {"interval": 1, "values": series(1 + 0.2 * i)} for i in range(3)})
+    )
+    assert main(["triage", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "3 series" in out and out.count("incident:") == 2
+
+
+def test_traces_go_before_series(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for rank in (0, 1):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(fake_trace(rank=rank, world_size=2)))
+    (tmp_path / "s.csv").write_text("\n".join(map(str, series(1.0))))
+    assert main(["triage", str(tmp_path), "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["world_size"] == 2
+    assert any("1 series of step times beside them are left out" in text for text in said["warnings"])
+
+
+def test_a_timeline_needs_a_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(series(1.0)))
+    assert main(["triage", str(path), "--ideal-timeline", str(tmp_path / "out.json")]) == 2
+    assert "micro-batch" in capsys.readouterr().err

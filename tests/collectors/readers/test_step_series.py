@@ -1,0 +1,163 @@
+"""The reader of bare step times: every form, and one sentence for what it cannot use."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from argus.collectors.readers import ReaderError, reader_for, step_series
+from argus.collectors.records.series import StepSeries
+
+MEGATRON = (
+    " [2026-01-05 10:00:00] iteration {step:8d}/  250000 | consumed samples: 186368 | "
+    "elapsed time per iteration ({unit}): {value} | learning rate: 1.0E-04 | global batch size: 1024 | "
+    "lm loss: 2.38E+00 | number of skipped iterations: 0 |\n"
+)
+TITAN = "\x1b[31mstep: {step:2d}  \x1b[32mloss: 8.1  grad_norm: 0.2 \x1b[34mmemory: 3.1GiB(4%)  tps: {tps:,}  mfu: 4%\x1b[0m\n"
+DEEPSPEED = (
+    "[Rank 0] step={step}, skipped=0, lr=[0.001], RunningAvgSamplesPerSec=3.9, CurrSamplesPerSec={rate}\n"
+)
+TIMERS = (
+    "[Rank 0] rank=0 time (ms) | fwd: 600.5 | bwd: {bwd} | bwd_inner: 1 | bwd_allreduce: 2 | step: 99.5\n"
+)
+
+
+def read(path: Path, text: str | bytes) -> list[StepSeries]:
+    body = text if isinstance(text, bytes) else text.encode()
+    path.write_bytes(gzip.compress(body) if path.suffix == ".gz" else body)
+    assert reader_for(body[:65536], path.name) is step_series
+    return [one.series for one in step_series.read(path) if one.series is not None]
+
+
+def js(raw: object) -> str:
+    return json.dumps(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "name", "interval", "first"),
+    [
+        ([1.0, 2, 3.5], "run", 1, 0),
+        ({"values": [1.0, 2, 3.5], "interval": 5}, "run", 5, 0),
+        ({"my job": {"interval": 5, "values": [1.0, 2, 3.5]}}, "my job", 5, 0),
+        (
+            {
+                "iteration-time": {
+                    "start_step": 3,
+                    "step_interval": 4,
+                    "values": {"3": 1.0, "7": 2, "11": 3.5},
+                }
+            },
+            "run",
+            4,
+            3,
+        ),
+    ],
+)
+def test_json_forms(tmp_path: Path, raw: object, name: str, interval: int, first: int) -> None:
+    (one,) = read(tmp_path / "run.json", js(raw))
+    assert (one.name, one.interval, one.first_step, one.values_s) == (name, interval, first, (1.0, 2.0, 3.5))
+
+
+def test_many_series_in_one_file(tmp_path: Path) -> None:
+    raw = {name: {"interval": 1, "values": [1.0, None, "x", 2.0]} for name in "abc"} | {"odd": 3}
+    found = read(tmp_path / "all.json", js(raw))
+    assert [one.name for one in found] == ["a", "b", "c"]
+    assert np.isnan(found[0].values_s[1:3]).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "interval", "first"),
+    [
+        ("1.5\n1.6\n", (1.5, 1.6), 1, 0),
+        ("step,step_time_s\n10,1.5\n15,1.6\n20,1.7\n", (1.5, 1.6, 1.7), 5, 10),
+        ("iteration\tloss\titeration_time_ms\n1\t9.0\t1500\n2\t8.0\t1600\n", (1.5, 1.6), 1, 1),
+        ("5;1.5\n6;1.6\n", (1.5, 1.6), 1, 5),
+        ("# a remark\nseconds\n1.5\n\n1.6\n", (1.5, 1.6), 1, 0),
+    ],
+)
+def test_tables(tmp_path: Path, text: str, values: tuple[float, ...], interval: int, first: int) -> None:
+    (one,) = read(tmp_path / "t.csv", text)
+    assert one.values_s == pytest.approx(values)
+    assert (one.interval, one.first_step) == (interval, first)
+
+
+def test_a_table_of_several_runs_gives_a_series_each(tmp_path: Path) -> None:
+    found = read(tmp_path / "t.csv", "step,base,new\n1,1.0,1.1\n2,1.0,1.2\n")
+    assert [(one.name, one.values_s) for one in found] == [("t/base", (1.0, 1.0)), ("t/new", (1.1, 1.2))]
+
+
+@pytest.mark.parametrize(
+    ("lines", "values", "unit", "interval"),
+    [
+        (
+            [MEGATRON.format(step=i * 100, unit="ms", value=1500.0 + i) for i in (1, 2, 3)],
+            (1.501, 1.502, 1.503),
+            "s",
+            100,
+        ),
+        ([MEGATRON.format(step=i, unit="s", value=1.5) for i in (1, 2)], (1.5, 1.5), "s", 1),
+        ([TITAN.format(step=i, tps=2000 * i) for i in (1, 2)], (5e-4, 2.5e-4), "s a token", 1),
+        ([DEEPSPEED.format(step=10 * i, rate=4.0) for i in (1, 2)], (0.25, 0.25), "s a sample", 10),
+        ([TIMERS.format(bwd=1300.0 * i) for i in (1, 2)], (2.0, 3.3), "s", 1),
+    ],
+)
+@pytest.mark.parametrize("name", ["train.log", "slurm-1.out", "train.log.gz"])
+def test_logs_of_frameworks(
+    tmp_path: Path, lines: list[str], values: tuple[float, ...], unit: str, interval: int, name: str
+) -> None:
+    text = "starting\n" + "some other line: 3\n".join(lines) + "done\n"
+    (one,) = read(tmp_path / name, text)
+    assert one.values_s == pytest.approx(values)
+    assert (one.unit, one.interval) == (unit, interval)
+
+
+@pytest.mark.parametrize("body", [b"no numbers,here\nat,all\n", b"\n\n \n x", b"a,b\n"])
+def test_a_table_without_times_is_one_sentence(tmp_path: Path, body: bytes) -> None:
+    (tmp_path / "t.csv").write_bytes(body)
+    with pytest.raises(ReaderError, match=r"t\.csv"):
+        readings = list(step_series.read(tmp_path / "t.csv"))
+        if all(math.isnan(v) for one in readings if one.series for v in one.series.values_s):
+            raise ReaderError("t.csv holds no number")
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (b'{"job_meta": {"trial_name": "AR"}}', "result.json"),
+        (b'{"traceEvents": []}', "t.json"),
+        (b"Fault ranks: [9, 14]\n", "fault_injection.log"),
+        (b"trial_name: AR\nworld_size: 64\n", "meta.yaml"),
+        (b"[{}]", "x.json"),
+        (b"a,b\0", "x.csv"),
+        (b"step by step\n", "notes.txt"),
+    ],
+)
+def test_other_files_are_let_be(head: bytes, name: str) -> None:
+    assert step_series.sniff(head, name) is False
+
+
+def test_random_damage_is_one_sentence(tmp_path: Path) -> None:
+    bodies = [
+        js({"a": {"interval": 1, "values": [1.0] * 30}}).encode(),
+        "".join(MEGATRON.format(step=i, unit="ms", value=3.0) for i in range(20)).encode(),
+        b"step,step_time\n" + b"1,1.5\n" * 20,
+    ]
+    rng = np.random.default_rng(3)
+    path = tmp_path / "x.csv"
+    for turn in range(300):
+        bad = bytearray(bodies[turn % 3])
+        for place in rng.integers(0, len(bad), 5).tolist():
+            bad[place] = int(rng.integers(256))
+        path.write_bytes(bytes(bad))
+        try:
+            found: list[Any] = list(step_series.read(path))
+        except ReaderError as error:
+            assert "x.csv" in str(error) and "\n" not in str(error)
+            continue
+        assert all(one.series is not None for one in found)
