@@ -15,7 +15,7 @@ from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import kernels as kernel_store
-from argus.analytics.store import progress
+from argus.analytics.store import orders, progress
 from argus.analytics.store.engine import Store
 from argus.analytics.store.numbers import window_numbers
 from argus.analytics.store.progress import LiveAttempt, WindowRow
@@ -233,6 +233,11 @@ def _save(
                 progress.mark_analysed(
                     connection, attempt_id, window, now_s=now_s, coverage=coverage, numbers=numbers
                 )
+            for event in events:
+                if event is not None and event.what == "opened":
+                    plan, world = watch.live.row.plan, topology.world_size
+                    pin = orders.pin_of(event.incident, plan=plan, world_size=world)
+                    orders.add_order(connection, attempt_id, pin, now_s=now_s)
         for event in events:
             if event is not None:
                 means.metrics.incidents.labels(what=event.what).inc()

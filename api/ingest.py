@@ -10,8 +10,11 @@ from typing import Any, Generic, TypeVar
 from argus.analytics.store.intake import Arrival, Rejection
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.kernel_read import bundle, open_blob, read
 from argus.collectors.records.layout import MAX_WORLD, Layout
+from argus.collectors.records.report import Report
+from argus.collectors.records.stacks import StackDump, StackTable
 from argus.collectors.records.summary import RankWindow
 from argus.collectors.records.upload import decode_windows
 
@@ -46,6 +49,42 @@ def parse_layouts(body: bytes) -> Parsed[Layout]:
 def parse_heartbeats(body: bytes) -> Parsed[Heartbeat]:
     """Heartbeats of a request. Raises WireError when there is no list of them."""
     return _each(enumerate(_list(body, "heartbeats")), _heartbeat)
+
+
+def parse_report(body: bytes) -> Parsed[Report]:
+    """What the processor says of itself beside its heartbeats, if it does; a bad one costs only itself."""
+    raw = _json(body)
+    processor = raw.get("processor") if isinstance(raw, dict) else None
+    return _each(enumerate([] if processor is None else [processor]), _report)
+
+
+def _report(_index: int, raw: object) -> Report:
+    report = Report.from_json(raw)
+    _name(report.host, "processor.host")
+    return report
+
+
+def parse_observations(body: bytes) -> tuple[Parsed[StackDump], Parsed[HostSample]]:
+    """Stack dumps and host samples of a request; what is wrong with one costs only that one.
+
+    The indices of refused samples follow those of the dumps. Raises WireError.
+    """
+    dumps, samples, stacks = _list(body, "dumps"), _list(body, "samples"), _list(body, "stacks")
+    table = StackTable.of(stacks)
+    return (
+        _each(enumerate(dumps), lambda _index, raw: _dump(raw, table)),
+        _each(enumerate(samples, start=len(dumps)), lambda _index, raw: _sample(raw)),
+    )
+
+
+def _dump(raw: object, table: StackTable) -> StackDump:
+    dump = table.dump(raw)
+    _name(dump.host, "stack dump's host", may_be_empty=True)
+    return dump
+
+
+def _sample(raw: object) -> HostSample:
+    return HostSample.from_json(raw)
 
 
 def _each(items: Any, parse: Callable[[int, Any], T]) -> Parsed[T]:
@@ -139,14 +178,18 @@ def _below(number: int, limit: int, what: str) -> None:
 
 
 def _list(body: bytes, key: str) -> list[object]:
-    try:
-        raw = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"body is not JSON: {error!s:.200}") from None
+    raw = _json(body)
     items = raw.get(key) if isinstance(raw, dict) else None
     if not isinstance(items, list):
         raise WireError(f"body must be an object with the list {key!r}")
     return items
+
+
+def _json(body: bytes) -> object:
+    try:
+        return json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"body is not JSON: {error!s:.200}") from None
 
 
 def _refuse_constant(text: str) -> float:

@@ -46,24 +46,28 @@ class Metrics:
     windows: Counter
     heartbeats: Counter
     layouts: Counter
+    observations: Counter
     requests: Counter
     body_bytes: Counter
     analysed: Counter
     analysis_s: Histogram
     errors: Counter
     incidents: Counter
+    pushed: Counter
 
 
 METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("argus_ingest_windows_total", "counter", "result", "rank windows by what became of them"),
     ("argus_ingest_heartbeats_total", "counter", "result", "heartbeats by what became of them"),
     ("argus_ingest_layouts_total", "counter", "result", "layout records by what became of them"),
+    ("argus_ingest_observations_total", "counter", "result", "stack dumps and host samples by result"),
     ("argus_ingest_requests_total", "counter", "route,code", "ingest requests by answer"),
     ("argus_ingest_body_bytes_total", "counter", "", "bytes of ingest bodies as sent"),
     ("argus_windows_analysed_total", "counter", "result", "windows by outcome of their analysis"),
     ("argus_analysis_duration_seconds", "histogram", "", "time one window's analysis took"),
     ("argus_analysis_errors_total", "counter", "part", "errors the analysis thread survived"),
     ("argus_incident_events_total", "counter", "what", "incidents opened, changed, resolved, reopened"),
+    ("argus_remote_write_samples_total", "counter", "result", "samples pushed: sent, refused, dropped"),
     ("argus_analysis_backlog_windows", "gauge", "", "closed windows that wait for their analysis"),
     ("argus_analysis_lag_seconds", "gauge", "", "how long the oldest of them has waited"),
     ("argus_step_duration_seconds", "gauge", "run,rank", "mean step of the last window"),
@@ -71,26 +75,29 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("argus_phase_wait_seconds", "gauge", "run,rank,phase", "waiting per step inside a phase"),
     ("argus_window_coverage_ratio", "gauge", "run", "rank-steps of the last window that arrived"),
     ("argus_ranks_lost", "gauge", "run", "ranks whose process or host is gone"),
+    ("argus_series_hidden", "gauge", "", "series of ranks that the series budget leaves out"),
     ("argus_incident_active", "gauge", "run,class,severity", "open incidents"),
 )
 """(name, type, labels, meaning) of every family on /metrics."""
 
 
-def make_metrics(watched: Watched) -> Metrics:
-    """Fresh counters, and gauges read from `watched` at each scrape."""
+def make_metrics(watched: Watched, *, max_series: int) -> Metrics:
+    """Fresh counters, and gauges read from `watched` at each scrape; ranks have `max_series` in all."""
     registry = CollectorRegistry()
-    registry.register(_Gauges(watched))
+    registry.register(_Gauges(watched, max_series=max_series))
     counters = {name: _make(name, registry) for name, kind, _, _ in METRICS if kind == "counter"}
     return Metrics(
         registry=registry,
         windows=counters["argus_ingest_windows_total"],
         heartbeats=counters["argus_ingest_heartbeats_total"],
         layouts=counters["argus_ingest_layouts_total"],
+        observations=counters["argus_ingest_observations_total"],
         requests=counters["argus_ingest_requests_total"],
         body_bytes=counters["argus_ingest_body_bytes_total"],
         analysed=counters["argus_windows_analysed_total"],
         errors=counters["argus_analysis_errors_total"],
         incidents=counters["argus_incident_events_total"],
+        pushed=counters["argus_remote_write_samples_total"],
         analysis_s=Histogram(
             "argus_analysis_duration_seconds", _meaning("argus_analysis_duration_seconds"), registry=registry
         ),
@@ -118,8 +125,8 @@ def _labels(name: str) -> list[str]:
 class _Gauges(Collector):
     """Reads the jobs' state at scrape time, so that the series of a finished run end."""
 
-    def __init__(self, watched: Watched) -> None:
-        self._watched = watched
+    def __init__(self, watched: Watched, *, max_series: int) -> None:
+        self._watched, self._max_series = watched, max_series
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         count, lag_s = self._watched.backlog_now()
@@ -127,14 +134,21 @@ class _Gauges(Collector):
         backlog.add_metric([], count)
         lag = _gauge("argus_analysis_lag_seconds")
         lag.add_metric([], lag_s)
-        yield from (backlog, lag, *_runs(self._watched.runs_now()), _active(self._watched.open_now()))
+        yield from (
+            backlog,
+            lag,
+            *_runs(self._watched.runs_now(), self._max_series),
+            _active(self._watched.open_now()),
+        )
 
 
 def _gauge(name: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, _meaning(name), labels=_labels(name))
 
 
-def _runs(runs: Iterable[RunNow]) -> Iterator[GaugeMetricFamily]:
+def _runs(runs: Iterable[RunNow], max_series: int) -> Iterator[GaugeMetricFamily]:
+    """Ranks' series as far as the budget goes: a run too large keeps its step times, then nothing."""
+    left, num_hidden = max_series, 0
     step, phase, wait = (
         _gauge(f"argus_{name}_seconds") for name in ("step_duration", "phase_duration", "phase_wait")
     )
@@ -143,23 +157,31 @@ def _runs(runs: Iterable[RunNow]) -> Iterator[GaugeMetricFamily]:
         lost.add_metric([item.run], item.ranks_lost)
         if item.coverage_ratio is not None:
             coverage.add_metric([item.run], item.coverage_ratio)
-        if item.numbers is not None:
-            _ranks(item.run, item.numbers, step=step, phase=phase, wait=wait)
-    yield from (step, phase, wait, coverage, lost)
+        if item.numbers is None:
+            continue
+        ranks, details = len(item.numbers.ranks), 2 * len(item.numbers.ranks) * len(item.numbers.phases)
+        has_steps, has_details = ranks <= left, ranks + details <= left
+        if has_steps:
+            _steps(item.run, item.numbers, step=step)
+        if has_details:
+            _details(item.run, item.numbers, phase=phase, wait=wait)
+        taken = ranks * has_steps + details * has_details
+        left, num_hidden = left - taken, num_hidden + ranks + details - taken
+    hidden = _gauge("argus_series_hidden")
+    hidden.add_metric([], num_hidden)
+    yield from (step, phase, wait, coverage, lost, hidden)
 
 
-def _ranks(
-    run: str,
-    numbers: WindowNumbers,
-    *,
-    step: GaugeMetricFamily,
-    phase: GaugeMetricFamily,
-    wait: GaugeMetricFamily,
-) -> None:
+def _steps(run: str, numbers: WindowNumbers, *, step: GaugeMetricFamily) -> None:
+    for column, rank in enumerate(numbers.ranks):
+        if not np.isnan(numbers.step_s[column]):
+            step.add_metric([run, str(rank)], float(numbers.step_s[column]))
+
+
+def _details(run: str, numbers: WindowNumbers, *, phase: GaugeMetricFamily, wait: GaugeMetricFamily) -> None:
     for column, rank in enumerate(numbers.ranks):
         if np.isnan(numbers.step_s[column]):
             continue
-        step.add_metric([run, str(rank)], float(numbers.step_s[column]))
         for row, name in enumerate(numbers.phases):
             where = [run, str(rank), name]
             phase.add_metric([*where, numbers.clocks[row]], float(numbers.phase_s[row, column]))

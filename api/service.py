@@ -9,12 +9,13 @@ from prometheus_client import Counter
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from argus.analytics.store import intake, kernels
+from argus.analytics.store import control, intake, kernels, observations
 from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Rejection
 from argus.analytics.store.relaunch import make_room
 from argus.api import ingest
 from argus.api.analysis import Means
+from argus.api.board import Board
 from argus.api.course import Analyses
 from argus.api.metrics import Metrics, make_metrics
 from argus.api.plans import first_plan
@@ -45,6 +46,7 @@ class Service:
     worker: Worker
     analyses: Analyses
     clock: Callable[[], float]
+    board: Board
 
     def receive_layouts(self, body: bytes) -> Answer:
         """Store layout records. Raises WireError, NothingTaken."""
@@ -60,17 +62,37 @@ class Service:
 
     def receive_heartbeats(self, body: bytes) -> Answer:
         """Store the latest heartbeat of each rank. Raises WireError, NothingTaken."""
-        parsed = ingest.parse_heartbeats(body)
+        parsed, reports = ingest.parse_heartbeats(body), ingest.parse_report(body)
         now_s = self.clock()
         with self.store.write() as connection:
             attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
             intake.add_heartbeats(connection, parsed.items, attempts=attempts, now_s=now_s)
+            for report in reports.items:
+                control.save_report(connection, report, now_s=now_s)
+            switches = control.switches(connection, (run for run, _ in attempts))
         for key, attempt in attempts.items():
             beats = [beat for beat in parsed.items if (beat.run, beat.attempt) == key]
             self.worker.hear(attempt.id, beats=beats, now_s=now_s)
-        return _answer(
-            self.metrics.heartbeats, len(parsed.items), rejected=parsed.rejected, attempts=attempts
-        )
+        counter, rejected = self.metrics.heartbeats, (*parsed.rejected, *reports.rejected)
+        answer = _answer(counter, len(parsed.items), rejected=rejected, attempts=attempts)
+        return {**answer, "switches": switches}
+
+    def receive_observations(self, body: bytes) -> Answer:
+        """Store stack dumps and host samples, each once. Raises WireError, NothingTaken."""
+        dumps, samples = ingest.parse_observations(body)
+        now_s = self.clock()
+        keep_s = self.settings.keep_observations_s
+        with self.store.write() as connection:
+            attempts = self._attempts(connection, {(i.run, i.attempt) for i in dumps.items}, now_s=now_s)
+            observations.add_stacks(connection, dumps.items, attempts=attempts, now_s=now_s)
+            observations.add_samples(connection, samples.items, now_s=now_s)
+            observations.forget_observations(connection, before_s=now_s - keep_s)
+        accepted, rejected = len(dumps.items) + len(samples.items), (*dumps.rejected, *samples.rejected)
+        self.metrics.observations.labels(result="accepted").inc(accepted)
+        self.metrics.observations.labels(result="rejected").inc(len(rejected))
+        if rejected and not accepted:
+            raise NothingTaken(rejected)
+        return {"accepted": accepted, "rejected": [asdict(item) for item in rejected]}
 
     def receive_windows(self, body: bytes) -> Answer:
         """Store rank windows, each once. Raises WireError, NothingTaken."""
@@ -98,6 +120,11 @@ class Service:
         if unknown:
             answer["unknown_names"] = [f"{key:x}" for key in sorted(unknown)]
         return answer
+
+    def switch(self, run: str, *, is_off: bool) -> None:
+        """Have a run's collection off or on; its hosts hear it with their next heartbeat."""
+        with self.store.write() as connection:
+            control.switch(connection, run, is_off=is_off, now_s=self.clock())
 
     def overload(self) -> str:
         """Why no more can be taken now, "" if it can."""
@@ -132,7 +159,7 @@ def make_service(
 ) -> Service:
     """A service on a migrated store; its worker is not started yet."""
     published = Published()
-    metrics = make_metrics(published)
+    metrics = make_metrics(published, max_series=settings.max_series)
     means = Means(store=store, settings=settings, analyses=analyses, metrics=metrics)
     return Service(
         settings=settings,
@@ -142,6 +169,7 @@ def make_service(
         worker=Worker(means=means, published=published, clock=clock),
         analyses=analyses,
         clock=clock,
+        board=Board(store=store, clock=clock),
     )
 
 

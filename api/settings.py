@@ -75,6 +75,27 @@ class Settings:
         "an attempt not heard of for so long is no longer watched until it speaks",
         env="ARGUS_FORGET_S",
     )
+    keep_observations_s: float = _setting(
+        604800.0,
+        "how long stacks and host samples are kept; a week",
+        env="ARGUS_KEEP_OBSERVATIONS_S",
+    )
+    remote_write_url: str = _setting(
+        "",
+        "push the service's metrics there by Prometheus remote write; empty = do not",
+        env="ARGUS_REMOTE_WRITE_URL",
+    )
+    remote_write_token: str = _setting(
+        "",
+        "bearer token of the receiver; only from the environment",
+        env="ARGUS_REMOTE_WRITE_TOKEN",
+        secret=True,
+    )
+    max_series: int = _setting(
+        200_000,
+        "Prometheus series about ranks on /metrics; a run beyond it keeps its step times, then nothing",
+        env="ARGUS_MAX_SERIES",
+    )
     max_body_bytes: int = _setting(
         64 << 20, "largest request body taken, as sent", env="ARGUS_MAX_BODY_BYTES", low=1024
     )

@@ -164,3 +164,82 @@ INCIDENT_EVENTS = Table(
     Column("body", Text, nullable=False),
     Index(None, "incident_id"),
 )
+
+STACKS = Table(
+    "stacks",
+    METADATA,
+    Column("id", String(32), primary_key=True),  # of the text
+    Column("seen_s", Float, nullable=False),
+    Column("text", Text, nullable=False),
+    Index(None, "seen_s"),
+)
+
+STACK_DUMPS = Table(
+    "stack_dumps",
+    METADATA,
+    _attempt_id(),
+    Column("rank", Integer, nullable=False),
+    Column("ts_s", Float, nullable=False),
+    Column("received_s", Float, nullable=False),
+    Column("reason", String(16), nullable=False),
+    Column("body", Text, nullable=False),  # threads name their stacks by id
+    PrimaryKeyConstraint("attempt_id", "rank", "ts_s"),
+    Index(None, "received_s"),
+)
+
+HOST_SAMPLES = Table(
+    "host_samples",
+    METADATA,
+    Column("host", String(256), nullable=False),
+    Column("end_s", Float, nullable=False),
+    Column("received_s", Float, nullable=False),
+    Column("body", Text, nullable=False),  # HostSample.to_json()
+    PrimaryKeyConstraint("host", "end_s"),
+    Index(None, "received_s"),
+)
+
+HOSTS = Table(
+    "hosts",
+    METADATA,
+    Column("host", String(256), primary_key=True),
+    Column("received_s", Float, nullable=False),
+    Column("body", Text, nullable=False),  # what its processor says of itself
+)
+
+SWITCHES = Table(
+    "switches",
+    METADATA,
+    Column("run", String(256), primary_key=True),
+    Column("is_off", Boolean, nullable=False),
+    Column("at_s", Float, nullable=False),
+)
+
+ORDERS = Table(
+    "orders",
+    METADATA,
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
+    Column("host", String(256), nullable=False),
+    Column("expires_s", Float, nullable=False),
+    Column("body", Text, nullable=False),  # Order.to_json() without its id
+    Index(None, "expires_s"),
+)
+
+CAPTURES = Table(
+    "captures",
+    METADATA,
+    Column("id", String(64), primary_key=True),
+    _attempt_id(),
+    Column("created_s", Float, nullable=False),
+    Column("body", Text, nullable=False),  # ranks, steps, incident
+    Index(None, "created_s"),
+)
+
+CAPTURE_PARTS = Table(
+    "capture_parts",
+    METADATA,
+    Column("capture_id", String(64), ForeignKey("captures.id"), nullable=False),
+    Column("rank", Integer, nullable=False),
+    Column("received_s", Float, nullable=False),
+    Column("body", LargeBinary, nullable=False),  # a recording, zstd; empty: nothing of the rank is left
+    PrimaryKeyConstraint("capture_id", "rank"),
+)

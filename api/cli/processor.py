@@ -11,24 +11,36 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from argus.api.cli.errors import CliError
-from argus.collectors.host import recorder, spool
+from argus.collectors.host import raw_ring, recorder, spool
+from argus.collectors.host.aside import Aside
 from argus.collectors.host.client import HttpPost, parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
 from argus.collectors.host.governor import BUDGET, Governor
+from argus.collectors.host.gpus import open_gpus
+from argus.collectors.host.host_sampler import HostSampler
+from argus.collectors.host.kernel_log import KernelLog
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import Listener, listen
 from argus.collectors.host.metrics import serve_metrics
 from argus.collectors.host.notices import Notices
+from argus.collectors.host.observers import HostWatch, Observers
+from argus.collectors.host.orders import WAIT_S, Lines, Orders
 from argus.collectors.host.processor import STOP_FLUSH_S, Processor
+from argus.collectors.host.pyspy import find_pyspy
 from argus.collectors.host.ranks import Ranks
+from argus.collectors.host.raw_ring import RawRing
 from argus.collectors.host.recorder import Recorder
+from argus.collectors.host.reporting import product_version
 from argus.collectors.host.spool import Spool, SpoolInUse
+from argus.collectors.host.stack_taker import StackTaker
+from argus.collectors.host.switches import Switches
 from argus.collectors.host.uploader import Uploader
 from argus.collectors.records.endpoint import private_directory, socket_path
 from argus.collectors.records.plan import DEFAULT_STEPS, MAX_STEPS
@@ -59,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--launcher-pid", type=_count, metavar="PID", help="end after this process and the last rank are gone"
     )
+    _add_observing(parser)
     add(
         "--window-steps",
         type=_steps,
@@ -73,6 +86,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help=f"share of step time above which channels are switched off (default: {BUDGET})",
     )
+
+
+def _add_observing(parser: argparse.ArgumentParser) -> None:
+    """What is observed and kept besides the ranks' summaries."""
+    add = parser.add_argument
+    add("--ring", type=Path, metavar="DIR", help="where the last minutes lie raw (default: PATH.ring)")
+    add(
+        "--ring-bytes",
+        type=_count,
+        default=raw_ring.DEFAULT_BYTES,
+        metavar="N",
+        help="size limit of the ring, never more than a tenth of the free disk (0: no ring)",
+    )
+    add(
+        "--ring-age-s",
+        type=_count,
+        default=int(raw_ring.DEFAULT_AGE_S),
+        metavar="S",
+        help="age limit of the ring in seconds",
+    )
+    add("--no-stacks", action="store_true", help="take no stack dumps with py-spy")
+    add("--no-host-samples", action="store_true", help="do not sample pressure, throttling, GPUs and links")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -122,18 +157,72 @@ def _compose(
             server, directory, max_bytes=args.spool_bytes, host=host, counters=counters, notices=notices
         )
         delivery.start()
+    ring = _ring(args, listener, counters=counters, notices=notices) if server else None
     return Processor(
         listener,
         Ranks(host=host, first_steps=args.window_steps, counters=counters),
         delivery=delivery,
         recorder=_recorder(args.record, args.record_bytes, counters=counters, notices=notices),
         launchers=launchers,
+        ring=ring,
+        aside=Aside(
+            host=host,
+            started_s=time.time(),
+            switches=Switches(listener.path, notices=notices),
+            observers=_observers(args, host=host, counters=counters, notices=notices) if server else None,
+            orders=_orders(server, ring, host=host, counters=counters, notices=notices) if server else None,
+            counters=counters,
+        ),
         governor=Governor(counters=counters, budget=args.overhead_budget),
         counters=counters,
         notices=notices,
         clock=time.monotonic,
         wall_clock=time.time,
     )
+
+
+def _ring(
+    args: argparse.Namespace, listener: Listener, *, counters: Counters, notices: Notices
+) -> RawRing | None:
+    """The raw ring; the processor does its work without one if it must."""
+    if not args.ring_bytes:
+        return None
+    directory = args.ring or Path(f"{listener.path}.ring")
+    try:
+        return RawRing(
+            directory,
+            max_bytes=args.ring_bytes,
+            max_age_s=args.ring_age_s,
+            counters=counters,
+            notices=notices,
+            clock=time.monotonic,
+        )
+    except (ValueError, OSError) as error:
+        notices.once("ring", f"no raw ring: {error}")
+        return None
+
+
+def _orders(
+    server: HttpPost, ring: RawRing | None, *, host: str, counters: Counters, notices: Notices
+) -> Orders:
+    lines = Lines(get=replace(server, timeout_s=2 * WAIT_S).get, send=server.send)
+    orders = Orders(lines, ring, host=host, counters=counters, notices=notices, rng=random.Random())
+    orders.start()
+    return orders
+
+
+def _observers(args: argparse.Namespace, *, host: str, counters: Counters, notices: Notices) -> Observers:
+    """Stacks and host samples, as far as they are wanted; nobody would read them without a service."""
+    stacks = watch = None
+    if not args.no_stacks:
+        stacks = StackTaker(host=host, counters=counters, program=find_pyspy(), wall_clock=time.time)
+    if not args.no_host_samples:
+        uptime = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+        sampler = HostSampler(host=host, gpus=open_gpus(), log=KernelLog(), uptime_clock=uptime)
+        watch = HostWatch(sampler, counters=counters, wall_clock=time.time)
+    observers = Observers(host=host, stacks=stacks, watch=watch, counters=counters, notices=notices)
+    observers.start()
+    return observers
 
 
 def _delivery(
@@ -149,8 +238,8 @@ def _delivery(
         raise CliError("needs zstandard to send; run: pip install 'argus-triage[host]'")
 
     def lost(kind: str, num: int) -> None:
-        if kind == "windows":
-            counters.add("argus_collector_dropped_windows_total", "spool_full", amount=num)
+        if kind in ("windows", "observations"):
+            counters.add(f"argus_collector_dropped_{kind}_total", "spool_full", amount=num)
         notices.once("spool_full", f"the spool {directory} is full, the oldest {kind} are dropped")
 
     waiting = _spool(directory, max_bytes=max_bytes, lost=lost)
@@ -196,7 +285,7 @@ def _metrics(port: int, counters: Counters, notices: Notices, stack: ExitStack) 
     if port < 0:
         return ""
     try:
-        server = serve_metrics(counters, port=port, version=_version(), cpu_s=time.process_time)
+        server = serve_metrics(counters, port=port, version=product_version(), cpu_s=time.process_time)
     except ModuleNotFoundError:
         notices.once("metrics", "no /metrics without prometheus_client: pip install 'argus-triage[host]'")
         return ""
@@ -226,13 +315,6 @@ def _note_launcher(path: Path, pid: int | None) -> Launchers | None:
     except (ValueError, OSError) as error:
         raise CliError(f"cannot listen on {path}: {error}") from None
     return launchers
-
-
-def _version() -> str:
-    try:
-        return version("argus-triage")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _say(text: str) -> None:

@@ -6,6 +6,7 @@ import argparse
 import fcntl
 import ipaddress
 import os
+import random
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from argus.api.cli.errors import CliError
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from argus.analytics.incident import Incident
     from argus.analytics.kernel_digest import Engine
     from argus.api.course import Analyses, Course
+    from argus.api.remote_write import RemoteWriter
     from argus.api.service import Service
 
 BACKLOG = 2048
@@ -176,9 +179,36 @@ def _serve(service: Service, listener: socket.socket, *, settings: Settings) -> 
         timeout_graceful_shutdown=SHUTDOWN_S,
         server_header=False,
     )
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            service.board.close()  # hosts that wait for orders must not hold up the end
+            super().handle_exit(sig, frame)
+
+    writer = remote_writer(service)
     # uvicorn raises the signal again once it has shut down; to end in order is no failure.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
-    uvicorn.Server(config).run(sockets=[listener])
+    if writer is not None:
+        writer.start()
+    Server(config).run(sockets=[listener])
+    if writer is not None:
+        writer.stop()
+
+
+def remote_writer(service: Service) -> RemoteWriter | None:
+    """Pushes the metrics if the settings say where to. Raises CliError."""
+    from argus.api.remote_write import RemoteWriter
+    from argus.collectors.host.client import parse_server
+
+    url, token = service.settings.remote_write_url, service.settings.remote_write_token
+    if not url:
+        return None
+    try:
+        post = parse_server(url, key=token)
+    except ValueError as error:
+        raise CliError(f"remote_write_url: {error}") from None
+    metrics = service.metrics
+    return RemoteWriter(post, metrics.registry, sent=metrics.pushed, clock=time.time, rng=random.Random())
 
 
 def _shown(db: str) -> str:

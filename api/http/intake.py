@@ -53,6 +53,7 @@ def router() -> APIRouter:
         ("/layouts", put_layouts, "Layout records of ranks", JSON_TYPE),
         ("/windows", put_windows, "Rank windows of a host, packed and compressed", CONTENT_TYPE),
         ("/heartbeats", put_heartbeats, "Heartbeats of a host's ranks", JSON_TYPE),
+        ("/observations", put_observations, "Stack dumps and host samples", JSON_TYPE),
     ):
         schema = {"type": "object"} if media == JSON_TYPE else {"type": "string", "format": "binary"}
         routes.add_api_route(
@@ -75,6 +76,11 @@ async def put_layouts(request: Request) -> Response:
 async def put_heartbeats(request: Request) -> Response:
     """Takes `{"host": ..., "heartbeats": [...]}`; answers with the window plans of the attempts named."""
     return await _take(request, Service.receive_heartbeats, media=JSON_TYPE)
+
+
+async def put_observations(request: Request) -> Response:
+    """Takes `{"host", "stacks": [...], "dumps": [...], "samples": [...]}`; each is stored once."""
+    return await _take(request, Service.receive_observations, media=JSON_TYPE)
 
 
 async def put_windows(request: Request) -> Response:

@@ -107,7 +107,7 @@ def router() -> APIRouter:
 def list_runs(*, service: ServiceOf, page: PageQuery) -> Response:
     """Runs, the one heard of last first, each with its latest attempt."""
     with service.store.read() as connection:
-        return _items(queries.runs(connection, limit=page.limit, offset=page.offset), page)
+        return page_of(queries.runs(connection, limit=page.limit, offset=page.offset), page)
 
 
 def get_run(*, service: ServiceOf, run: RunPath) -> Response:
@@ -122,7 +122,7 @@ def get_run(*, service: ServiceOf, run: RunPath) -> Response:
 def get_topology(*, service: ServiceOf, run: RunPath, attempt: AttemptQuery = None) -> Response:
     """Groups, hosts, devices and coordinates of an attempt, and where its sources contradict each other."""
     with service.store.read() as connection:
-        which = _which(connection, run, attempt)
+        which = which_attempt(connection, run, attempt)
         layouts = progress.layouts_of(connection, which.id)
     if not layouts:
         raise not_found(f"no layout record of run {run!r} came in yet")
@@ -134,9 +134,9 @@ def list_heartbeats(
 ) -> Response:
     """The latest heartbeat of each rank."""
     with service.store.read() as connection:
-        which = _which(connection, run, attempt)
+        which = which_attempt(connection, run, attempt)
         found = queries.heartbeats(connection, which.id, limit=page.limit, offset=page.offset)
-    return _items(found, page)
+    return page_of(found, page)
 
 
 def list_windows(
@@ -149,9 +149,9 @@ def list_windows(
 ) -> Response:
     """Windows, the latest first."""
     with service.store.read() as connection:
-        which = _which(connection, run, attempt)
+        which = which_attempt(connection, run, attempt)
         found = queries.windows(connection, which.id, status=status, limit=page.limit, offset=page.offset)
-    return _items(found, page)
+    return page_of(found, page)
 
 
 def get_window(
@@ -159,7 +159,7 @@ def get_window(
 ) -> Response:
     """One window: coverage, and per rank the seconds per step and phase."""
     with service.store.read() as connection:
-        which = _which(connection, run, attempt)
+        which = which_attempt(connection, run, attempt)
         found = queries.window(connection, which.id, window)
     if found is None:
         raise not_found(f"no window {window} in attempt {which.attempt} of run {run!r}")
@@ -178,7 +178,7 @@ def get_series(
 ) -> Response:
     """Mean step time per window, of the job and per rank, oldest first."""
     with service.store.read() as connection:
-        which = _which(connection, run, attempt)
+        which = which_attempt(connection, run, attempt)
         ranks = tuple(rank) if rank else tuple(range(MAX_SERIES_RANKS))
         points = queries.series(connection, which.id, ranks=ranks, limit=limit)
     return Json({"run": run, "attempt": which.attempt, "unit": "s", "points": points})
@@ -195,7 +195,7 @@ def list_findings(
 ) -> Response:
     """Findings, those of the latest window first."""
     with service.store.read() as connection:
-        which = _which(connection, run, attempt)
+        which = which_attempt(connection, run, attempt)
         found = queries.findings(
             connection,
             attempt_id=which.id,
@@ -204,7 +204,7 @@ def list_findings(
             limit=page.limit,
             offset=page.offset,
         )
-    return _items(found, page)
+    return page_of(found, page)
 
 
 def list_incidents(
@@ -225,7 +225,7 @@ def list_incidents(
             limit=page.limit,
             offset=page.offset,
         )
-    return _items(found, page)
+    return page_of(found, page)
 
 
 def get_incident(*, service: ServiceOf, incident: IdPath) -> Response:
@@ -247,7 +247,7 @@ def get_card(*, service: ServiceOf, incident: IdPath) -> Response:
         whole = queries.whole_incident(connection, incident)
         if whole is None or whole.diagnosis is None:
             raise not_found(f"no incident {incident!r} with a diagnosis")
-        which = _which(connection, whole.run, whole.attempt)
+        which = which_attempt(connection, whole.run, whole.attempt)
         layouts = progress.layouts_of(connection, which.id)
     topology = build(layouts) if layouts else None
     return Json({"text": service.analyses.render(whole, whole.diagnosis, topology=topology)})
@@ -261,12 +261,14 @@ def _incident(service: ServiceOf, incident: str) -> queries.Json:
     return found
 
 
-def _which(connection: Connection, run: str, attempt: int | None) -> Which:
+def which_attempt(connection: Connection, run: str, attempt: int | None) -> Which:
+    """The attempt asked for; 404 if there is none."""
     which = queries.attempt_of(connection, run, attempt=attempt)
     if which is None:
         raise not_found(f"no run {run!r}" if attempt is None else f"no attempt {attempt} of run {run!r}")
     return which
 
 
-def _items(found: Found, page: Page) -> Response:
+def page_of(found: Found, page: Page) -> Response:
+    """The answer of a list."""
     return Json({"items": found.items, "total": found.total, "limit": page.limit, "offset": page.offset})

@@ -72,6 +72,7 @@ def page(
 
 Name = Annotated[str, Query(max_length=256), AfterValidator(_printable)]
 RunPath = Annotated[str, Path(max_length=256, description="run name"), AfterValidator(_printable)]
+HostPath = Annotated[str, Path(max_length=256, description="host name"), AfterValidator(_printable)]
 IdPath = Annotated[str, Path(max_length=64), AfterValidator(_printable)]
 WindowPath = Annotated[int, Path(ge=0, le=MAX_INDEX)]
 AttemptQuery = Annotated[

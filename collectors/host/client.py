@@ -55,9 +55,20 @@ class HttpPost:
 
     def __call__(self, path: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
         """See `Post`."""
+        return self._exchange("POST", path, body, headers=headers)
+
+    def get(self, path: str) -> Answer:
+        """GET `path`. Never raises for what a network or a server may do."""
+        return self._exchange("GET", path, None, headers={})
+
+    def send(self, path: str, body: bytes, content_type: str) -> Answer:
+        """POST `body` of a type."""
+        return self._exchange("POST", path, body, headers={"Content-Type": content_type})
+
+    def _exchange(self, method: str, path: str, body: bytes | None, *, headers: Mapping[str, str]) -> Answer:
         connection = self._connect()
         try:
-            connection.request("POST", self.prefix + path, body, self._headers(headers))
+            connection.request(method, self.prefix + path, body, self._headers(headers))
             response = connection.getresponse()
             return _answer(response.status, response.headers, response.read(MAX_ANSWER))
         except (OSError, http.client.HTTPException, ValueError) as error:

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Sequence
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.identity import Identities
 from argus.collectors.host.notices import Notices
+from argus.collectors.host.observers import Observation
 from argus.collectors.host.pack_hosts import NameBook, pack_hosts
 from argus.collectors.host.spool import Spool
 from argus.collectors.host.uploader import Heard, Uploader
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.report import Report
 from argus.collectors.records.summary import RankWindow
 from argus.collectors.records.upload import encode_windows
 
@@ -22,6 +24,9 @@ MAX_QUEUED = 256
 """Batches waiting for the disk; more means that it stands still."""
 
 JOIN_MARGIN_S = 0.5
+
+Items = Sequence[Layout] | Sequence[RankWindow] | Sequence[Observation]
+"""What one upload holds."""
 
 
 class Delivery:
@@ -33,7 +38,7 @@ class Delivery:
     def __init__(self, spool: Spool, uploader: Uploader, *, counters: Counters, notices: Notices) -> None:
         self._spool, self._uploader = spool, uploader
         self._counters, self._notices = counters, notices
-        self._queue: queue.Queue[tuple[str, Sequence[Layout] | Sequence[RankWindow]] | None]
+        self._queue: queue.Queue[tuple[str, Items] | None]
         self._queue = queue.Queue(MAX_QUEUED)
         self._book, self._identities = NameBook(), Identities()
         self._threads = (
@@ -55,9 +60,18 @@ class Delivery:
         if not self._submit("windows", windows):
             self._counters.add("argus_collector_dropped_windows_total", "queue_full", amount=len(windows))
 
-    def submit_beats(self, beats: Sequence[Heartbeat], *, layouts: Iterable[Layout]) -> None:
+    def submit_observations(self, observation: Observation) -> None:
+        """Send stacks and host samples."""
+        if not self._submit("observations", (observation,)):
+            self._counters.add(
+                "argus_collector_dropped_observations_total", "queue_full", amount=observation.num
+            )
+
+    def submit_beats(
+        self, beats: Sequence[Heartbeat], *, layouts: Iterable[Layout], report: Report | None = None
+    ) -> None:
         """Send the latest heartbeats as soon as possible."""
-        self._uploader.submit_beats(beats, layouts=layouts)
+        self._uploader.submit_beats(beats, layouts=layouts, report=report)
 
     def heard(self) -> Iterable[Heard]:
         """What the service said since last asked."""
@@ -81,7 +95,7 @@ class Delivery:
         self._threads[1].join(half_s + JOIN_MARGIN_S)
         self._spool.close()
 
-    def _submit(self, kind: str, items: Sequence[Layout] | Sequence[RankWindow]) -> bool:
+    def _submit(self, kind: str, items: Items) -> bool:
         try:
             self._queue.put_nowait((kind, items))
         except queue.Full:
@@ -92,14 +106,17 @@ class Delivery:
     def _spool_all(self) -> None:
         while (job := self._queue.get()) is not None:
             kind, items = job
-            if not self._spool.put(kind, self._encode(items), num=len(items)):
+            if not self._spool.put(kind, self._encode(items), num=_num(items)):
                 self._notices.once("spool", "the disk does not take the spool; a little waits in memory")
             self._counters.set("argus_collector_spool_bytes", self._spool.num_bytes)
             self._queue.task_done()
             self._uploader.wake()
         self._queue.task_done()
 
-    def _encode(self, items: Sequence[Layout] | Sequence[RankWindow]) -> bytes:
+    def _encode(self, items: Items) -> bytes:
+        for item in items:
+            if isinstance(item, Observation):
+                return json.dumps(item.body, separators=(",", ":")).encode()
         windows = [item for item in items if isinstance(item, RankWindow)]
         if windows:
             self._book.forget(self._uploader.names_wanted())
@@ -107,3 +124,7 @@ class Delivery:
             return encode_windows(window.to_bytes() for window in packed)
         layouts = [item.to_json() for item in items if isinstance(item, Layout)]
         return json.dumps({"layouts": layouts}, separators=(",", ":")).encode()
+
+
+def _num(items: Items) -> int:
+    return sum(item.num if isinstance(item, Observation) else 1 for item in items)

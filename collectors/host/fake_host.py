@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from argus.collectors.host.aside import Aside
 from argus.collectors.host.client import parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
@@ -18,10 +19,12 @@ from argus.collectors.host.governor import Governor
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import listen
 from argus.collectors.host.notices import Notices
+from argus.collectors.host.observers import Observers
 from argus.collectors.host.processor import STOP_FLUSH_S, Processor
 from argus.collectors.host.ranks import Ranks
 from argus.collectors.host.recorder import Recorder
 from argus.collectors.host.spool import Spool
+from argus.collectors.host.switches import Switches
 from argus.collectors.host.uploader import Uploader
 from argus.collectors.records.layout import Layout
 
@@ -75,7 +78,12 @@ def fast_clock() -> float:
 
 
 def start(
-    directory: Path, *, url: str = "", record_bytes: int | None = None, launcher_pid: int | None = None
+    directory: Path,
+    *,
+    url: str = "",
+    record_bytes: int | None = None,
+    launcher_pid: int | None = None,
+    observers: Callable[[Counters, Notices], Observers] | None = None,
 ) -> FakeHost:
     """Run a processor that reports to `url`, records if told how much, ends with its launcher if it has one."""
     counters, said = Counters(), list[str]()
@@ -89,6 +97,14 @@ def start(
         delivery=_delivery(directory / "spool", url, counters, notices) if url else None,
         recorder=_recorder(directory / "rec", record_bytes, counters, notices),
         launchers=_launchers(directory / "launchers", launcher_pid),
+        aside=Aside(
+            host=HOST,
+            started_s=time.time(),
+            switches=Switches(listener.path, notices=notices),
+            observers=observers(counters, notices) if observers else None,
+            orders=None,
+            counters=counters,
+        ),
         governor=Governor(counters=counters),
         counters=counters,
         notices=notices,

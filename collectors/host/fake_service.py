@@ -11,7 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.report import Report
+from argus.collectors.records.stacks import StackDump, decode_stacks
 from argus.collectors.records.summary import RankWindow
 from argus.collectors.records.upload import decode_windows
 
@@ -32,9 +35,13 @@ class FakeService:
     url: str = ""
     fail: Callable[[str], Reply | None] = lambda path: None
     plans: Sequence[Mapping[str, Any]] = ()
+    switches: dict[str, bool] = field(default_factory=dict)
+    reports: list[Report] = field(default_factory=list)
     layouts: list[Layout] = field(default_factory=list)
     windows: dict[tuple[str, int, int, int], RankWindow] = field(default_factory=dict)
     beats: list[Heartbeat] = field(default_factory=list)
+    stacks: list[StackDump] = field(default_factory=list)
+    samples: list[HostSample] = field(default_factory=list)
     requests: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     num_duplicates: int = 0
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -49,11 +56,16 @@ class FakeService:
         if path == "/v1/ingest/windows":
             return self._take_windows(body)
         raw = json.loads(body)
+        if path == "/v1/ingest/observations":
+            self.stacks += decode_stacks(raw)
+            self.samples += [HostSample.from_json(item) for item in raw["samples"]]
+            return {"accepted": len(raw["dumps"]) + len(raw["samples"]), "rejected": []}
         if path == "/v1/ingest/layouts":
             self.layouts += [Layout.from_json(item) for item in raw["layouts"]]
         else:
             self.beats += [Heartbeat.from_json(item) for item in raw["heartbeats"]]
-        return {"accepted": 1, "plans": list(self.plans)}
+            self.reports += [Report.from_json(raw["processor"])] if "processor" in raw else []
+        return {"accepted": 1, "plans": list(self.plans), "switches": dict(self.switches)}
 
     def _take_windows(self, body: bytes) -> dict[str, Any]:
         windows = [RankWindow.from_bytes(raw) for raw in decode_windows(body)]

@@ -31,6 +31,9 @@ METRICS = {
     "argus_collector_dropped_windows_total": Spec(
         kind="counter", help="Rank windows that were cut, yet never reached the service.", label="reason"
     ),
+    "argus_collector_dropped_observations_total": Spec(
+        kind="counter", help="Stack dumps and host samples that never reached the service.", label="reason"
+    ),
     "argus_collector_rejected_total": Spec(
         kind="counter", help="Connections and uploads refused.", label="reason"
     ),
@@ -41,9 +44,41 @@ METRICS = {
     "argus_collector_uploaded_windows_total": Spec(
         kind="counter", help="Rank windows the service acknowledged."
     ),
+    "argus_collector_uploaded_observations_total": Spec(
+        kind="counter", help="Stack dumps and host samples the service acknowledged."
+    ),
     "argus_collector_heartbeats_total": Spec(kind="counter", help="Heartbeats the service acknowledged."),
     "argus_collector_spool_bytes": Spec(kind="gauge", help="Bytes waiting in the spool."),
     "argus_collector_recorded_bytes_total": Spec(kind="counter", help="Bytes written to the recording."),
+    "argus_collector_stack_dumps_total": Spec(
+        kind="counter", help="Stack dumps, by what came of them.", label="result"
+    ),
+    "argus_collector_stack_skipped_total": Spec(
+        kind="counter", help="Stack dumps that were due but over the host's budget."
+    ),
+    "argus_collector_host_samples_total": Spec(
+        kind="counter", help="Host samples, by what came of them.", label="result"
+    ),
+    "argus_collector_host_pressure_ratio": Spec(
+        kind="gauge",
+        help="Share of the last sample in which tasks of the host stood still.",
+        label="resource",
+    ),
+    "argus_collector_ranks_kernel_ratio": Spec(
+        kind="gauge",
+        help="Of all ranks' threads per second: CPU and run-queue seconds, throttled seconds, major faults.",
+        label="what",
+    ),
+    "argus_collector_kernel_events_total": Spec(
+        kind="counter", help="Lines of the kernel log about hardware.", label="kind"
+    ),
+    "argus_collector_ring_bytes": Spec(kind="gauge", help="Bytes of raw records kept on this host."),
+    "argus_collector_ring_bytes_per_rank_step": Spec(
+        kind="gauge", help="Raw bytes a step of one rank took so far, on average."
+    ),
+    "argus_collector_orders_total": Spec(
+        kind="counter", help="Orders of the service that were followed.", label="kind"
+    ),
     "argus_collector_overhead_ratio": Spec(
         kind="gauge", help="Step time with a channel to step time without, in the run.", label="channel"
     ),

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from argus.collectors.host.aside import Aside
+from argus.collectors.host.batch import MAX_BATCH_BYTES, num_bytes_of, take_batch
 from argus.collectors.host.check import Checked, Checker, first_layout
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
@@ -18,6 +20,7 @@ from argus.collectors.host.listener import Listener, Peer, peer_of
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.ranks import Member, Ranks
+from argus.collectors.host.raw_ring import RawRing
 from argus.collectors.host.recorder import Recorder
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.frames import ROW_KINDS, Frame, FrameReader, Kind, encode_json
@@ -29,9 +32,6 @@ LOOK_S = 1.0
 BEATS_S = 5.0
 BATCH_S = 0.5
 """Windows of one host close within moments of each other: one request for all."""
-
-MAX_BATCH_BYTES = 16 << 20
-"""Array bytes of a batch; stays far below the upload limit with the names on top."""
 
 CHUNK = 256 << 10
 MAX_DRAIN = 64
@@ -87,7 +87,9 @@ class Processor:
         delivery: Delivery | None,
         recorder: Recorder | None,
         launchers: Launchers | None,
+        aside: Aside,
         governor: Governor,
+        ring: RawRing | None = None,
         counters: Counters,
         notices: Notices,
         clock: Callable[[], float],
@@ -95,7 +97,8 @@ class Processor:
         flush_s: float = STOP_FLUSH_S,
     ) -> None:
         self._listener, self._ranks = listener, ranks
-        self._delivery, self._recorder, self._launchers = delivery, recorder, launchers
+        self._delivery, self._launchers, self._aside = delivery, launchers, aside
+        self._tapes = [tape for tape in (recorder, ring) if tape is not None]
         self._governor = governor
         self._counters, self._notices = counters, notices
         self._clock, self._wall_clock = clock, wall_clock
@@ -178,8 +181,9 @@ class Processor:
             checked = self._with_host(checked, checked.layout)
         state.apply(checked, now_s=self._clock())
         self._count(connection.checker, connection.member, checked)
-        if self._recorder is not None and checked.frame is not None:
-            self._recorder.write(key_of(state.layout), checked.frame)
+        if checked.frame is not None:
+            for tape in self._tapes:
+                tape.write(key_of(state.layout), checked.frame)
 
     def _introduce(self, connection: Connection, layout: Layout) -> None:
         before = self._ranks.find(layout)
@@ -191,8 +195,8 @@ class Processor:
         connection.member = member
         connection.checker = Checker(member.state.layout, names=member.state.names)
         self._due.layouts.append(member.state.layout)
-        if self._recorder is not None:
-            self._recorder.begin(key_of(layout), layout=member.state.layout, names=member.state.names.all())
+        for tape in self._tapes:
+            tape.begin(key_of(layout), layout=member.state.layout, names=member.state.names.all())
         if member.process.fd is not None and member.process.fd not in self._selector.get_map():
             self._selector.register(member.process.fd, selectors.EVENT_READ, partial(self._exited, member))
 
@@ -254,6 +258,7 @@ class Processor:
             self._look(now_s)
         self._deliver(self._governor.observe(self._ranks.cut(now_s=now_s)), now_s=now_s)
         self._govern()
+        self._observe(now_s)
         if now_s >= self._due.beats_s:
             self._due.beats_s = now_s + BEATS_S
             self._beat(now_s)
@@ -285,11 +290,12 @@ class Processor:
     def _look(self, now_s: float) -> None:
         if self._ranks.look(now_s):
             self._due.beats_s = now_s
+        self._aside.look(self._ranks, now_s=now_s)
         for member in [member for member in self._ranks if member.is_gone and member.is_connected]:
             self._exited(member)
         self._counters.set("argus_collector_ranks", sum(m.is_connected for m in self._ranks))
-        if self._recorder is not None:
-            self._recorder.flush()
+        for tape in self._tapes:
+            tape.flush()
         late = [
             c for c in self._connections.values() if c.member is None and now_s > c.opened_s + ANONYMOUS_S
         ]
@@ -299,16 +305,24 @@ class Processor:
         if self._delivery is None:
             self._forget(self._ranks.done())
 
+    def _observe(self, now_s: float, *, at_once: bool = False) -> None:
+        observation = self._aside.take(now_s=now_s, at_once=at_once)
+        if observation is not None and self._delivery is not None:
+            self._delivery.submit_observations(observation)
+
     def _beat(self, now_s: float) -> None:
         for connection in self._connections.values():
             self._control(connection)
         if self._delivery is not None and len(self._ranks):
             beats = self._ranks.beats(now_s=now_s, wall_s=self._wall_clock())
-            self._delivery.submit_beats(self._governor.tell(beats), layouts=self._ranks.layouts())
+            report = self._aside.report(self._ranks)
+            told, layouts = self._governor.tell(beats), self._ranks.layouts()
+            self._delivery.submit_beats(told, layouts=layouts, report=report)
 
     def _listen_to_service(self) -> None:
         for heard in self._delivery.heard() if self._delivery is not None else ():
             self._ranks.follow(heard.plans)
+            self._aside.follow(heard.switches)
             self._forget(list(heard.final))
 
     def _forget(self, keys: list[Key]) -> None:
@@ -318,8 +332,8 @@ class Processor:
             self._end_recording(key)
 
     def _end_recording(self, key: Key) -> None:
-        if self._recorder is not None:
-            self._recorder.end(key)
+        for tape in self._tapes:
+            tape.end(key)
 
     def _deliver(self, windows: list[RankWindow], *, now_s: float, at_once: bool = False) -> None:
         if self._delivery is None:
@@ -328,8 +342,8 @@ class Processor:
             self._due.windows_s = now_s
         self._due.windows += windows
         is_due = at_once or now_s - self._due.windows_s >= BATCH_S
-        while self._due.windows and (is_due or _num_bytes(self._due.windows) >= MAX_BATCH_BYTES):
-            batch = _take_batch(self._due.windows)
+        while self._due.windows and (is_due or num_bytes_of(self._due.windows) >= MAX_BATCH_BYTES):
+            batch = take_batch(self._due.windows)
             self._delivery.submit_windows(batch)
 
     def _is_idle(self) -> bool:
@@ -362,25 +376,10 @@ class Processor:
         self._listener.close()
         windows = self._governor.observe(self._ranks.cut(now_s=now_s, everything=True))
         self._deliver(windows, now_s=now_s, at_once=True)
-        if self._recorder is not None:
-            self._recorder.close()
+        self._aside.close()
+        self._observe(now_s, at_once=True)
+        for tape in self._tapes:
+            tape.close()
         if self._delivery is not None:
             self._delivery.stop(self._flush_s)
         self._selector.close()
-
-
-def _num_bytes(windows: list[RankWindow]) -> int:
-    return sum(
-        w.steps.nbytes + w.cells.nbytes + w.collectives.nbytes + w.events.nbytes + len(w.kernels)
-        for w in windows
-    )
-
-
-def _take_batch(windows: list[RankWindow]) -> list[RankWindow]:
-    """Remove and return the first windows, up to the batch limit and at least one."""
-    num_bytes = num = 0
-    while num < len(windows) and (not num or num_bytes + _num_bytes([windows[num]]) <= MAX_BATCH_BYTES):
-        num_bytes += _num_bytes([windows[num]])
-        num += 1
-    batch, windows[:] = windows[:num], windows[num:]
-    return batch

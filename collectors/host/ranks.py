@@ -62,7 +62,7 @@ class Ranks:
     """The host's ranks by (run, attempt, rank). Times are of one monotonic clock."""
 
     def __init__(self, *, host: str, first_steps: int, counters: Counters) -> None:
-        self._host = host
+        self.host = host
         self._default = WindowPlan(first=first_steps)
         self._counters = counters
         self._plans: dict[tuple[str, int], WindowPlan] = {}
@@ -81,7 +81,7 @@ class Ranks:
 
     def named(self, layout: Layout) -> Layout:
         """The layout with this host's name where the rank gave none."""
-        return layout if layout.host else replace(layout, host=self._host)
+        return layout if layout.host else replace(layout, host=self.host)
 
     def find(self, layout: Layout) -> Member | None:
         """The rank as known so far."""

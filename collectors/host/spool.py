@@ -17,7 +17,7 @@ DEFAULT_BYTES = 1 << 30
 MEMORY_BYTES = 64 << 20
 """What may wait in memory when the disk does not take it (full, read-only)."""
 
-KINDS = ("layouts", "windows")
+KINDS = ("layouts", "windows", "observations")
 _PART = ".part"
 
 

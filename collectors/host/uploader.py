@@ -7,7 +7,7 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 from argus.collectors.host.client import Answer, Post
@@ -16,14 +16,25 @@ from argus.collectors.host.notices import Notices
 from argus.collectors.host.plans import Plans, parse_plans
 from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.spool import Entry, Spool
+from argus.collectors.host.switches import parse_switches
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.report import Report
 from argus.collectors.records.upload import CONTENT_TYPE, WIRE_HEADER, WIRE_VERSION
 
-PATHS = {"layouts": "/v1/ingest/layouts", "windows": "/v1/ingest/windows"}
+PATHS = {
+    "layouts": "/v1/ingest/layouts",
+    "windows": "/v1/ingest/windows",
+    "observations": "/v1/ingest/observations",
+}
+COUNTED = ("windows", "observations")
 BEATS_PATH = "/v1/ingest/heartbeats"
 JSON_HEADERS = {"Content-Type": "application/json"}
-HEADERS = {"layouts": JSON_HEADERS, "windows": {"Content-Type": CONTENT_TYPE, WIRE_HEADER: WIRE_VERSION}}
+HEADERS = {
+    "layouts": JSON_HEADERS,
+    "windows": {"Content-Type": CONTENT_TYPE, WIRE_HEADER: WIRE_VERSION},
+    "observations": JSON_HEADERS,
+}
 
 FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 30.0
@@ -36,9 +47,10 @@ NOT_THE_BODY = frozenset({401, 403, 404, 405, 407, 408, 409, 421, 425, 426, 429,
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """What the service said: plans to follow, and whose final heartbeat it has now."""
+    """What the service said: plans to follow, runs to switch, and whose final heartbeat it has now."""
 
     plans: Plans
+    switches: Mapping[str, bool] = field(default_factory=dict)
     final: frozenset[Key] = frozenset()
 
 
@@ -60,6 +72,7 @@ class Uploader:
         self._counters, self._notices, self._clock, self._rng = counters, notices, clock, rng
         self._wake = threading.Condition()
         self._beats: Sequence[Heartbeat] = ()
+        self._report: Report | None = None
         self._layouts: Mapping[Key, Layout] = {}
         self._are_layouts_stale = False
         self._num_fails = 0
@@ -71,10 +84,12 @@ class Uploader:
         self.heard: SimpleQueue[Heard] = SimpleQueue()
         self._names_wanted: SimpleQueue[frozenset[int]] = SimpleQueue()
 
-    def submit_beats(self, beats: Sequence[Heartbeat], *, layouts: Iterable[Layout]) -> None:
+    def submit_beats(
+        self, beats: Sequence[Heartbeat], *, layouts: Iterable[Layout], report: Report | None = None
+    ) -> None:
         """Replace the heartbeats to send; `layouts` are those to send again after an outage."""
         with self._wake:
-            self._beats = beats
+            self._beats, self._report = beats, report
             self._layouts = {key_of(layout): layout for layout in layouts}
             self._wake.notify()
 
@@ -161,8 +176,10 @@ class Uploader:
         return True
 
     def _send_beats(self, beats: Sequence[Heartbeat]) -> None:
-        body = _json({"host": self._host, "heartbeats": [beat.to_json() for beat in beats]})
-        answer = self._request(BEATS_PATH, body, JSON_HEADERS)
+        raw: dict[str, object] = {"host": self._host, "heartbeats": [beat.to_json() for beat in beats]}
+        if self._report is not None:
+            raw["processor"] = self._report.to_json()
+        answer = self._request(BEATS_PATH, _json(raw), JSON_HEADERS)
         if self._is_taken(answer):
             self._counters.add("argus_collector_heartbeats_total", amount=len(beats))
         elif not is_refusal(answer):
@@ -180,7 +197,7 @@ class Uploader:
         if self._is_taken(answer):
             self._spool.done(entry)
             self._hear(answer)
-            if entry.kind == "windows":
+            if entry.kind in COUNTED:
                 self._count_accepted(entry, answer.body)
                 self._names_wanted.put(_hashes(answer.body.get("unknown_names")))
         elif is_refusal(answer) or (answer.status == 409 and self._asked_about == entry.seq):
@@ -190,16 +207,16 @@ class Uploader:
 
     def _lose(self, entry: Entry, reason: str) -> None:
         self._spool.done(entry)
-        if entry.kind == "windows":
-            self._counters.add("argus_collector_dropped_windows_total", reason, amount=entry.num)
+        if entry.kind in COUNTED:
+            self._counters.add(f"argus_collector_dropped_{entry.kind}_total", reason, amount=entry.num)
 
     def _count_accepted(self, entry: Entry, body: Mapping[str, object]) -> None:
         rejected = body.get("rejected")
         num = min(len(rejected), entry.num) if isinstance(rejected, list) else 0
-        self._counters.add("argus_collector_uploaded_windows_total", amount=entry.num - num)
+        self._counters.add(f"argus_collector_uploaded_{entry.kind}_total", amount=entry.num - num)
         if num:
-            self._counters.add("argus_collector_dropped_windows_total", "refused", amount=num)
-            self._notices.once("rejected", f"the service refused {num} windows: {str(rejected)[:300]}")
+            self._counters.add(f"argus_collector_dropped_{entry.kind}_total", "refused", amount=num)
+            self._notices.once("rejected", f"the service refused {num} {entry.kind}: {str(rejected)[:300]}")
 
     def _request(self, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send; keep count of time and failures, and decide when to try again."""
@@ -246,8 +263,9 @@ class Uploader:
         if num_bad:
             self._counters.add("argus_collector_rejected_total", "plan", amount=num_bad)
             self._notices.once("plan", f"the service sent {num_bad} window plans that cannot be followed")
-        if plans or final:
-            self.heard.put(Heard(plans=plans, final=final))
+        switches = parse_switches(answer.body.get("switches"))
+        if plans or final or switches:
+            self.heard.put(Heard(plans=plans, switches=switches, final=final))
 
 
 def _hashes(raw: object) -> frozenset[int]:

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from importlib import import_module
 from pathlib import Path
 from socket import gethostname, socket
@@ -33,6 +33,7 @@ from argus.collectors.rank.sink import Connect, Sink, connect_to
 from argus.collectors.rank.user import UserMarks
 from argus.collectors.rank.writer import Stream, Writer
 from argus.collectors.records.endpoint import socket_path
+from argus.collectors.records.switch import is_off
 
 INIT_HOLDERS = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 """Modules that hold a reference to `init_process_group`."""
@@ -156,6 +157,7 @@ def _arm(attachment: Attachment) -> None:
             now_s=time.monotonic,
             on_control=session.control,
         ),
+        is_off=partial(is_off, path, run),
     )
     attachment.session, attachment.writer = session, Writer(stream, session)
     env[RANK_PID] = str(os.getpid())

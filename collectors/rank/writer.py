@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,9 +13,12 @@ from argus.collectors.rank.guard import Part
 from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.sink import Sink
+from argus.collectors.rank.state import never
+from argus.collectors.records.channels import CHANNELS
 from argus.collectors.records.events import DTYPES
 from argus.collectors.records.frames import Kind, encode_json, encode_rows
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.switch import OFF
 
 PERIOD_S = 0.5  # batches cost less of the GIL than rows: two wake-ups a second
 STATUS_TICKS = 2  # a status each second
@@ -27,11 +31,18 @@ class Stream:
     """Turns what is in the ring into frames; remembers what the other side has heard."""
 
     def __init__(
-        self, session: Session, *, layout: Callable[[], Layout | None], sink: Callable[[Stream], Sink]
+        self,
+        session: Session,
+        *,
+        layout: Callable[[], Layout | None],
+        sink: Callable[[Stream], Sink],
+        is_off: Callable[[], bool] = never,
     ) -> None:
         self._session = session
         self._ring: Ring = session.ring
         self._layout = layout
+        self._is_off = is_off
+        self._was_off = False
         self._layout_frame = b""
         self._num_names = 0
         self._num_notes = 0
@@ -56,6 +67,9 @@ class Stream:
             self._ring.full_reason = "processor_slow" if self.sink.is_connected else "processor_absent"
             return
         self._ring.full_reason = "ring_full"
+        if self._follow_switch():
+            self._discard()
+            return
         taken = {kind: self._ring.take(kind) for kind in DTYPES}
         self._send_names()
         for kind, rows in taken.items():
@@ -63,6 +77,20 @@ class Stream:
                 self.sink.push(encode_rows(kind, np.array(rows, DTYPES[kind])))
         self._send_blocks()
         self._send_notes()
+
+    def _follow_switch(self) -> bool:
+        """Whether this host is switched off; then every channel is off too, while steps and calls are counted."""
+        off, channels = self._is_off(), self._session.recorder.channels
+        if off or self._was_off:
+            channels.want(len(CHANNELS) if off else 0, from_step=0)
+        self._was_off = off
+        return off
+
+    def _discard(self) -> None:
+        for kind in DTYPES:
+            self._ring.take(kind)
+            while self._ring.take_block(kind) is not None:
+                continue
 
     def _send_blocks(self) -> None:
         """Rows that came as arrays, while there is room: a block that has begun goes out whole."""
@@ -76,6 +104,8 @@ class Stream:
         """The sign of life; skipped while nobody listens, an old one is worth nothing."""
         if self.sink.is_connected and self.sink.has_room:
             status = self._session.recorder.status(self._session.calls.status())
+            if self._is_off():
+                status = replace(status, in_mark=OFF)
             self.sink.push(encode_json(Kind.STATUS, status.to_json()))
 
     def _send_layout(self) -> None:

@@ -223,7 +223,7 @@ def test_sqlite_survives_a_power_cut_by_its_settings(store: Store, tmp_path: Pat
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
     with sqlite3.connect(tmp_path / "a.sqlite") as other:
-        assert other.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
+        assert other.execute("SELECT version_num FROM alembic_version").fetchall() == [("0003",)]
     other.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,9 @@ from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.sink import Sink, connect_to
+from argus.collectors.rank.state import never
 from argus.collectors.rank.writer import Stream, Writer
+from argus.collectors.records.channels import CHANNELS
 from argus.collectors.records.frames import FrameReader, Kind
 from argus.collectors.records.layout import Layout
 
@@ -22,7 +24,9 @@ from argus.collectors.records.layout import Layout
 class Rank:
     """A session whose writer the test drives by hand; a small outbox, a clock it moves."""
 
-    def __init__(self, path: Path, *, capacity: int = 64, max_bytes: int = 4096) -> None:
+    def __init__(
+        self, path: Path, *, capacity: int = 64, max_bytes: int = 4096, is_off: Callable[[], bool] = never
+    ) -> None:
         self.now_s = 0.0
         self.layouts = [Layout(run="r", attempt=0, rank=0, world_size=1)]
         self.session = Session(
@@ -37,6 +41,7 @@ class Rank:
                 now_s=lambda: self.now_s,
                 max_bytes=max_bytes,
             ),
+            is_off=is_off,
         )
 
     def event(self, kind: str, value: float) -> None:
@@ -87,6 +92,30 @@ def test_everything_arrives_in_order_with_a_goodbye(path: Path, servers: list[Fa
     assert [records.name(int(row["kind"])) for row in records.events] == [f"mark:{n}" for n in range(20)]
     assert heard.said_bye and heard.statuses and not heard.dropped
     assert heard.layouts[-1].run == "r"
+
+
+def test_switched_off_nothing_but_signs_of_life_leaves_and_steps_go_on_counting(
+    path: Path, servers: list[FakeReceiver]
+) -> None:
+    receiver, off = listen(path, servers), [False]
+    rank = Rank(path, is_off=lambda: off[0])
+    levels = []
+    for number in range(9):
+        off[0] = 3 <= number < 6
+        rank.event("mark:x", number)
+        rank.session.recorder.user_step(number)
+        rank.tick()
+        levels.append(rank.session.recorder.channels.level)
+    assert levels == [0, 0, 0, 0, len(CHANNELS), len(CHANNELS), len(CHANNELS), 0, 0]
+    rank.close()
+    receiver.drain()
+    [heard] = receiver.heard
+    records = heard.records()
+    told = [float(row["value"]) for row in records.events if records.name(int(row["kind"])) == "mark:x"]
+    assert told == [0, 1, 2, 6, 7, 8] and not heard.dropped
+    assert [status.in_mark for status in heard.statuses[:8]] == [""] * 2 + ["off"] * 3 + [""] * 3
+    assert heard.records().steps["step"].tolist()[-1] == 7
+    assert [status.step for status in heard.statuses[:8]] == list(range(1, 9))
 
 
 def test_without_a_processor_the_newest_are_dropped_and_counted(

@@ -1,0 +1,47 @@
+"""What is wanted of the hosts, and what their processors say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, select
+
+from argus.analytics.store.documents import dump, load
+from argus.analytics.store.engine import upsert
+from argus.analytics.store.intake import CHUNK
+from argus.analytics.store.queries import Json
+from argus.analytics.store.tables import HOSTS, SWITCHES
+from argus.collectors.records.report import Report
+
+
+def save_report(connection: Connection, report: Report, *, now_s: float) -> None:
+    """Keep the latest report of a host's processor."""
+    row = {"host": report.host, "received_s": now_s, "body": dump(report.to_json())}
+    connection.execute(upsert(connection, HOSTS, set_=("received_s", "body")), [row])
+
+
+def reports(connection: Connection, hosts: Sequence[str]) -> dict[str, Json]:
+    """The latest report of each host, with the time it came in."""
+    found = {}
+    for start in range(0, len(hosts), CHUNK):
+        part = HOSTS.c.host.in_(hosts[start : start + CHUNK])
+        for row in connection.execute(select(HOSTS).where(part)):
+            found[row.host] = {**load(row.body), "received_s": row.received_s}
+    return found
+
+
+def switch(connection: Connection, run: str, *, is_off: bool, now_s: float) -> None:
+    """Have a run's collection off or on."""
+    row = {"run": run, "is_off": is_off, "at_s": now_s}
+    connection.execute(upsert(connection, SWITCHES, set_=("is_off", "at_s")), [row])
+
+
+def switches(connection: Connection, runs: Iterable[str]) -> dict[str, bool]:
+    """Of runs that were ever switched: whether they are off."""
+    wanted = sorted(set(runs))
+    found = {}
+    for start in range(0, len(wanted), CHUNK):
+        part = SWITCHES.c.run.in_(wanted[start : start + CHUNK])
+        for row in connection.execute(select(SWITCHES).where(part)):
+            found[row.run] = bool(row.is_off)
+    return found

@@ -1,0 +1,67 @@
+"""`argus stacks`: what the threads of a run's ranks do, now or lately."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from argus.api.cli.ask import add_server, ask, quoted, server_of
+from argus.collectors.records.text import tame
+
+SETTLE_S = 12.0
+"""From a host's last dump to the store: its upload period and the waits on the way."""
+
+MAX_FRAMES = 12
+MAX_LINE = 160
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run and ranks; whether to look closer first."""
+    parser.add_argument("--run", required=True, metavar="NAME", help="the run")
+    parser.add_argument("--rank", type=int, action="append", default=[], metavar="N", help="may be repeated")
+    parser.add_argument("--burst", type=float, metavar="S", help="first dump them each second for S seconds")
+    parser.add_argument("--native", action="store_true", help="native frames too, in the burst only")
+    parser.add_argument("--limit", type=int, default=8, metavar="N", help="dumps to show (default 8)")
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    add_server(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask for a burst if wanted, then show the latest dumps."""
+    where = f"{server_of(args, os.environ)}/v1/runs/{quoted(args.run)}"
+    if args.burst:
+        body = {"ranks": args.rank, "seconds": args.burst, "native": args.native}
+        hosts = ask(f"{where}/burst", method="POST", body=body)["hosts"]
+        print(f"{', '.join(hosts)} dump for {args.burst:.0f} s", file=sys.stderr)
+        time.sleep(args.burst + SETTLE_S)
+    query = "".join(f"&rank={rank}" for rank in args.rank)
+    answer = ask(f"{where}/stacks?limit={args.limit}{query}")
+    print(json.dumps(answer) if args.json else "\n".join(render(answer["items"])))
+    return 0
+
+
+def render(items: list[dict[str, Any]]) -> Iterator[str]:
+    """Lines of text, the innermost frame first; everything foreign in them is tamed."""
+    if not items:
+        yield "no stacks yet"
+    for item in items:
+        open_s = f" open for {item['open_s']:.2f} s" if item["open_s"] else ""
+        why = item["reason"].replace("_", " ")
+        yield tame(f"rank {item['rank']} on {item['host']}, step {item['step']}{open_s}, {why}", MAX_LINE)
+        if item["error"]:
+            yield tame(f"  no answer: {item['error']} {item['detail']}", MAX_LINE)
+        for thread in item["threads"]:
+            yield from _thread(thread)
+
+
+def _thread(thread: dict[str, Any]) -> Iterator[str]:
+    gil = ", has the GIL" if thread["has_gil"] else ""
+    wchan = f" in {thread['wchan']}" if thread["wchan"] else ""
+    yield tame(f"  {thread['kind']} {thread['name']}: {thread['state']}{wchan}{gil}", MAX_LINE)
+    frames = thread["stack"].split(";")[::-1] if thread["stack"] else []
+    yield from (tame(f"    {frame}", MAX_LINE) for frame in frames[:MAX_FRAMES])

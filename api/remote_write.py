@@ -1,0 +1,141 @@
+"""Prometheus remote write 1.0: the service's own metrics, pushed where nothing can scrape it.
+
+Protocol: prometheus.io/docs/specs/prw/remote_write_spec. Labels sorted, samples in order, snappy block format,
+retry on 5xx and 429 only.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter
+
+from argus.api.protobuf import bytes_field, double_field, text_field, varint, varint_field
+from argus.collectors.host.client import Answer, Post
+
+PERIOD_S = 15.0
+MAX_SERIES = 2000
+"""Series of one request: what receivers advise."""
+
+MAX_WAITING = 500
+"""Requests that may wait for the receiver, a million samples; the oldest go first and are counted."""
+
+MAX_PAUSE_S = 30.0
+LITERAL = 1 << 16
+"""Bytes of one snappy literal with a two-byte length."""
+
+HEADERS = {
+    "Content-Encoding": "snappy",
+    "Content-Type": "application/x-protobuf",
+    "X-Prometheus-Remote-Write-Version": "0.1.0",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One series at one moment."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Request:
+    body: bytes
+    num: int
+
+
+def encode_request(samples: Iterable[Sample], *, ts_ms: int) -> bytes:
+    """The body of a write request, compressed."""
+    return snappy(b"".join(bytes_field(1, _series(sample, ts_ms)) for sample in samples))
+
+
+def snappy(raw: bytes) -> bytes:
+    r"""`raw` in snappy's block format as literals only: valid, not smaller (format_description.txt).
+
+    >>> snappy(b"abc")
+    b'\x03\x08abc'
+    """
+    parts = [varint(len(raw))]
+    for start in range(0, len(raw), LITERAL):
+        part = raw[start : start + LITERAL]
+        last = len(part) - 1
+        parts += [bytes([last << 2]) if last < 60 else bytes([61 << 2]) + last.to_bytes(2, "little"), part]
+    return b"".join(parts)
+
+
+def _series(sample: Sample, ts_ms: int) -> bytes:
+    labels = sorted({**sample.labels, "__name__": sample.name}.items())
+    told = b"".join(bytes_field(1, text_field(1, name) + text_field(2, value)) for name, value in labels)
+    return told + bytes_field(2, double_field(1, sample.value) + varint_field(2, ts_ms))
+
+
+def samples_of(registry: CollectorRegistry) -> Iterator[Sample]:
+    """Every sample a scrape would get."""
+    for family in registry.collect():
+        for item in family.samples:
+            yield Sample(name=item.name, labels=item.labels, value=float(item.value))
+
+
+class RemoteWriter:
+    """Collects every period and sends; `run` is the thread's body, `step` one round of it."""
+
+    def __init__(
+        self,
+        post: Post,
+        registry: CollectorRegistry,
+        *,
+        sent: Counter,
+        clock: Callable[[], float],
+        rng: random.Random,
+        period_s: float = PERIOD_S,
+    ) -> None:
+        self._post, self._registry, self._sent = post, registry, sent
+        self._clock, self._rng, self._period_s = clock, rng, period_s
+        self._waiting: deque[_Request] = deque()
+        self._num_fails = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="argus-remote-write", daemon=True)
+
+    def start(self) -> None:
+        """Begin to push."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the request at hand."""
+        self._stopping.set()
+
+    def step(self) -> float:
+        """Collect, send what can be sent; how long to pause."""
+        self._collect()
+        while self._waiting:
+            answer = self._post("", self._waiting[0].body, headers=HEADERS)
+            if _is_worth_a_retry(answer):
+                self._num_fails = min(self._num_fails + 1, 8)
+                pause_s = min(MAX_PAUSE_S, self._period_s * 2.0**self._num_fails)
+                return float(answer.retry_after_s or pause_s * self._rng.uniform(0.5, 1.0))
+            result = "sent" if 200 <= answer.status < 300 else "refused"
+            self._sent.labels(result=result).inc(self._waiting.popleft().num)
+            self._num_fails = 0
+        return self._period_s
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self.step()):
+            continue
+
+    def _collect(self) -> None:
+        ts_ms, samples = int(self._clock() * 1000), list(samples_of(self._registry))
+        for start in range(0, len(samples), MAX_SERIES):
+            part = samples[start : start + MAX_SERIES]
+            self._waiting.append(_Request(body=encode_request(part, ts_ms=ts_ms), num=len(part)))
+        while len(self._waiting) > MAX_WAITING:
+            self._sent.labels(result="dropped").inc(self._waiting.popleft().num)
+
+
+def _is_worth_a_retry(answer: Answer) -> bool:
+    return answer.status == 0 or answer.status == 429 or answer.status >= 500

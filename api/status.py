@@ -1,0 +1,56 @@
+"""What every host, rank and part of a run sees, and what was lost on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection
+
+from argus.analytics.store import control, observations, queries
+from argus.analytics.store.queries import Which
+
+MAX_RANKS = 1 << 20
+
+
+def run_status(connection: Connection, which: Which, *, now_s: float) -> dict[str, Any]:
+    """The status document of an attempt: switch, last window's coverage, hosts with their ranks."""
+    beats = queries.heartbeats(connection, which.id, limit=MAX_RANKS, offset=0).items
+    hosts = sorted({beat["host"] for beat in beats})
+    reports = control.reports(connection, hosts)
+    samples = observations.latest_samples(connection, hosts)
+    last = queries.windows(connection, which.id, status="analysed", limit=1, offset=0).items
+    return {
+        "run": which.run,
+        "attempt": which.attempt,
+        "is_off": control.switches(connection, [which.run]).get(which.run, False),
+        "window": last[0] if last else None,
+        "hosts": [
+            {
+                "host": host,
+                "processor": _aged(reports.get(host), now_s),
+                "sample": _aged(samples.get(host), now_s),
+                "ranks": [_rank(beat, now_s) for beat in beats if beat["host"] == host],
+            }
+            for host in hosts
+        ],
+    }
+
+
+def _aged(document: dict[str, Any] | None, now_s: float) -> dict[str, Any] | None:
+    return None if document is None else {**document, "age_s": max(0.0, now_s - document["received_s"])}
+
+
+def _rank(beat: dict[str, Any], now_s: float) -> dict[str, Any]:
+    status = beat["status"]
+    return {
+        "rank": beat["rank"],
+        "state": beat["state"],
+        "process_state": beat["process_state"],
+        "step": status["step"],
+        "phase": status["phase"],
+        "in_mark": status["in_mark"],
+        "overhead": beat.get("overhead") or {},
+        "channels_off": beat.get("channels_off") or [],
+        "step_p50_s": status["step_p50_ns"] * 1e-9,
+        "age_s": max(0.0, now_s - beat["received_s"]) + beat["status_age_s"],
+    }

@@ -1,0 +1,64 @@
+"""What the processor does beside cutting windows: observers, switches, orders, the report on itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from argus.collectors.host.counters import Counters
+from argus.collectors.host.observers import Observation, Observers
+from argus.collectors.host.orders import Orders
+from argus.collectors.host.ranks import Member
+from argus.collectors.host.reporting import make_report
+from argus.collectors.host.switches import Switches
+from argus.collectors.records.report import Report
+
+
+class Aside:
+    """Called by the loop, never waits; `observers` and `orders` are None where there is no service."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        started_s: float,
+        switches: Switches,
+        observers: Observers | None,
+        orders: Orders | None,
+        counters: Counters,
+    ) -> None:
+        self._host, self._started_s, self._counters = host, started_s, counters
+        self._switches, self._observers, self._orders = switches, observers, orders
+
+    def look(self, members: Iterable[Member], *, now_s: float) -> None:
+        """Once a second: do what was ordered, observe the ranks of runs that are not switched off."""
+        if self._observers is None:
+            return
+        while self._orders is not None and not self._orders.bursts.empty():
+            order = self._orders.bursts.get()
+            keys = [(order.run, order.attempt, rank) for rank in order.ranks]
+            self._observers.burst(keys, seconds=order.seconds, is_native=order.is_native, now_s=now_s)
+        on = [member for member in members if not self._switches.is_off(member.state.layout.run)]
+        self._observers.look(on, now_s=now_s)
+
+    def take(self, *, now_s: float, at_once: bool = False) -> Observation | None:
+        """What is there to be sent."""
+        return None if self._observers is None else self._observers.take(now_s=now_s, at_once=at_once)
+
+    def follow(self, switches: Mapping[str, bool]) -> None:
+        """Do as the service says of runs: off or on."""
+        self._switches.follow(switches)
+
+    def report(self, members: Iterable[Member]) -> Report:
+        """What the processor says of itself."""
+        runs = sorted({member.state.layout.run for member in members})
+        off = [run for run in runs if self._switches.is_off(run)]
+        parts = {} if self._observers is None else self._observers.parts()
+        return make_report(self._counters, host=self._host, started_s=self._started_s, parts=parts, off=off)
+
+    def close(self) -> None:
+        """End the threads; take back what the service switched."""
+        if self._observers is not None:
+            self._observers.stop()
+        self._switches.close()
+        if self._orders is not None:
+            self._orders.close()

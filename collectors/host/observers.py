@@ -1,0 +1,189 @@
+"""What the processor observes besides the ranks' own words: stacks and the host, on threads of their own."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from argus.collectors.host.counters import Counters
+from argus.collectors.host.host_sampler import HostSampler, Seen
+from argus.collectors.host.notices import Notices
+from argus.collectors.host.rank import Key
+from argus.collectors.host.ranks import Member
+from argus.collectors.host.stack_plan import OpenStep, Request, StackPlan, open_steps
+from argus.collectors.host.stack_taker import StackTaker
+from argus.collectors.records.host_sample import HostSample
+from argus.collectors.records.stacks import encode_stacks
+
+SAMPLE_S = 10.0
+"""Period of host samples: what a host suffers from lasts longer, and a window is 10 s at least."""
+
+SEND_S = 5.0
+MAX_SAMPLES = 360
+"""Samples that wait to be sent: an hour."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """One upload's worth: `body` is the JSON of an ingest request, `num` what is in it."""
+
+    body: dict[str, Any]
+    num: int
+
+
+class HostWatch:
+    """The thread around a sampler: reading /proc of hundreds of threads may take a while."""
+
+    def __init__(self, sampler: HostSampler, *, counters: Counters, wall_clock: Callable[[], float]) -> None:
+        self._sampler, self._counters, self._wall_clock = sampler, counters, wall_clock
+        self._queue: queue.Queue[Sequence[Seen] | None] = queue.Queue(1)
+        self._done: deque[HostSample] = deque(maxlen=MAX_SAMPLES)
+        self._thread = threading.Thread(target=self._run, name="argus-host", daemon=True)
+        self.unseen: tuple[str, ...] = ()
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def ask(self, ranks: Sequence[Seen]) -> None:
+        """Take a sample soon; one that is still under way is enough."""
+        try:
+            self._queue.put_nowait(ranks)
+        except queue.Full:
+            self._counters.add("argus_collector_host_samples_total", "late")
+
+    def take(self) -> list[HostSample]:
+        """Samples since last asked."""
+        taken = []
+        while self._done:
+            taken.append(self._done.popleft())
+        return taken
+
+    def stop(self) -> None:
+        """End after the sample at hand."""
+        try:
+            self._queue.put(None, timeout=1.0)
+        except queue.Full:
+            return  # it hangs in the kernel; the thread is a daemon
+        self._thread.join(1.0)
+
+    def _run(self) -> None:
+        while (ranks := self._queue.get()) is not None:
+            try:
+                sample = self._sampler.sample(ranks, now_s=self._wall_clock())
+            except (OSError, ValueError) as error:
+                # A kernel that writes its files in another way: the next sample may do without that one.
+                self._counters.add("argus_collector_host_samples_total", "error")
+                self.unseen = (f"host: {type(error).__name__}: {error}"[:200],)
+                continue
+            self.unseen = self._sampler.unseen
+            if sample is not None:
+                self._done.append(sample)
+                self._counters.add("argus_collector_host_samples_total", "ok")
+                _show(self._counters, sample)
+        self._sampler.close()
+
+
+class Observers:
+    """Asks for dumps and samples when they are due; the loop calls `look` once a second."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        stacks: StackTaker | None,
+        watch: HostWatch | None,
+        counters: Counters,
+        notices: Notices,
+    ) -> None:
+        self._host, self._stacks, self._watch = host, stacks, watch
+        self._counters, self._notices = counters, notices
+        self._plan = StackPlan()
+        self._sample_s = 0.0
+        self._send_s = 0.0
+
+    def start(self) -> None:
+        """Begin to work."""
+        for part in (self._stacks, self._watch):
+            if part is not None:
+                part.start()
+
+    def burst(self, keys: Iterable[Key], *, seconds: float, is_native: bool, now_s: float) -> None:
+        """Dump these ranks closely for a while."""
+        self._plan.burst(keys, seconds=seconds, is_native=is_native, now_s=now_s)
+
+    def look(self, members: Sequence[Member], *, now_s: float) -> None:
+        """Ask for what is due of the ranks that are observed."""
+        ranks = open_steps(members, now_s=now_s)
+        if self._stacks is not None:
+            due = self._plan.due(ranks, now_s=now_s)
+            self._stacks.submit([request for request in due if self._is_worth_it(request)])
+            self._counters.add("argus_collector_stack_skipped_total", amount=self._plan.skipped)
+            self._plan.skipped = 0
+            self._tell(self._stacks.last_error)
+        if self._watch is not None and ranks and now_s >= self._sample_s:
+            self._sample_s = now_s + SAMPLE_S
+            self._watch.ask([_seen(rank) for rank in ranks])
+
+    def take(self, *, now_s: float, at_once: bool = False) -> Observation | None:
+        """What is there to be sent, every few seconds."""
+        if now_s < self._send_s and not at_once:
+            return None
+        self._send_s = now_s + SEND_S
+        dumps = self._stacks.take() if self._stacks is not None else []
+        samples = self._watch.take() if self._watch is not None else []
+        if not dumps and not samples:
+            return None
+        body = {"host": self._host, **encode_stacks(dumps), "samples": [item.to_json() for item in samples]}
+        return Observation(body=body, num=len(dumps) + len(samples))
+
+    def parts(self) -> dict[str, str]:
+        """What each part sees, in words: `ok`, or why it sees nothing."""
+        stacks = "off" if self._stacks is None else self._stacks.last_error or "ok"
+        unseen = "off" if self._watch is None else "; ".join(self._watch.unseen) or "ok"
+        return {"stacks": stacks, "host": unseen}
+
+    def stop(self) -> None:
+        """End the threads."""
+        for part in (self._stacks, self._watch):
+            if part is not None:
+                part.stop()
+
+    def _is_worth_it(self, request: Request) -> bool:
+        """Without py-spy there is nothing to ask; denied, the steady round is enough to see when that ends."""
+        error = "" if self._stacks is None else self._stacks.last_error
+        return error != "not_installed" and (error != "denied" or request.reason in ("baseline", "burst"))
+
+    def _tell(self, error: str) -> None:
+        texts = {
+            "not_installed": "no stacks without py-spy: pip install 'argus-triage[host]'",
+            "denied": "no stacks: ptrace is denied; CAP_SYS_PTRACE or kernel.yama.ptrace_scope=0 allows it",
+        }
+        if error in texts:
+            self._notices.once(f"stacks_{error}", texts[error])
+
+
+def _seen(rank: OpenStep) -> Seen:
+    return Seen(key=rank.key, pid=rank.pid, step=rank.step)
+
+
+HOST_GAUGES = ("cpu_some_s", "memory_full_s", "io_full_s", "cpu_steal_s")
+RANK_GAUGES = ("run_delay_s", "throttled_s", "major_faults", "cpu_s")
+
+
+def _show(counters: Counters, sample: HostSample) -> None:
+    """Gauges of the last sample, as shares of its time; faults per second."""
+    span_s = max(sample.end_s - sample.start_s, 1e-3)
+    for name in HOST_GAUGES:
+        if name in sample.numbers:
+            part = name.removesuffix("_s")
+            counters.set("argus_collector_host_pressure_ratio", sample.numbers[name] / span_s, label=part)
+    for name in RANK_GAUGES:
+        total = sum(use.numbers.get(name, 0.0) for use in sample.ranks)
+        counters.set("argus_collector_ranks_kernel_ratio", total / span_s, label=name.removesuffix("_s"))
+    for event in sample.events:
+        counters.add("argus_collector_kernel_events_total", event.kind)

@@ -1,0 +1,102 @@
+"""The thread that takes stack dumps, so that no slow process holds up the ones that answer."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from argus.collectors.host.counters import Counters
+from argus.collectors.host.pyspy import take_dump
+from argus.collectors.host.stack_plan import Request
+from argus.collectors.host.threads import join_threads, read_children, read_tasks
+from argus.collectors.records.stacks import StackDump
+
+MAX_WAITING = 64
+MAX_KEPT = 2048
+"""Dumps that wait to be sent; more is more than the loop was away for."""
+
+BURST_PAUSE_S = 0.2
+
+
+class StackTaker:
+    """Takes what is asked for, one after the other; a full queue is counted, never waited for."""
+
+    def __init__(
+        self, *, host: str, counters: Counters, program: str | None, wall_clock: Callable[[], float]
+    ) -> None:
+        self._host, self._counters, self._wall_clock = host, counters, wall_clock
+        self._program = program
+        self._queue: queue.Queue[Request | None] = queue.Queue(MAX_WAITING)
+        self._done: deque[StackDump] = deque(maxlen=MAX_KEPT)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="argus-stacks", daemon=True)
+        self.last_error = "" if program else "not_installed"
+
+    def start(self) -> None:
+        """Begin to work."""
+        self._thread.start()
+
+    def submit(self, requests: Sequence[Request]) -> None:
+        """Ask for dumps."""
+        for request in requests:
+            try:
+                self._queue.put_nowait(request)
+            except queue.Full:
+                self._counters.add("argus_collector_stack_skipped_total", amount=request.count)
+
+    def take(self) -> list[StackDump]:
+        """The dumps taken since last asked."""
+        taken = []
+        while self._done:
+            taken.append(self._done.popleft())
+        return taken
+
+    def stop(self) -> None:
+        """End after the dump at hand."""
+        self._stopping.set()
+        try:
+            self._queue.put_nowait(None)
+        except queue.Full:
+            return  # the thread looks at `_stopping` before each request
+        self._thread.join(1.0)
+
+    def _run(self) -> None:
+        while (request := self._queue.get()) is not None and not self._stopping.is_set():
+            for number in range(request.count):
+                if number and self._stopping.wait(BURST_PAUSE_S):
+                    return
+                try:
+                    self._done.append(self.dump(request))
+                except (OSError, ValueError, RuntimeError) as error:
+                    # Out of descriptors or processes: the next dump may find some.
+                    self._counters.add("argus_collector_stack_dumps_total", "error")
+                    self.last_error = f"{type(error).__name__}: {error}"[:200]
+
+    def dump(self, request: Request) -> StackDump:
+        """One dump of one rank; one that failed says why."""
+        rank = request.rank
+        ts_s = self._wall_clock()
+        tasks = read_tasks(rank.pid)
+        # A stopped process cannot be stopped once more: its frames are read as they lie.
+        is_stopped = rank.pid in tasks and tasks[rank.pid].state in "Tt"
+        is_native = request.is_native and not is_stopped
+        dump = take_dump(rank.pid, program=self._program, is_native=is_native)
+        self.last_error = dump.error
+        result = dump.error or "ok"
+        self._counters.add("argus_collector_stack_dumps_total", result)
+        return StackDump(
+            run=rank.key[0],
+            attempt=rank.key[1],
+            rank=rank.key[2],
+            host=self._host,
+            ts_s=ts_s,
+            step=rank.step,
+            open_s=rank.open_s,
+            reason=request.reason,
+            is_native=is_native,
+            error=dump.error,
+            detail=dump.detail,
+            threads=join_threads(rank.pid, dump.threads, tasks=tasks, children=read_children(rank.pid)),
+        )

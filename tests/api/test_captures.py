@@ -1,0 +1,191 @@
+"""Orders and captures: what hosts are asked, how they wait, what comes in; the whole way once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from socket import gethostname
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from argus.api.cli import main
+from argus.api.http.app import make_app
+from argus.api.service import Service
+from argus.collectors.host.fake_rank import FakeRank
+from argus.collectors.records.layout import Layout
+from argus.collectors.records.order import RECORDING_TYPE
+from argus.collectors.records.switch import is_off
+from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
+from tests.api.process import Running, environment, start, wait_for
+from tests.api.test_http import JSON, WINDOWS
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
+    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
+        yield service
+
+
+@pytest.fixture
+def client(service: Service, clock: FakeClock) -> TestClient:
+    client = TestClient(make_app(service), raise_server_exceptions=False)
+    client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON)
+    beats = beats_body(*(make_beat(rank, ts_s=clock.now_s, step=57) for rank in range(4)))
+    client.post("/v1/ingest/heartbeats", content=beats, headers=JSON)
+    return client
+
+
+def orders(client: TestClient, host: str, after: int = 0) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.get(f"/v1/hosts/{host}/orders", params={"after": after}).json()[
+        "orders"
+    ]
+    return found
+
+
+def test_a_capture_is_ordered_from_the_hosts_of_its_ranks_and_comes_in(client: TestClient) -> None:
+    made = client.post("/v1/captures", json={"run": "job", "ranks": [0, 3], "last": 3}).json()
+    assert made["hosts"] == ["h-0", "h-1"] and (made["first_step"], made["end_step"]) == (30, 60)
+    (one,), (other,) = orders(client, "h-0"), orders(client, "h-1")
+    assert (one["kind"], one["ranks"], other["ranks"]) == ("capture", [0], [3])
+    assert orders(client, "h-0", after=one["id"]) == []
+    where = f"/v1/captures/{made['id']}"
+    for rank, body in ((0, b"zstd"), (3, b"")):
+        sent = client.post(f"{where}/ranks/{rank}", content=body, headers={"content-type": RECORDING_TYPE})
+        assert sent.status_code == 200
+    assert client.get(where).json()["bytes"] == {"0": 4, "3": 0}
+    assert client.get(f"{where}/ranks/0").content == b"zstd"
+    for path, status in ((f"{where}/ranks/1", 404), ("/v1/captures/c-none/ranks/0", 404)):
+        sent = client.post(path, content=b"x", headers={"content-type": RECORDING_TYPE})
+        assert sent.status_code == status
+    assert client.post(f"{where}/ranks/0", content=b"x").status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 422),
+        ({"run": "job"}, 422),
+        ({"run": "job", "ranks": [0], "incident": "i"}, 422),
+        ({"run": "job", "ranks": [-1]}, 422),
+        ({"run": "job", "ranks": [99]}, 409),
+        ({"run": "none", "ranks": [0]}, 404),
+        ({"incident": "i-none"}, 404),
+        ({"run": "job", "ranks": [0], "colour": 1}, 422),
+    ],
+)
+def test_captures_that_cannot_be(client: TestClient, body: dict[str, Any], status: int) -> None:
+    assert client.post("/v1/captures", json=body).status_code == status
+
+
+def test_a_burst_goes_to_every_host_if_no_rank_is_named(client: TestClient) -> None:
+    assert client.post("/v1/runs/job/burst", json={"seconds": 5, "native": True}).json() == {
+        "hosts": ["h-0", "h-1"]
+    }
+    (order,) = orders(client, "h-1")
+    assert (order["kind"], order["ranks"], order["seconds"], order["is_native"]) == (
+        "burst",
+        [2, 3],
+        5.0,
+        True,
+    )
+    assert client.post("/v1/runs/job/burst", json={"seconds": 999}).status_code == 422
+
+
+def test_an_incident_that_opens_pins_its_suspects_and_two_peers(
+    client: TestClient, service: Service, clock: FakeClock
+) -> None:
+    for window in range(3):
+        rows = [make_window(r, window, factor=3.0 if r == 2 and window else 1.0) for r in range(4)]
+        client.post("/v1/ingest/windows", content=upload(*rows), headers=WINDOWS)
+        clock.now_s += 1
+        service.worker.turn(clock.now_s)
+    clock.now_s += 5
+    found = [*orders(client, "h-0"), *orders(client, "h-1")]
+    assert {order["kind"] for order in found} == {"pin"}
+    assert sorted(rank for order in found for rank in order["ranks"]) == [1, 2, 3]
+    assert all(order["first_step"] == 0 and order["end_step"] >= 20 for order in found)
+    (incident,) = client.get("/v1/incidents").json()["items"]
+    made = client.post("/v1/captures", json={"incident": incident["id"]}).json()
+    assert sorted(made["ranks"]) == [1, 2, 3] and made["incident"] == incident["id"]
+
+
+def test_orders_expire(client: TestClient, clock: FakeClock) -> None:
+    client.post("/v1/runs/job/burst", json={"ranks": [0]})
+    clock.now_s += 601
+    assert orders(client, "h-0") == []
+
+
+@pytest.mark.slow
+def test_the_whole_way_from_ranks_to_a_perfetto_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = start(tmp_path / "a.sqlite", key="k", ARGUS_KEY="k", ARGUS_SETTLE_S="0")
+    monkeypatch.setenv("ARGUS_KEY", "k")
+    monkeypatch.setenv("ARGUS_SERVER", service.url)
+    socket = tmp_path / "p" / "s"
+    command = [sys.executable, "-m", "argus", "processor", "--socket", str(socket), "--server", service.url]
+    processor = subprocess.Popen(command, env=environment(ARGUS_KEY="k"), stderr=subprocess.PIPE, text=True)
+    ranks: list[FakeRank] = []
+    try:
+        assert processor.stderr is not None and "listens" in processor.stderr.readline()
+        ranks += [
+            FakeRank(socket, Layout(run="my job", attempt=0, rank=rank, world_size=2, pid=os.getpid()))
+            for rank in range(2)
+        ]
+        for rank in ranks:
+            rank.play(0, 40)
+            rank.status(39)
+        host = _host_of(service, "my job")
+        assert host == gethostname()
+        assert (
+            main(
+                ["capture", "--run", "my job", "--rank", "1", "--last", "2", "--to", str(tmp_path), "--json"]
+            )
+            == 0
+        )
+        result = json.loads(capsys.readouterr().out)
+        assert result["ranks"] == [1] and result["rank_steps"] == 20 and not result["missing"]
+        assert (
+            Path(result["file"]).name == "argus-my-job-20-40.pftrace" and result["bytes_per_rank_step"] > 100
+        )
+        _use_commands(service, socket, folder=tmp_path, capsys=capsys)
+    finally:
+        for rank in ranks:
+            rank.sock.close()
+        processor.terminate()
+        processor.communicate()
+        assert service.terminate() == 0
+    assert not is_off(socket, "my job") and not list(tmp_path.glob("p/s.ring/*"))
+
+
+def _host_of(service: Any, run: str) -> str:
+    wait_for(lambda: any(item["run"] == run for item in service.get("/v1/runs")["items"]))
+    where = f"/v1/runs/{run.replace(' ', '%20')}/heartbeats"
+    wait_for(lambda: service.get(where)["total"] == 2)
+    return str(service.get(where)["items"][0]["host"])
+
+
+def _use_commands(
+    service: Running, socket: Path, *, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Capture to a folder and to a URL, look closer, switch off."""
+    assert main(["capture", "--run", "my job", "--rank", "1", "--to", "memory://x"]) == 0
+    assert service.post("/v1/runs/my%20job/burst", b'{"ranks": [0], "seconds": 20}')[0] == 200
+    wait_for(lambda: service.get("/v1/runs/my%20job/stacks?reason=burst")["total"] > 0)
+    assert main(["stacks", "--run", "my job", "--rank", "0"]) == 0
+    assert "test_captures.py" in capsys.readouterr().out
+    assert main(["off", "--run", "my job"]) == 0
+    wait_for(lambda: is_off(socket, "my job"))
+    assert main(["status", "--run", "my job"]) == 0
+    assert "switched OFF" in capsys.readouterr().out

@@ -1,0 +1,91 @@
+"""Commands that ask a running service, against a real server on loopback."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from argus.api.cli import main
+from argus.api.http.app import make_app
+from argus.api.service import Service
+from argus.collectors.records.host_sample import HostSample
+from argus.collectors.records.report import Report
+from tests.api.kit import FakeClock, beats_body, make_beat, service_at
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    clock = FakeClock()
+    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
+        raw = json.loads(beats_body(*(make_beat(rank, ts_s=clock.now_s, run="my/job") for rank in range(2))))
+        report = Report(host="h-0", parts={"stacks": "denied"}, dropped={"dropped_records rank": 3.0})
+        service.receive_heartbeats(json.dumps({**raw, "processor": report.to_json()}).encode())
+        sample = HostSample(host="h-0", start_s=1.0, end_s=11.0, numbers={"cpu_some_s": 5.0})
+        raw = {"stacks": [], "dumps": [], "samples": [sample.to_json()]}
+        service.receive_observations(json.dumps(raw).encode())
+        yield service
+
+
+@pytest.fixture
+def url(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(make_app(service), log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    monkeypatch.setenv("ARGUS_SERVER", url)
+    yield url
+    server.should_exit = True
+    thread.join()
+    listener.close()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("url")
+def test_status_tells_what_is_seen_and_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--run", "my/job"]) == 0
+    text = capsys.readouterr().out
+    for part in (
+        "host h-0",
+        "stacks: denied",
+        "lost: 3 dropped_records rank",
+        "cpu some 50%",
+        "rank 1: running",
+    ):
+        assert part in text
+    assert main(["status", "--run", "my/job", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hosts"][0]["host"] == "h-0"
+    assert main(["status"]) == 0
+    assert "my/job attempt 0" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("url")
+def test_off_and_on(capsys: pytest.CaptureFixture[str], service: Service) -> None:
+    assert main(["off", "--run", "my/job"]) == 0
+    assert main(["status", "--run", "my/job"]) == 0
+    assert "switched OFF" in capsys.readouterr().out
+    assert main(["on", "--run", "my/job"]) == 0
+    assert main(["status", "--run", "my/job"]) == 0
+    assert "switched OFF" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("url")
+def test_what_is_not_there_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["off", "--run", "none"]) == 1
+    assert capsys.readouterr().err == "argus off: no run 'none'\n"
+
+
+def test_no_service_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        server = f"http://127.0.0.1:{free.getsockname()[1]}"
+        assert main(["status", "--server", server]) == 1
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,67 @@
+"""The series budget: what does not fit is left out in a fixed order and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from argus.analytics.incident import Incident
+from argus.analytics.store.numbers import WindowNumbers
+from argus.api.metrics import RunNow, make_metrics, render
+from argus.collectors.host.counters import MAX_LABELS, Counters
+
+
+class Watched:
+    """Live runs of 10 ranks with 2 phases: 10 series of steps and 40 of phases each."""
+
+    def __init__(self, num_runs: int) -> None:
+        self._runs = [
+            RunNow(run=f"r{i}", numbers=numbers(), coverage_ratio=1.0, ranks_lost=0) for i in range(num_runs)
+        ]
+
+    def runs_now(self) -> Iterable[RunNow]:
+        return self._runs
+
+    def open_now(self) -> Iterable[Incident]:
+        return ()
+
+    def backlog_now(self) -> tuple[int, float]:
+        return 0, 0.0
+
+
+def numbers() -> WindowNumbers:
+    ranks, grid = np.arange(10), np.ones((2, 10))
+    return WindowNumbers(
+        ranks=ranks,
+        phases=("forward", "backward"),
+        clocks=("wall", "wall"),
+        step_s=np.ones(10),
+        job_step_s=np.ones(3),
+        phase_s=grid,
+        wait_s=grid,
+        cpu_s=grid,
+    )
+
+
+@pytest.mark.parametrize(
+    ("max_series", "steps", "phases", "hidden"),
+    [(150, 30, 120, 0), (120, 30, 80, 40), (55, 10, 40, 100), (9, 0, 0, 150)],
+)
+def test_the_budget_holds(max_series: int, steps: int, phases: int, hidden: int) -> None:
+    text = render(make_metrics(Watched(3), max_series=max_series)).decode()
+    lines = text.splitlines()
+    assert sum(line.startswith("argus_step_duration_seconds{") for line in lines) == steps
+    about_phases = ("argus_phase_duration_seconds{", "argus_phase_wait_seconds{")
+    assert sum(line.startswith(about_phases) for line in lines) == phases
+    assert f"argus_series_hidden {hidden}.0" in lines
+
+
+def test_labels_of_a_processor_are_bounded() -> None:
+    counters = Counters()
+    for number in range(10 * MAX_LABELS):
+        counters.add("argus_collector_rejected_total", f"reason-{number}")
+    assert len(counters.snapshot()) == MAX_LABELS + 1
+    assert counters.get("argus_collector_rejected_total", "other") == 9 * MAX_LABELS
+    assert counters.get("argus_collector_rejected_total", "reason-0") == 1
