@@ -15,7 +15,7 @@ from argus.collectors.records.kernels import KernelSummary, name_hash
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.pack import pack, unpack
 from argus.collectors.records.plan import WindowPlan
-from argus.collectors.records.summary import _DTYPES, RankWindow
+from argus.collectors.records.summary import _DTYPES, _LATER, RankWindow
 
 NAMES = ("", "gemm", "softmax", "compute")
 
@@ -57,9 +57,11 @@ def test_a_window_carries_its_own_kernels_and_survives_the_wire() -> None:
 
 def test_windows_of_the_version_before_are_read() -> None:
     window = replace(windows(0)[0], kernels=b"")
-    meta, arrays = unpack(window.to_bytes(), _DTYPES)
-    old = pack({**meta, "version": 1}, {name: (name, rows) for name, rows in arrays.items()})
-    assert RankWindow.from_bytes(old).kernels == b""
+    meta, arrays = unpack(window.to_bytes(), {**_DTYPES, **_LATER})
+    old = pack({**meta, "version": 1}, {name: (name, arrays[name]) for name in _DTYPES})
+    read = RankWindow.from_bytes(old)
+    assert read.kernels == b"" and len(read.details) == 0
+    assert np.array_equal(read.cells, window.cells)
 
 
 def test_ranks_of_a_host_share_a_blob_on_the_lowest() -> None:
