@@ -41,10 +41,10 @@ eval-smoke: setup
 unit: setup
 	$(BIN)/python -m pytest -q -n 2
 
-soak: setup  ## the full figures, written to docs/benchmarks.md (about an hour)
+soak: setup  ## the full figures, written to docs/benchmarks.md (some hours)
 	$(ARGUS) bench all --full --write docs/benchmarks.md
 	$(ARGUS) eval run --full
-	$(ARGUS) bench demo --full --write docs/benchmarks.md
+	$(ARGUS) eval fidelity --full --write docs/fidelity.md
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
