@@ -80,13 +80,22 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_one(name: str, args: argparse.Namespace, *, alone: bool) -> dict[str, Any]:
     module = benches()[name]
-    if not alone:  # the sub-command's own defaults
-        parser = argparse.ArgumentParser()
-        module.add_arguments(parser)
-        args = argparse.Namespace(**vars(parser.parse_args([])), **vars(args))
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    defaults = vars(parser.parse_args([]))
+    if not alone:
+        args = argparse.Namespace(**defaults, **vars(args))
     result = module.bench(args, size=args.size)
     if args.write:
-        _write(args.write, name, module.table(result), size=args.size)
+        size = [] if args.size == "default" else [f"--{args.size}"]
+        changed = [
+            f"--{key.replace('_', '-')} {value}"
+            for key, value in vars(args).items()
+            if defaults.get(key, value) != value
+        ]
+        _write(
+            args.write, name, module.table(result), command=" ".join(["argus bench", name, *size, *changed])
+        )
     return result
 
 
@@ -98,12 +107,11 @@ def machine_class() -> str:
     return f"{os.cpu_count()} cores of {name}, {memory_gib:.0f} GiB, no GPU"
 
 
-def _write(path: Path, name: str, table: str, *, size: Size) -> None:
+def _write(path: Path, name: str, table: str, *, command: str) -> None:
     """Replace the benchmark's section, or append it."""
     begin, end = f"<!-- bench {name} -->", f"<!-- end {name} -->"
-    flag = "" if size == "default" else f" --{size}"
     day = datetime.now(UTC).date().isoformat()
-    head = f"{begin}\n## {name}\n\n`argus bench {name}{flag}` · {day} · {machine_class()}\n"
+    head = f"{begin}\n## {name}\n\n`{command}` · {day} · {machine_class()}\n"
     section = f"{head}\n{table}\n{end}"
     if not path.exists():
         raise CliError(f"{path} does not exist; name the Markdown file to write into")

@@ -49,13 +49,19 @@ class Arm:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """No options of its own."""
+    """A short look at the promise itself."""
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        metavar="N",
+        help="only `all` and `stopped`, N paired blocks, transformer and mlp",
+    )
 
 
 def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     """Ratios per workload; `ok` if the upper bound of all-on keeps the budget (smoke: if it ran)."""
-    names = SMOKE_WORKLOADS if size == "smoke" else tuple(BLOCK_STEPS)
-    workloads = {name: _workload(name, size=size) for name in names}
+    names = SMOKE_WORKLOADS if size == "smoke" or args.pairs else tuple(BLOCK_STEPS)
+    workloads = {name: _workload(name, size=size, pairs=args.pairs) for name in names}
     transformer = workloads["transformer"]
     uppers = [workloads[name]["channels"]["all"]["ci95"][1] for name in ("transformer", "mlp")]
     return {
@@ -126,8 +132,8 @@ def slope_of(resident: Sequence[tuple[int, int]]) -> float:
     return float(np.polyfit(late[:, 0], late[:, 1], 1)[0])
 
 
-def _workload(name: str, *, size: Size) -> dict[str, Any]:
-    plan = plan_of(name, size=size)
+def _workload(name: str, *, size: Size, pairs: int | None) -> dict[str, Any]:
+    plan = [(pairs, ["off", "all", "stopped"])] if pairs else plan_of(name, size=size)
     steps = MEMORY_STEPS[size] if name == "mlp" else 0
     with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
         directory = Path(text)

@@ -49,9 +49,9 @@ def test_every_benchmark_has_a_sentence_a_table_and_the_three_sizes() -> None:
 def test_a_section_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
     path = tmp_path / "benchmarks.md"
     path.write_text("# Benchmarks\n\nprose\n")
-    bench._write(path, "a", "| old |", size="default")
-    bench._write(path, "b", "| other |", size="full")
-    bench._write(path, "a", "| new \\1 |", size="default")
+    bench._write(path, "a", "| old |", command="argus bench a")
+    bench._write(path, "b", "| other |", command="argus bench b --full")
+    bench._write(path, "a", "| new \\1 |", command="argus bench a")
     text = path.read_text()
     assert "prose" in text and "| old |" not in text
     assert text.count("## a") == 1 and "| new \\1 |" in text
@@ -60,4 +60,4 @@ def test_a_section_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
 
 def test_writing_needs_the_document(tmp_path: Path) -> None:
     with pytest.raises(CliError, match="does not exist"):
-        bench._write(tmp_path / "none.md", "a", "| x |", size="default")
+        bench._write(tmp_path / "none.md", "a", "| x |", command="argus bench a")
