@@ -11,20 +11,18 @@ members wait and n − k have not come, those n − k share the blame, so two eq
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from argus.analytics.blame import NEGLIGIBLE_S, Ledger
 from argus.analytics.calls import Calls, complete_calls
 from argus.analytics.ordering import numbered, packed
 from argus.analytics.peers import work_classes
 from argus.analytics.robust import grouped_median
-from argus.analytics.rounds import rounds, rows_of
+from argus.analytics.rounds import rows_of
 from argus.analytics.window import Floats, Ints, Window
-
-NEGLIGIBLE_S = 1e-9
-"""Below the clock's own unit nothing is late."""
 
 VOTE = 0.5
 """A step votes for every rank that cost it at least half of what the costliest did."""
@@ -72,13 +70,27 @@ class Waits:
 
 def waits_of(window: Window) -> Waits:
     """The wait graph of one window, in seconds per usable step."""
-    calls = complete_calls(window)
-    ledger = _Ledger(calls, window)
-    for turn in rounds(calls):
-        ledger.post(turn.posts)
-        for size in np.unique(calls.size[turn.calls]):
-            ledger.visit(turn.calls[calls.size[turn.calls] == size])
-    return ledger.waits()
+    calls, steps = complete_calls(window), waiting_steps(window)
+    ledger = Ledger(
+        calls,
+        excess=own_excess(calls, window),
+        counts=np.isin(calls.step, steps),
+        num_ranks=len(window.ranks),
+    ).settle()
+    num, ranks = max(len(steps), 1), window.ranks
+    others = max(int(np.isfinite(window.step_s).any(axis=1).sum()) - 1, 1)
+    return Waits(
+        late_s=np.maximum(ledger.late.sum(axis=0), 0.0) / num / others,
+        waited_s=np.bincount(calls.rank, weights=ledger.wait, minlength=len(ranks)) / num,
+        votes=_votes(ledger.late) / num,
+        calls=calls,
+        last_rank=ranks[ledger.last],
+        max_wait_s=ledger.max_wait,
+        guilty=np.where(ledger.guilty >= 0, ranks[ledger.guilty], -1),
+        members=ranks[calls.rank],
+        wait_s=ledger.wait,
+        num_usable=len(steps),
+    )
 
 
 def waiting_steps(window: Window) -> Ints:
@@ -119,153 +131,7 @@ def _after_median(calls: Calls) -> Floats:
     return after
 
 
-class _Ledger:
-    """What each rank's lateness is made of while the calls are visited: its own work since it last stood
-    in step with others (`own`), and what it inherited there (`amount`, from `origin`).
-
-    Every step has its own page, (step · rank): what earlier steps left behind lies before the release that
-    own work counts from. So all steps are visited at once. Row arrays keep each row's part as it entered.
-    """
-
-    def __init__(self, calls: Calls, window: Window) -> None:
-        self.num_ranks = n = len(window.ranks)
-        self.calls, self.window = calls, window
-        self.excess = own_excess(calls, window)
-        pages, page = np.unique(calls.step, return_inverse=True)
-        self.page = page.reshape(-1) * n
-        self.spot = self.page[calls.call] + calls.rank
-        size = len(pages) * n
-        self.own, self.amount = np.zeros(size), np.zeros(size)
-        self.origin = np.full(size, -1)
-        self.row_own, self.row_amount = np.zeros(len(self.spot)), np.zeros(len(self.spot))
-        self.row_origin = np.full(len(self.spot), -1)
-        self.late = np.zeros(size)
-        steps = waiting_steps(window)
-        self.counts = np.isin(calls.step, steps)
-        self.num_usable = len(steps)
-        self.last = np.full(len(calls.first), -1)
-        self.guilty = np.full(len(calls.first), -1)
-        self.max_wait, self.wait = np.zeros(len(calls.first)), np.zeros(len(self.spot))
-
-    def post(self, rows: Ints) -> None:
-        """These rows hand over and go on; a rank may have several in a row."""
-        for row in _one_per_spot(rows, self.spot):
-            self._enter(row)
-            stood = row[self.calls.synced[row]]
-            self._carry(stood, origin=self._names(stood), amount=self.row_amount[stood] + self.row_own[stood])
-
-    def _enter(self, rows: Ints) -> None:
-        spot = self.spot[rows]
-        self.own[spot] += self.excess[rows]
-        self.row_own[rows] = np.maximum(self.own[spot], 0.0)
-        self.row_amount[rows], self.row_origin[rows] = self.amount[spot], self.origin[spot]
-
-    def _names(self, rows: Ints) -> Ints:
-        """Whose lateness a row mostly carries on: of a history only the largest part keeps a name."""
-        by_itself = self.row_own[rows] >= self.row_amount[rows]
-        return np.where(by_itself, self.calls.rank[rows], self.row_origin[rows])
-
-    def _carry(self, rows: Ints, *, origin: Ints, amount: Floats) -> None:
-        """Whoever stood still until the end now carries this history."""
-        spot = self.spot[rows]
-        self.origin[spot], self.amount[spot], self.own[spot] = origin, amount, 0.0
-
-    def visit(self, which: Ints) -> None:
-        """Blame the waiting in the calls `which`, all of one size."""
-        calls = self.calls
-        rows = calls.first[which][:, None] + np.arange(calls.size[which[0]])
-        one_way = calls.one_way[which]
-        self._enter(rows[~calls.source[rows]])
-        entry = calls.entry_s[rows]
-        decisive = np.where(one_way[:, None] & ~calls.source[rows], -np.inf, entry)
-        last = decisive.argmax(axis=1)
-        line = np.arange(len(which))
-        leader = rows[line, last]
-        wait = np.maximum(decisive[line, last][:, None] - entry, 0.0)
-        self.last[which], self.max_wait[which] = calls.rank[leader], wait.max(axis=1)
-        stood = calls.synced[rows] & ~(one_way[:, None] & calls.source[rows])
-        blame = airport_shares(entry)
-        if one_way.any():
-            blame[one_way] = 0.0
-            blame[one_way, last[one_way]] = wait[one_way].sum(axis=1)
-        stood_wait = wait * stood
-        blame *= (stood_wait.sum(axis=1) / np.maximum(wait.sum(axis=1), NEGLIGIBLE_S))[:, None]
-        self._blame(which, rows, blame, leader=last, entry=entry)
-        counted = self.counts[which]
-        self.wait[rows[counted]] = stood_wait[counted]
-        origin, amount = self._names(leader), self.row_amount[leader] + self.row_own[leader]
-        size = stood.sum(axis=1)
-        self._carry(rows[stood], origin=np.repeat(origin, size), amount=np.repeat(amount, size))
-
-    def _blame(self, which: Ints, rows: Ints, blame: Floats, *, leader: Ints, entry: Floats) -> None:
-        """Charge each member's share to it or to whom it inherited from. `rows` (call, member)"""
-        own, origin, amount = self.row_own[rows], self.row_origin[rows], self.row_amount[rows]
-        inherited = np.where(origin >= 0, amount - amount.min(axis=1, keepdims=True), 0.0)
-        lateness = entry - entry.min(axis=1, keepdims=True)
-        explained = own + inherited
-        whole = np.maximum(np.maximum(explained, lateness), NEGLIGIBLE_S)
-        rank = self.calls.rank[rows]
-        at = (np.arange(len(which)), leader)
-        known = explained[at] >= 0.5 * lateness[at]
-        self.guilty[which] = np.where(known, np.where(own[at] >= inherited[at], rank[at], origin[at]), -1)
-        counted = self.counts[which]
-        page = self.page[which][counted][:, None]
-        part = blame[counted] / whole[counted]
-        np.add.at(self.late, page + rank[counted], part * own[counted])
-        np.add.at(self.late, page + np.maximum(origin[counted], 0), part * inherited[counted])
-
-    def waits(self) -> Waits:
-        """The sums, per usable step."""
-        steps = max(self.num_usable, 1)
-        others = max(int(np.isfinite(self.window.step_s).any(axis=1).sum()) - 1, 1)
-        ranks = self.window.ranks
-        by_step = self.late.reshape(-1, self.num_ranks)
-        waited = np.bincount(self.calls.rank, weights=self.wait, minlength=self.num_ranks)
-        return Waits(
-            late_s=by_step.sum(axis=0) / steps / others,
-            waited_s=waited / steps,
-            votes=_votes(by_step) / steps,
-            calls=self.calls,
-            last_rank=ranks[self.last],
-            max_wait_s=self.max_wait,
-            guilty=np.where(self.guilty >= 0, ranks[self.guilty], -1),
-            members=ranks[self.calls.rank],
-            wait_s=self.wait,
-            num_usable=self.num_usable,
-        )
-
-
 def _votes(by_step: Floats) -> Floats:
     """In how many steps each rank cost at least `VOTE` of what the costliest did. `by_step` (step, rank)"""
     costliest = by_step.max(axis=1, initial=0.0, keepdims=True)
     return np.asarray(((by_step >= VOTE * costliest) & (by_step > NEGLIGIBLE_S)).sum(axis=0), np.float64)
-
-
-def _one_per_spot(rows: Ints, spot: Ints) -> Iterator[Ints]:
-    """The rows in turns, none of which has two rows of one rank and step."""
-    while len(rows):
-        _, first = np.unique(spot[rows], return_index=True)
-        if len(first) == len(rows):
-            yield rows
-            return
-        chosen = np.zeros(len(rows), np.bool_)
-        chosen[first] = True
-        yield rows[chosen]
-        rows = rows[~chosen]
-
-
-def airport_shares(entry: Floats) -> Floats:
-    """Each member's share of a call's waiting; entry (call, member), result sums to Σ (max − entry).
-
-    >>> airport_shares(np.array([[0.0, 0.0, 3.0], [0.0, 4.0, 4.0]])).tolist()
-    [[0.0, 0.0, 6.0], [0.0, 2.0, 2.0]]
-    """
-    order = np.argsort(entry, axis=1)
-    come = np.take_along_axis(entry, order, axis=1)
-    n = entry.shape[1]
-    k = np.arange(1, n)
-    shares = np.zeros_like(entry)
-    shares[:, 1:] = np.cumsum(np.diff(come, axis=1) * k / (n - k), axis=1)
-    result = np.empty_like(entry)
-    np.put_along_axis(result, order, shares, axis=1)
-    return result

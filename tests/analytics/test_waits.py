@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argus.analytics.waits import airport_shares, waits_of
+from argus.analytics.blame import airport_shares
+from argus.analytics.waits import waits_of
 from argus.analytics.window import Window, assemble
 from argus.collectors.records.events import COLLECTIVE, FLAG_CHECKPOINT, STEP, Rows
 from argus.collectors.records.layout import GroupInfo, Layout
