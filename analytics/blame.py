@@ -46,6 +46,7 @@ class Ledger:
         self.names = _Names(size)
         self.own, self.amount = np.zeros(size), np.zeros(size)
         self.row_own, self.row_amount, self.per_s = np.zeros(rows), np.zeros(rows), np.zeros(rows)
+        self.carried = np.zeros(rows, np.bool_)
         self.common, self.due = np.zeros(rows), np.zeros(size)
         self.last, self.leader = np.full(num, -1), np.zeros(num, np.int64)
         self.guilty, self.max_wait, self.wait = np.full(num, -1), np.zeros(num), np.zeros(rows)
@@ -104,6 +105,9 @@ class Ledger:
         leader = self.leader[which] = rows[line, last]
         wait = np.maximum(decisive[line, last][:, None] - entry, 0.0)
         stood = calls.synced[rows] & ~source
+        if one_way.any():  # who comes after the source has not waited and keeps its own history
+            stood &= ~one_way[:, None] | (wait > 0)
+        self.carried[rows] = stood
         self.last[which], self.max_wait[which] = calls.rank[leader], wait.max(axis=1)
         self._charge(which, rows, self._shares(entry, wait, stood, one_way=one_way, last=last), last=last)
         counted = self.counts[which]
@@ -151,14 +155,14 @@ class Ledger:
         calls = self.calls
         rows = calls.first[which][:, None] + np.arange(calls.size[which[0]])
         spot, source, line = self.spot[rows], calls.source[rows], np.arange(len(which))
-        stood = calls.synced[rows] & ~source
-        after = due[spot] * stood
-        due[spot] -= after
+        here = ~source
+        after = due[spot] * self.carried[rows]
+        # Only those who came to the call now: a source has its place in this turn for another call.
+        due[spot[here]] -= after[here]
         passed = self.per_s[rows]
         common = np.zeros(rows.shape)
         common[line, self.row_amount[rows].argmin(axis=1)] = passed.sum(axis=1)
         passed[line, self.leader[which] - calls.first[which]] += after.sum(axis=1)
-        here = ~source
         late[spot[here]] += (passed * self.row_own[rows])[here]
         due[spot[here]] += (passed - common)[here]
         # A source went on before the others came: its part waits for the walk to get there.
