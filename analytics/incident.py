@@ -62,7 +62,7 @@ class Cause:
 
 @dataclass(frozen=True, kw_only=True)
 class Incident:
-    """A cause with its life; `diagnosis` is filled by the triage, None before."""
+    """A cause with its life; `diagnosis` is filled by the triage, None before, `ended` says why it was resolved."""
 
     run: str
     attempt: int
@@ -75,6 +75,7 @@ class Incident:
     last_window: int
     cost: Cost
     diagnosis: dict[str, Any] | None = None
+    ended: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -105,6 +106,7 @@ class Incident:
             "victims": list(cause.victims),
             "onset_step": self.onset_step,
             "end_step": self.end_step,
+            "ended": self.ended,
             "cost": asdict(self.cost),
             "findings": list(cause.findings),
             "diagnosis": self.diagnosis,

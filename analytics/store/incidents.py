@@ -85,14 +85,14 @@ def read_incident(row: RowMapping) -> Incident:
     """A row of the table as the incident that was saved."""
     raw = load(row["body"])
     cause = raw["cause"]
-    tuples = ("suspects", "victims", "findings")
+    tuples = ("suspects", "victims", "findings", "paths")
     return Incident(
         **{
             **raw,
             "cause": Cause(
                 **{
                     **cause,
-                    **{name: tuple(cause[name]) for name in tuples},
+                    **{name: tuple(cause.get(name, ())) for name in tuples},
                     "ruled_out": tuple(_ruled_out(item) for item in cause["ruled_out"]),
                     "evidence": _evidence(cause["evidence"]),
                 }
