@@ -22,6 +22,15 @@ class RuledOut:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Separation:
+    """One command that tells the best cause from the second best, and what it shows in either case."""
+
+    command: str
+    first_if: str
+    second_if: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cost:
     """What the incident costs; `method` says how it was estimated."""
 
@@ -49,6 +58,7 @@ class Cause:
     group: str | None = None
     paths: tuple[str, ...] = ()
     second_best: str | None = None
+    separation: Separation | None = None
     ruled_out: tuple[RuledOut, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     findings: tuple[str, ...] = ()

@@ -54,6 +54,7 @@ def update_incident(
         phase=cause.phase if cause.fault_class == known.fault_class else known.phase,
         ruled_out=cause.ruled_out if cause.fault_class == known.fault_class else known.ruled_out,
         second_best=cause.second_best if cause.fault_class == known.fault_class else known.second_best,
+        separation=cause.separation if cause.fault_class == known.fault_class else known.separation,
         verdict=_firmer(known, cause),
         findings=tuple(dict.fromkeys((*known.findings, *cause.findings)))[-MAX_FINDINGS:],
     )

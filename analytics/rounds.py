@@ -41,7 +41,7 @@ def rounds(calls: Calls, *, chain: Ints, parts: int = 1) -> tuple[Iterator[Round
 
 
 def _walked(walk: _Walk, heads: Ints) -> Iterator[Round]:
-    while len(heads) or not walk.done.all():
+    while not walk.done.all():
         posts, waiting = walk.post(heads)
         ready = walk.ready(posts, waiting)
         if not len(ready) and not len(posts):

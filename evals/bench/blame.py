@@ -18,13 +18,13 @@ from argus.evals.bench import Size
 from argus.evals.simulator.mesh import Harm, Mesh, mesh_layouts, mesh_windows
 from argus.topology.layout import build
 
-SHAPES: Mapping[str, Mapping[str, int]] = {
-    "TP8·PP4": {"tp": 8, "pp": 4},
-    "TP4·EP8": {"tp": 4, "ep": 8},
-    "PP8": {"pp": 8},
-    "TP8·PP2·EP8": {"tp": 8, "pp": 2, "ep": 8},
+SHAPES: Mapping[str, tuple[int, int, int]] = {
+    "TP8·PP4": (8, 4, 1),
+    "TP4·EP8": (4, 1, 8),
+    "PP8": (1, 8, 1),
+    "TP8·PP2·EP8": (8, 2, 8),
 }
-"""Meshes; the rest of the ranks are replicas."""
+"""Tensor, pipeline and expert parallelism of the meshes; the rest of the ranks are replicas."""
 
 DRAWS: Mapping[Size, int] = {"smoke": 2, "default": 25, "full": 100}
 SMOKE_RANKS = 256
@@ -79,9 +79,8 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 def _meshes(num_ranks: int) -> Iterator[tuple[str, Mesh]]:
-    for name, shape in SHAPES.items():
-        dp = num_ranks // shape.get("tp", 1) // shape.get("pp", 1)
-        yield name, Mesh(dp=dp, **shape)
+    for name, (tp, pp, ep) in SHAPES.items():
+        yield name, Mesh(tp=tp, pp=pp, ep=ep, dp=num_ranks // tp // pp)
 
 
 def _score(mesh: Mesh, draws: int) -> dict[str, Any]:
