@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from argus.analytics.delays import delays_of
 from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
-from argus.analytics.window import Bools, Floats, Ints, Window
+from argus.analytics.window import Floats, Ints, Window
 
 GAP_PHASE = "other"
 """Where time of a step outside every phase is booked, on wall clocks."""
@@ -35,7 +34,7 @@ def _digest(window: Window, waits: Waits) -> Digest:
     peers_s = peer_medians(self_s, classes)
     own_peers_s = peer_medians(own_s, classes)
     late_s = np.where(np.isfinite(step_s), waits.late_s, np.nan)
-    transfers = _transfers(window, waits)
+    delays = delays_of(window, waits)
     return Digest(
         index=window.index,
         first_step=window.first_step,
@@ -46,9 +45,9 @@ def _digest(window: Window, waits: Waits) -> Digest:
         phases=phases,
         self_s=self_s,
         late_s=late_s,
-        groups=window.groups,
-        transfer_s=transfers[0],
-        transfer_sum_s=transfers[1],
+        paths=delays.paths,
+        transfer_s=delays.call_s,
+        transfer_sum_s=delays.sum_s,
         step_s=step_s,
         cpu_s=cpu_s,
         max_s=max_s,
@@ -82,12 +81,12 @@ def observed(view: View) -> Digest | None:
     return digest_of(view.window, view.waits)
 
 
-def own_series(window: Window, row: int) -> Floats:
-    """Self time of one rank in every step of the window, gap included. (step,)"""
-    busy = window.self_s[:, row].sum(axis=0)
+def own_series(window: Window) -> Floats:
+    """Self time of every rank in every step of the window, gap included. (rank, step)"""
+    busy = window.self_s.sum(axis=0)
     if window.clock_gpu.any():
         return np.asarray(busy)
-    return np.asarray(busy + _gap(window)[row])
+    return np.asarray(busy + _gap(window))
 
 
 def _mean(values: Floats) -> Floats:
@@ -128,7 +127,7 @@ def _gap(window: Window) -> Floats:
     """Time of each step outside every phase and outside blocking calls made there. (rank, step)"""
     blocked = np.zeros(window.step_s.shape)
     rows = window.collectives
-    outside = np.flatnonzero((rows.phase == "") & (rows.blocked_s > 0))
+    outside = np.flatnonzero(rows.is_phase(("",)) & (rows.blocked_s > 0))
     row = np.searchsorted(window.ranks, rows.rank[outside])
     column = rows.step[outside] - window.first_step
     inside = (column >= 0) & (column < window.num_steps)
@@ -149,22 +148,3 @@ def _gc(window: Window) -> Floats:
 def _late_share(late_s: Floats, classes: Ints, step_s: Floats) -> Floats:
     """How much more the others waited for a rank than for its peers, as share of the step. (rank,)"""
     return np.asarray((late_s - peer_medians(late_s, classes)) / _typical(step_s))
-
-
-def _transfers(window: Window, waits: Waits) -> tuple[Floats, Floats]:
-    """Median transfer of a call and transfer time per usable step. (group,)"""
-    calls, num = waits.calls, len(window.groups)
-    counted = np.isin(calls.step, window.steps[window.usable])
-    total = _per_group(calls.transfer_s, calls.group, counted, num, np.sum)
-    median = _per_group(calls.transfer_s, calls.group, counted, num, np.median)
-    return median, total / max(int(window.usable.sum()), 1)
-
-
-def _per_group(
-    values: Floats, group: Ints, counted: Bools, num: int, how: Callable[[Floats], np.floating[Any]]
-) -> Floats:
-    """`how` over each group's counted calls; NaN for a group without any. (group,)"""
-    result = np.full(num, np.nan)
-    for number in np.unique(group[counted]):
-        result[number] = float(how(values[counted & (group == number)]))
-    return result
