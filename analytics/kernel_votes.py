@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb
 
 import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest, past_mean
+from argus.analytics.kernel_luck import lasting
 from argus.analytics.kernel_peers import Bools
 from argus.analytics.kernel_scan import Settings, changed, spread_of
 from argus.analytics.kernel_tail import Reals, healthy_tail
 
 Pairs = frozenset[tuple[tuple[int, int], int]]
 """((kernel), rank) candidates of one window."""
-
-LUCK = 0.01
-"""Ranks that may last by luck, per kernel and window."""
-
-SEVERAL, FEW = 3.0, 3
-"""How many times the ranks of pure luck, and how many beyond, a lasting tail must hit."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Votes:
@@ -42,21 +35,21 @@ def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings)
     # A mode of its own in one window and a tail in the next is one and the same trouble.
     seen = [one.shift | one.tail for one in before]
     shift = _lasting(now, found.shift, seen, settings=settings)
-    lasting = shift | (found.shift & found.gross)
+    slow = shift | (found.shift & found.gross)
     moved_before = [
         _own(one, past[: len(past) - len(before) + i], settings=settings, like=now)[1]
         for i, one in enumerate(before)
     ]
     times = moved.astype(np.int8) + sum(m.astype(np.int8) for m in moved_before)
-    lasting |= moved & (times >= settings.needed)
-    lasting |= averaged(now, before, settings=settings)
+    slow |= moved & (times >= settings.needed)
+    slow |= averaged(now, before, settings=settings)
     device = found.device & np.array(
         [1 + sum(int(rank) in one.device for one in before) >= settings.needed for rank in now.ranks],
         np.bool_,
     )
-    tail = _lasting(now, found.tail, seen, settings=settings) & ~lasting
-    tail &= _more_than_chance(now, seen, settings=settings)
-    return Votes(shift=lasting, tail=tail, device=device, own=own)
+    tail = _lasting(now, found.tail, seen, settings=settings) & ~slow
+    tail &= _more_than_chance(now, seen, shift=slow, settings=settings)
+    return Votes(shift=slow, tail=tail, device=device, own=own)
 
 
 def averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Settings) -> Bools:
@@ -95,27 +88,26 @@ def _lasting(
     return out
 
 
-def _more_than_chance(now: KernelDigest, seen: Sequence[Pairs], *, settings: Settings) -> Bools:
-    """Tails that luck does not explain: where spikes fall on all ranks, some rank is hit twice in a row.
-
-    With share g of the other (rank, window) showing one, N · C(of, needed) · g^needed ranks last by luck; that
-    must be few, or the ranks hit in every window several times those N · g^of that luck would give.
-    """
+def _more_than_chance(
+    now: KernelDigest, seen: Sequence[Pairs], *, shift: Bools, settings: Settings
+) -> Bools:
+    """Tails that luck does not explain, among the ranks that are not slow as a whole. (kernel, rank)"""
     assert now.found is not None
-    num, windows = len(now.ranks), 1 + len(seen)
-    if windows < settings.needed or num < 2:
-        return np.ones(now.mean.shape, np.bool_)
+    windows = 1 + len(seen)
+    heavy = int((now.found.share >= settings.share).sum())
     out = np.zeros(now.mean.shape, np.bool_)
     for k in np.flatnonzero(now.found.tail.any(axis=1)):
         key = now.keys[k]
         hits = (now.found.tail[k] | now.found.shift[k]).astype(np.int64)
         for one in seen:
             hits += np.array([(key, int(rank)) in one for rank in now.ranks])
-        others = (hits.sum() - hits) / ((num - 1) * windows)
-        lucky = num * comb(windows, settings.needed) * others**settings.needed
-        always = int((hits == windows).sum())
-        is_lasting = always >= FEW + SEVERAL * num * float(hits.sum() / (num * windows)) ** windows
-        out[k] = (lucky <= LUCK) | ((hits == windows) & is_lasting)
+        tested = np.flatnonzero(~shift[k])
+        out[k, tested] = lasting(
+            hits[tested],
+            windows=windows,
+            needed=settings.needed,
+            looked_at=max(heavy, 1) * len(tested) * windows,
+        )
     return out
 
 
