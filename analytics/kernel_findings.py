@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,8 +12,10 @@ from argus.analytics.distance import barycentre, quantile_profile, to_peers
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.kernel_digest import KernelDigest, expected_per_day
 from argus.analytics.kernel_kinds import ALL, breadth, kind_of, short_name
+from argus.analytics.kernel_peers import Ints
 from argus.analytics.kernel_scan import Settings
 from argus.analytics.kernel_table import Kernel, dense
+from argus.analytics.kernel_tail import Reals
 from argus.analytics.kernel_votes import Votes
 from argus.analytics.mixture import fit
 from argus.analytics.view import View
@@ -21,6 +24,9 @@ from argus.topology.layout import Topology
 MAX_W1_KERNELS = 8
 """Kernels of a window whose Wasserstein distances are computed, those with the costliest suspects."""
 
+MANY = 0.05
+"""Accused part of a class from which the median of all its ranks is no longer that of the healthy ones."""
+
 WHOLE_GROUP = 0.75
 """A group is named when this part of it is suspected, and nobody outside."""
 
@@ -28,6 +34,7 @@ WHOLE_GROUP = 0.75
 def findings_of(view: View, now: KernelDigest, votes: Votes, *, settings: Settings) -> Iterator[Finding]:
     """Shifts and tails of single kernels with all the ranks that show them, then whole devices."""
     assert now.effects is not None
+    now = _against_healthy(now, votes)
     lost = _lost_s(view, now)
     cost = np.where(votes.shift | votes.tail, np.nan_to_num(lost), 0.0).sum(axis=1)
     for place, kernel in enumerate(np.argsort(-cost, kind="stable")):
@@ -41,6 +48,32 @@ def findings_of(view: View, now: KernelDigest, votes: Votes, *, settings: Settin
                 )
     for rank in np.flatnonzero(votes.device):
         yield _device_finding(view, now, rank=int(rank), lost=lost)
+
+
+def _against_healthy(now: KernelDigest, votes: Votes) -> KernelDigest:
+    """Effects against the peers that are not accused: where half are slow, the median lies between the halves."""
+    assert now.effects is not None and now.found is not None
+    accused = votes.shift | votes.tail | votes.device
+    shift, tail, factor = now.effects.shift.copy(), now.effects.tail.copy(), now.found.factor[None].copy()
+    for rows in now.peers.rows:
+        members = rows[rows >= 0]
+        many = accused[:, members].mean(axis=1) >= MANY
+        for k in np.flatnonzero(many):
+            _centre((shift[k], tail[k]), members, healthy=members[~accused[k, members]])
+        if votes.device[members].mean() >= MANY:
+            _centre((factor[0],), members, healthy=members[~votes.device[members]])
+    return replace(
+        now,
+        effects=replace(now.effects, shift=shift, tail=tail),
+        found=replace(now.found, factor=factor[0]),
+    )
+
+
+def _centre(effects: Sequence[Reals], members: Ints, *, healthy: Ints) -> None:
+    """Subtract the median of the healthy from all members, in place."""
+    for one in effects:
+        if np.isfinite(one[healthy]).any():
+            one[members] -= np.nanmedian(one[healthy])
 
 
 def _lost_s(view: View, now: KernelDigest) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
@@ -112,7 +145,11 @@ def _evidence(
     yield Evidence(name="error_bound_ratio", value=bound, note="three standard errors of the comparison")
     mean_us = math.exp(float(effects.mean[kernel, rank])) * 1e-3
     yield Evidence(name="mean_us", value=mean_us, unit="us", note=now.table.text(now.keys[kernel][1]))
-    yield Evidence(name="device_factor", value=math.exp(float(now.found.factor[rank])))
+    yield Evidence(
+        name="device_factor",
+        value=math.exp(float(now.found.factor[rank])),
+        note=now.table.text(now.keys[kernel][1]),
+    )
     yield Evidence(name="max_ratio", value=math.exp(float(effects.top[kernel, rank])))
     if w1 is not None:
         distance = float(w1[0][rank]) * 1e-3
@@ -151,14 +188,19 @@ def _device_finding(
         significance=expected_per_day(
             found.device_tail.log10_probability(score), num_tests=len(now.ranks), window_s=_window_s(view)
         ),
-        evidence=(
-            Evidence(name="score", value=score, note="healthy spreads of the ranks' common factor"),
-            Evidence(name="breadth", value=float(found.is_compute.sum()), note=_breadth(now, rank) or ALL),
-            Evidence(
-                name="error_bound_ratio", value=math.expm1(3.0 * float(np.median(now.effects.noise[:, rank])))
-            ),
-        ),
+        evidence=tuple(_device_evidence(now, rank=rank, score=score, role=now.keys[largest][1])),
     )
+
+
+def _device_evidence(now: KernelDigest, *, rank: int, score: float, role: int) -> Iterator[Evidence]:
+    assert now.table is not None and now.effects is not None and now.found is not None
+    yield Evidence(name="score", value=score, note="healthy spreads of the ranks' common factor")
+    breadth_of = _breadth(now, rank) or ALL
+    yield Evidence(name="breadth", value=float(now.found.is_compute.sum()), note=breadth_of)
+    factor = math.exp(float(now.found.factor[rank]))
+    yield Evidence(name="device_factor", value=factor, note=now.table.text(role))
+    bound = math.expm1(3.0 * float(np.median(now.effects.noise[:, rank])))
+    yield Evidence(name="error_bound_ratio", value=bound)
 
 
 def _breadth(now: KernelDigest, rank: int) -> str:

@@ -102,10 +102,7 @@ def scan(
     limit, spread_tail = _limits(score, is_compute, probability)
     few = (peers.sizes < settings.small_group)[peers.of]
     total = _stands_out(np.minimum(beyond, shift), score, limit=limit, few=few, settings=settings)
-    gate = math.log1p(settings.effect)
-    total |= _two_populations(
-        effects.p50 - shared, peers, gate=gate, settings=settings, mean=effects.mean, mean_gate=gate / 2.0
-    )
+    total |= slower_half(effects.p50 - shared, peers, mean=effects.mean, settings=settings)
     device, own, of_devices = _devices(factor, peers, few=few, window_s=window_s, settings=settings)
     tail, tail_score = _tails(effects, peers, heavy=heavy, probability=probability, settings=settings)
     return Candidates(
@@ -153,7 +150,7 @@ def _devices(
     device = (factor >= math.log1p(settings.effect)) & (score >= limit) & ~few
     device |= few & (factor >= math.log(settings.small_ratio))
     gate = math.log1p(settings.effect)
-    device |= _two_populations(factor[None, :], peers, gate=gate, settings=settings)[0]
+    device |= two_populations(factor[None, :], peers, gate=gate, settings=settings)[0]
     return device, score, tail
 
 
@@ -199,7 +196,13 @@ def spread_of(beyond: Reals, noise: NDArray[np.floating], *, settings: Settings)
     return np.asarray(np.maximum(np.maximum(spread, noise), settings.scale_floor), np.float32)
 
 
-def _two_populations(
+def slower_half(values: Reals, peers: Peers, *, mean: Reals, settings: Settings) -> Bools:
+    """Ranks of the slower of two populations of log effects, where means (log durations) agree by half."""
+    gate = math.log1p(settings.effect)
+    return two_populations(values, peers, gate=gate, settings=settings, mean=mean, mean_gate=gate / 2.0)
+
+
+def two_populations(
     values: Reals,
     peers: Peers,
     *,
@@ -301,7 +304,7 @@ def _tails(
     stands_out = score >= healthy_tail(score).threshold(probability)
     stands_out |= spike >= healthy_tail(spike).threshold(probability)
     flagged = stands_out & (effects.top >= least) & (effects.tail >= math.log1p(settings.tail_effect))
-    flagged |= _two_populations(
+    flagged |= two_populations(
         effects.top, peers, gate=least, settings=settings, mean=effects.tail, mean_gate=settings.tail_effect
     )
     return flagged & heavy, np.maximum(score, spike)

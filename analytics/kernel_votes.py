@@ -10,11 +10,12 @@ import numpy as np
 from argus.analytics.kernel_digest import KernelDigest, past_mean
 from argus.analytics.kernel_luck import lasting
 from argus.analytics.kernel_peers import Bools
-from argus.analytics.kernel_scan import Settings, changed, spread_of
+from argus.analytics.kernel_scan import Settings, changed, slower_half, spread_of
 from argus.analytics.kernel_tail import Reals, healthy_tail
 
 Pairs = frozenset[tuple[tuple[int, int], int]]
 """((kernel), rank) candidates of one window."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Votes:
@@ -56,7 +57,7 @@ def averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Set
     """Slowdowns too small for one window: their mean over the last ones stands out, and enough show it.
 
     Averaging shrinks the noise of sampling and leaves lasting differences between chips as they are, so it is
-    scored against the spread of the averages.
+    scored against the spread of the averages; where half of the peers are slow, these fall into two populations.
     """
     assert now.found is not None and now.effects is not None
     alike = [one.beyond for one in before if one.keys == now.keys and one.devices == now.devices]
@@ -70,8 +71,10 @@ def averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Set
     few = (now.peers.sizes < settings.small_group)[now.peers.of][None, :]
     shown = stack >= gate / 2.0
     seen = shown[0] & (shown.sum(axis=0) >= settings.needed)  # and still there
-    flagged = (score >= limit) & (mean >= gate) & seen & (now.found.share >= settings.share)[:, None]
-    return np.asarray(flagged & now.found.is_compute[:, None] & ~few)
+    flagged = (score >= limit) & (mean >= gate) & ~few
+    flagged |= slower_half(mean, now.peers, mean=now.mean, settings=settings)
+    heavy = (now.found.share >= settings.share) & now.found.is_compute
+    return np.asarray(flagged & seen & heavy[:, None])
 
 
 def _lasting(
@@ -88,9 +91,7 @@ def _lasting(
     return out
 
 
-def _more_than_chance(
-    now: KernelDigest, seen: Sequence[Pairs], *, shift: Bools, settings: Settings
-) -> Bools:
+def _more_than_chance(now: KernelDigest, seen: Sequence[Pairs], *, shift: Bools, settings: Settings) -> Bools:
     """Tails that luck does not explain, among the ranks that are not slow as a whole. (kernel, rank)"""
     assert now.found is not None
     windows = 1 + len(seen)

@@ -118,7 +118,8 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     try:
         window = _read_window(means, watch, row, topology=topology)
         watch.missing = missing_evidence(window)
-        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=beats)
+        fast = replace(window, kernels=())
+        look = watch.course.look(topology=topology, now_s=now_s, window=fast, beats=beats)
         numbers = window_numbers(window)
     except SQLAlchemyError:
         raise
@@ -135,11 +136,29 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
             )
         return
     done = (row.window, window.coverage, numbers.to_bytes())
-    _save(means, watch, look, topology=topology, now_s=now_s, done=done)
     watch.trouble = ""
+    _save(means, watch, look, topology=topology, now_s=now_s, done=None if window.kernels else done)
+    if window.kernels:
+        _join_kernels(means, watch, window, now_s=now_s, done=done)
     watch.numbers, watch.coverage_ratio = numbers, window.coverage.ratio
     means.metrics.analysed.labels(result="analysed").inc()
     means.metrics.analysis_s.observe(time.perf_counter() - started)
+
+
+def _join_kernels(
+    means: Means, watch: Watch, window: Window, *, now_s: float, done: tuple[int, Coverage, bytes]
+) -> None:
+    """The same window once more with its kernels, which take longer: by now everybody knows the rest."""
+    topology = watch.topology
+    assert topology is not None
+    try:
+        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=())
+    except SQLAlchemyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
+        survive(means, watch, error, part="kernels")
+        look = Look(course=watch.course, findings=(), incidents=())
+    _save(means, watch, look, topology=topology, now_s=now_s, done=done)
 
 
 def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topology) -> Window:
