@@ -91,16 +91,13 @@ def advance(
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
-    Kernels take longer than the rest: the newest window may be given without them and again with them, and what
-    they say amends what it led to. Given at once it comes to the same.
-
+    The newest window may be given again with its kernels, which take longer; given at once it comes to the same.
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
-    in this process if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
-    `is_stopped` says that the beats are those of a job known to stand still. `events` came from outside.
+    here if None. `worth_s`, `is_stopped` and `events` are those of `View`.
     """
     before = {incident.id: incident for incident in state.incidents}
-    state = _hear(state, beats)
     fresh, with_kernels = _news(state, window)
+    state = _hear(state, beats)
     view = replace(
         _view(state, topology, window=fresh, now_s=now_s),
         is_lone=votes == 1,
@@ -112,8 +109,8 @@ def advance(
     if view.digest is not None:
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
     if with_kernels is not None:
-        state, more = _join(state, replace(view, window=with_kernels), engine=engine, min_past=min_past)
-        findings = (*findings, *more)
+        view = replace(view, window=with_kernels)
+        state, findings = _join(state, view, findings, engine=engine, min_past=min_past)
     if view.beats:
         state = _watch(state, view, findings)
     changed = tuple(incident for incident in state.incidents if before.get(incident.id) != incident)
@@ -211,13 +208,13 @@ def _judge(
 
 
 def _join(
-    state: AttemptState, view: View, *, engine: Engine | None, min_past: int
+    state: AttemptState, view: View, findings: tuple[Finding, ...], *, engine: Engine | None, min_past: int
 ) -> tuple[AttemptState, tuple[Finding, ...]]:
-    """The kernels of the newest window, and what they say."""
+    """The kernels of the newest window, and what they say beside the findings made before."""
     assert view.window is not None
     kernels = digest_kernels(view.window, engine=engine)
     if kernels is None:
-        return state, ()
+        return state, findings
     digest, past = replace(state.past[-1], kernels=kernels), state.past[:-1]
     joined = join_kernels(
         replace(view, past=past, digest=digest, beats=()),
@@ -227,7 +224,8 @@ def _join(
         is_start_up=is_start_up(past, min_past=min_past),
     )
     remembered = remember(past, digest, incidents=joined.incidents)
-    return replace(state, past=remembered, incidents=joined.incidents), joined.findings
+    state = replace(state, past=remembered, incidents=joined.incidents)
+    return state, (*findings, *joined.findings)
 
 
 def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:

@@ -35,7 +35,7 @@ def lasting(hits: Ints, *, windows: int, needed: int, looked_at: int) -> Bools:
     better than one, and a rank must have the higher. `looked_at` = (kernel, rank, window) tests of the pool
     that had a chance to show a hit.
 
-    >>> lasting(np.array([3, 0, 0, 1, 0, 0, 0, 0]), windows=3, needed=2, looked_at=240).nonzero()[0].tolist()
+    >>> lasting(np.array([3, 0, 0, 0, 0, 0, 0, 0]), windows=3, needed=2, looked_at=240).nonzero()[0].tolist()
     [0]
     """
     num = len(hits)
