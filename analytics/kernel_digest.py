@@ -89,28 +89,53 @@ def digest_table(
     devices: tuple[str, ...] | None = None,
 ) -> KernelDigest:
     """Digest of an opened table; effects are computed here if not given, a rank is its own device if unnamed."""
-    effects = effects or effects_of_all(table, peers)
+    digest = digest_effects(
+        effects or effects_of_all(table, peers),
+        peers,
+        keys=table.kernels,
+        is_compute=is_compute(table),
+        ratio=_ratio(table),
+        step_ns=step_ns,
+        num_steps=num_steps,
+        settings=settings,
+        devices=devices,
+    )
+    return replace(digest, table=table)
+
+
+def digest_effects(
+    effects: Effects,
+    peers: Peers,
+    *,
+    keys: tuple[tuple[int, int], ...],
+    is_compute: NDArray[np.bool_],
+    ratio: Reals,
+    step_ns: float,
+    num_steps: int,
+    settings: Settings,
+    devices: tuple[str, ...] | None = None,
+) -> KernelDigest:
+    """Digest of the effects of kernels `keys` on the peers' ranks; `is_compute` (kernel,), `ratio` (rank,)."""
     found = scan(
         effects,
         peers,
-        is_compute=is_compute(table),
+        is_compute=is_compute,
         step_ns=step_ns,
         num_steps=num_steps,
         window_s=step_ns * num_steps * 1e-9,
         settings=settings,
     )
     return KernelDigest(
-        ranks=table.ranks,
-        keys=table.kernels,
-        devices=devices or tuple(str(rank) for rank in table.ranks),
+        ranks=peers.ranks,
+        keys=keys,
+        devices=devices or tuple(str(rank) for rank in peers.ranks),
         mean=effects.mean,
         beyond=found.beyond,
-        ratio=_ratio(table),
-        shift=_pairs(found.shift, table),
-        tail=_pairs(found.tail, table),
-        device=frozenset(table.ranks[found.device].tolist()),
+        ratio=ratio,
+        shift=_pairs(found.shift, keys, peers.ranks),
+        tail=_pairs(found.tail, keys, peers.ranks),
+        device=frozenset(peers.ranks[found.device].tolist()),
         peers=peers,
-        table=table,
         effects=effects,
         found=found,
     )
@@ -185,8 +210,10 @@ def _ratio(table: KernelTable) -> Reals:
     return np.asarray(table.events * RAW_EVENT_BYTES / summary, np.float32)
 
 
-def _pairs(flags: NDArray[np.bool_], table: KernelTable) -> frozenset[tuple[tuple[int, int], int]]:
-    return frozenset((table.kernels[k], int(table.ranks[r])) for k, r in np.argwhere(flags))
+def _pairs(
+    flags: NDArray[np.bool_], keys: Sequence[tuple[int, int]], ranks: Ints
+) -> frozenset[tuple[tuple[int, int], int]]:
+    return frozenset((keys[k], int(ranks[r])) for k, r in np.argwhere(flags))
 
 
 def expected_per_day(log10_probability: float, *, num_tests: int, window_s: float) -> float:

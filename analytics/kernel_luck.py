@@ -27,24 +27,33 @@ ROUNDS = 60
 """Steps of the fit; what has not settled by then is no clear second rate."""
 
 
-def lasting(hits: Ints, *, windows: int, needed: int, looked_at: int) -> Bools:
-    """Ranks hit in at least `needed` of `windows` windows, and that is not luck. `hits` (rank,).
+def lasting(hits: Ints, *, windows: int, needed: int, rate: Floats) -> Bools:
+    """Ranks hit in at least `needed` of `windows` windows, and that is not luck. `hits`, `rate` are (rank,).
 
-    Luck at the rate g of the other ranks lets N · C(windows, needed) · gⁿᵉᵉᵈᵉᵈ ranks last; that must be few.
-    Where many ranks are sick they make up that rate themselves: then two rates must explain the hits far
-    better than one, and a rank must have the higher. `looked_at` = (kernel, rank, window) tests of the pool
-    that had a chance to show a hit.
+    Luck at the rate g of the others (`rate_of_others`) lets N · C(windows, needed) · gⁿᵉᵉᵈᵉᵈ ranks last; that must
+    be few. Where many ranks are sick they make up that rate themselves: then two rates must explain the hits far
+    better than one, and a rank must have the higher.
 
-    >>> lasting(np.array([3, 0, 0, 0, 0, 0, 0, 0]), windows=3, needed=2, looked_at=240).nonzero()[0].tolist()
-    [0]
+    >>> lasting(np.array([3, 0, 0, 0, 1]), windows=3, needed=2, rate=np.full(5, 0.001)).tolist()
+    [True, False, False, False, False]
     """
-    num = len(hits)
     often = hits >= needed
-    if windows < needed or num < 2 or not often.any():
+    if windows < needed or len(hits) < 2 or not often.any():
         return often
-    others = (hits.sum() - hits) / ((num - 1) * windows) + HALF_A_HIT / looked_at
-    lucky = num * comb(windows, needed) * np.minimum(others, 1.0) ** needed
+    lucky = len(hits) * comb(windows, needed) * np.minimum(rate, 1.0) ** needed
     return np.asarray(often & ((lucky <= LUCK) | _has_the_higher_rate(hits, windows=windows)))
+
+
+def rate_of_others(hits: Ints, pooled: Ints, *, windows: int, kernels: int) -> Floats:
+    """How often the other ranks are hit in a window, by this kernel or by all of them, whichever is more. (rank,)
+
+    `hits` (rank,) of this kernel and `pooled` (rank,) of all `kernels` in `windows` windows: where spikes are a
+    fact of the job's life, a kernel that has been spared so far has been lucky.
+    """
+    tests = max(len(hits) - 1, 1) * windows
+    mine = (hits.sum() - hits) / tests
+    all_of_them = (pooled.sum() - pooled + HALF_A_HIT) / (tests * max(kernels, 1))
+    return np.asarray(np.maximum(mine, all_of_them))
 
 
 def _has_the_higher_rate(hits: Ints, *, windows: int) -> Bools:

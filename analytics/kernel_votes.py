@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest, past_mean
-from argus.analytics.kernel_luck import lasting
-from argus.analytics.kernel_peers import Bools
+from argus.analytics.kernel_luck import lasting, rate_of_others
+from argus.analytics.kernel_peers import Bools, Ints
 from argus.analytics.kernel_scan import Settings, changed, slower_half, spread_of
 from argus.analytics.kernel_tail import Reals, healthy_tail
 
@@ -49,7 +49,7 @@ def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings)
         np.bool_,
     )
     tail = _lasting(now, found.tail, seen, settings=settings) & ~slow
-    tail &= _more_than_chance(now, seen, shift=slow, settings=settings)
+    tail &= _more_than_chance(now, past, shift=slow, settings=settings)
     return Votes(shift=slow, tail=tail, device=device, own=own)
 
 
@@ -91,25 +91,40 @@ def _lasting(
     return out
 
 
-def _more_than_chance(now: KernelDigest, seen: Sequence[Pairs], *, shift: Bools, settings: Settings) -> Bools:
+def _more_than_chance(
+    now: KernelDigest, past: Sequence[KernelDigest], *, shift: Bools, settings: Settings
+) -> Bools:
     """Tails that luck does not explain, among the ranks that are not slow as a whole. (kernel, rank)"""
     assert now.found is not None
-    windows = 1 + len(seen)
-    heavy = int((now.found.share >= settings.share).sum())
     out = np.zeros(now.mean.shape, np.bool_)
+    if not now.found.tail.any():
+        return out
+    place = {int(rank): i for i, rank in enumerate(now.ranks)}
+    # Spikes of all windows that are remembered say how common they are; only the last ones must agree.
+    known = [_hits_of(one.shift | one.tail, place) for one in past]
+    pooled = now.found.tail.sum(axis=0) + sum(sum(_hits_of(one.tail, place).values()) for one in past)
+    heavy = int((now.found.share >= settings.share).sum())
+    last = 1 + len(known[-(settings.of - 1) :])
     for k in np.flatnonzero(now.found.tail.any(axis=1)):
-        key = now.keys[k]
-        hits = (now.found.tail[k] | now.found.shift[k]).astype(np.int64)
-        for one in seen:
-            hits += np.array([(key, int(rank)) in one for rank in now.ranks])
+        none = np.zeros(len(now.ranks), np.int64)
+        mine = (now.found.tail[k] | now.found.shift[k]).astype(np.int64)
+        before = [one.get(now.keys[k], none) for one in known]
         tested = np.flatnonzero(~shift[k])
-        out[k, tested] = lasting(
-            hits[tested],
-            windows=windows,
-            needed=settings.needed,
-            looked_at=max(heavy, 1) * len(tested) * windows,
+        rate = rate_of_others(
+            (mine + sum(before))[tested], pooled[tested], windows=1 + len(known), kernels=heavy
         )
+        hits = (mine + sum(before[-(last - 1) :] if last > 1 else []))[tested]
+        out[k, tested] = lasting(hits, windows=last, needed=settings.needed, rate=rate)
     return out
+
+
+def _hits_of(pairs: Pairs, place: Mapping[int, int]) -> dict[tuple[int, int], Ints]:
+    """Flags of one window by kernel, 0 or 1 for each of the present ranks. (rank,)"""
+    hits: dict[tuple[int, int], Ints] = {}
+    for key, rank in pairs:
+        if rank in place:
+            hits.setdefault(key, np.zeros(len(place), np.int64))[place[rank]] = 1
+    return hits
 
 
 def _own(
