@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,6 +16,8 @@ from argus.analytics.kernel_scan import Candidates, Settings, scan
 from argus.analytics.kernel_table import KernelTable, open_table
 from argus.analytics.peers import work_classes
 from argus.analytics.window import Window
+from argus.collectors.records.errors import WireError
+from argus.collectors.records.kernel_read import bundle, open_blob, read
 from argus.collectors.records.kernels import RAW_EVENT_BYTES
 from argus.topology.layout import Topology
 
@@ -61,12 +64,23 @@ class KernelDigest:
 def digest_kernels(
     window: Window, *, engine: Engine | None = None, settings: Settings | None = None
 ) -> KernelDigest | None:
-    """Digest of the window's kernel summaries, None if it has none that can be read."""
-    table = open_table(window.kernels, texts=window.kernel_names)
+    """Digest of the window's kernel summaries, None if it has none that can be read.
+
+    A blob that turns out damaged is left out with the reason counted in the table's `refused`.
+    """
+    blobs = window.kernels
+    table = open_table(blobs, texts=window.kernel_names)
     if not table.kernels:
         return None
     peers = kernel_peers(window.topology, table.ranks)
-    effects = (engine or _here)(table, peers, window.kernels)
+    try:
+        effects = (engine or _here)(table, peers, blobs)
+    except WireError:
+        table, blobs = _sound(blobs, texts=window.kernel_names)
+        if not table.kernels:
+            return None
+        peers = kernel_peers(window.topology, table.ranks)
+        effects = (engine or _here)(table, peers, blobs)
     return digest_table(
         table,
         peers,
@@ -76,6 +90,21 @@ def digest_kernels(
         num_steps=window.num_steps,
         settings=settings or Settings(),
     )
+
+
+def _sound(blobs: Sequence[bytes], *, texts: Mapping[int, str]) -> tuple[KernelTable, tuple[bytes, ...]]:
+    """The table of the blobs that can be read to their end."""
+    kept: list[bytes] = []
+    refused: Counter[str] = Counter()
+    for blob in blobs:
+        try:
+            read(bundle([open_blob(blob)]))
+        except WireError as error:
+            refused[str(error)[:60]] += 1
+        else:
+            kept.append(blob)
+    table = open_table(kept, texts=texts)
+    return replace(table, refused={**table.refused, **refused}), tuple(kept)
 
 
 def digest_table(

@@ -24,6 +24,9 @@ from argus.topology.layout import Topology
 MAX_W1_KERNELS = 8
 """Kernels of a window whose Wasserstein distances are computed, those with the costliest suspects."""
 
+W1_PEERS = 256
+"""Peers that stand for all of them in a barycentre: their median is good to a few per cent of their spread."""
+
 MANY = 0.05
 """Accused part of a class from which the median of all its ranks is no longer that of the healthy ones."""
 
@@ -42,9 +45,10 @@ def findings_of(view: View, now: KernelDigest, votes: Votes, *, settings: Settin
         for flags, kind in ((votes.shift[k], "kernel_shift"), (votes.tail[k], "kernel_tail")):
             flagged = np.flatnonzero(flags & ~votes.device)
             if len(flagged):
-                w1 = _w1(now, k) if place < MAX_W1_KERNELS else None
+                worst = int(flagged[np.argmax(lost[k, flagged])])
+                w1 = _w1(now, k, rank=worst) if place < MAX_W1_KERNELS else None
                 yield _kernel_finding(
-                    view, now, votes, kernel=k, ranks=flagged, kind=kind, lost=lost[k], w1=w1
+                    view, now, votes, kernel=k, ranks=flagged, worst=worst, kind=kind, lost=lost[k], w1=w1
                 )
     for rank in np.flatnonzero(votes.device):
         yield _device_finding(view, now, rank=int(rank), lost=lost)
@@ -92,14 +96,14 @@ def _kernel_finding(
     *,
     kernel: int,
     ranks: np.ndarray[tuple[int], np.dtype[np.int64]],
+    worst: int,
     kind: str,
     lost: np.ndarray[tuple[int], np.dtype[np.float32]],
-    w1: tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float] | None,
+    w1: tuple[float, float] | None,
 ) -> Finding:
     assert view.window is not None and now.table is not None
     assert now.effects is not None and now.found is not None
     effects, found, window = now.effects, now.found, view.window
-    worst = int(ranks[np.argmax(lost[ranks])])
     is_tail = kind == "kernel_tail"
     score = float((found.tail_score if is_tail else found.score)[kernel, worst])
     log10 = found.spread_tail.log10_probability(score)
@@ -134,7 +138,7 @@ def _evidence(
     kernel: int,
     rank: int,
     score: float,
-    w1: tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float] | None,
+    w1: tuple[float, float] | None,
 ) -> Iterator[Evidence]:
     """The numbers behind one kernel on its worst rank."""
     assert now.table is not None and now.effects is not None and now.found is not None
@@ -152,8 +156,7 @@ def _evidence(
     )
     yield Evidence(name="max_ratio", value=math.exp(float(effects.top[kernel, rank])))
     if w1 is not None:
-        distance = float(w1[0][rank]) * 1e-3
-        yield Evidence(name="w1_to_peers_us", value=distance, unit="us", baseline=w1[1] * 1e-3)
+        yield Evidence(name="w1_to_peers_us", value=w1[0] * 1e-3, unit="us", baseline=w1[1] * 1e-3)
     if votes.own is not None and np.isfinite(votes.own[kernel, rank]):
         yield Evidence(name="own_past_ratio", value=math.exp(float(votes.own[kernel, rank])))
 
@@ -209,25 +212,27 @@ def _breadth(now: KernelDigest, rank: int) -> str:
     return breadth(kinds, now.effects.shift[:, rank], weight=now.effects.total_ns[:, rank])
 
 
-def _w1(now: KernelDigest, kernel: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
-    """W₁ of each rank to the barycentre of its class, in ns, and the median of it over ranks."""
+def _w1(now: KernelDigest, kernel: int, *, rank: int) -> tuple[float, float] | None:
+    """W₁ of a rank to the barycentre of its class, in ns, and the median one of the peers; an even sample of them."""
     assert now.table is not None
     one: Kernel = dense(now.table, kernel, last=kernel + 1)[0]
+    members = now.peers.rows[now.peers.of[rank]]
+    peers = members[(members >= 0) & (members != rank)]
+    peers = peers[one.count[:, peers].sum(axis=0) > 0]
+    if not len(peers) or not one.count[:, rank].sum() > 0:
+        return None
+    chosen = np.append(peers[:: max(1, len(peers) // W1_PEERS)], rank)
     shape = fit(
-        one.count.T.astype(np.int64),
-        one.log_p50.T.astype(np.float64),
-        log_p99=one.log_p99.T.astype(np.float64),
-        log_max=one.log_max.T.astype(np.float64),
-        log_mean=one.log_mean.T.astype(np.float64),
+        one.count[:, chosen].T.astype(np.int64),
+        one.log_p50[:, chosen].T.astype(np.float64),
+        log_p99=one.log_p99[:, chosen].T.astype(np.float64),
+        log_max=one.log_max[:, chosen].T.astype(np.float64),
+        log_mean=one.log_mean[:, chosen].T.astype(np.float64),
     )
     profile = quantile_profile(shape, strata=64)
-    out = np.zeros(len(now.ranks))
-    for rows in now.peers.rows:
-        members = rows[rows >= 0]
-        mine = np.isin(np.arange(len(out)), members) & (one.count.sum(axis=0) > 0)
-        if mine.any():
-            out = np.where(mine, to_peers(profile, barycentre(profile, ranks=mine)), out)
-    return out, float(np.median(out))
+    is_peer = np.arange(len(chosen)) < len(chosen) - 1
+    distance = to_peers(profile, barycentre(profile, ranks=is_peer))
+    return float(distance[-1]), float(np.median(distance[:-1]))
 
 
 def _group_of(topology: Topology, ranks: Sequence[int]) -> str | None:

@@ -164,7 +164,8 @@ def _join_kernels(
 def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topology) -> Window:
     with means.store.read() as connection:
         bodies = progress.bodies_of(connection, watch.live.row.id, row.window)
-        blobs = kernel_store.blobs_of(connection, watch.live.row.id, row.window)
+        stored = kernel_store.blobs_of(connection, watch.live.row.id, row.window)
+        blobs, refused = kernel_store.readable(stored)
         names = kernel_store.used_names(connection, blobs)
     parts = [RankWindow.from_bytes(body) for body in bodies]
     phases = {part.name(int(index)) for part in parts for index in set(part.cells["phase"].tolist())}
@@ -174,7 +175,9 @@ def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topolo
             f"{topology.world_size} ranks × {row.num_steps} steps × {len(phases)} phases are {cells} cells, "
             f"the limit is {MAX_CELLS}"
         )
-    return replace(align(assemble(parts, topology)), kernels=tuple(blobs), kernel_names=names)
+    window = replace(align(assemble(parts, topology)), kernels=blobs, kernel_names=names)
+    unread = tuple(f"kernel summaries of {number} hosts: {reason}" for reason, number in refused.items())
+    return replace(window, coverage=replace(window.coverage, unseen=(*window.coverage.unseen, *unread)))
 
 
 def missing_evidence(window: Window) -> tuple[str, ...]:

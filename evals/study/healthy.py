@@ -24,7 +24,7 @@ from argus.analytics.kernel_votes import vote
 from argus.collectors.records.kernel_blob import LOG_STEP, MEAN_STEP
 from argus.evals.bench import Size
 
-JOBS: dict[Size, int] = {"smoke": 1, "default": 12, "full": 240}
+JOBS: dict[Size, int] = {"smoke": 1, "default": 24, "full": 240}
 WINDOWS: dict[Size, int] = {"smoke": 4, "default": 10, "full": 24}
 RANKS: dict[Size, int] = {"smoke": 64, "default": 2048, "full": 2048}
 KERNELS: dict[Size, int] = {"smoke": 20, "default": 200, "full": 300}

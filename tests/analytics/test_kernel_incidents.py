@@ -21,6 +21,8 @@ from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
 from argus.topology.layout import Topology, build
 
+pytestmark = pytest.mark.slow
+
 RANKS, TP, STEPS, PER_STEP = 16, 2, 80, 8
 ONSET = 40
 
