@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 CAUSES = {
     "compute.slow": "computes slower than its peers",
+    "compute.memory": "is slow wherever it moves memory",
+    "copy.slow": "copies from and to its host slowly",
     "host.cpu_starved": "does not get the CPU",
     "host.gc": "stops for garbage collection",
     "data.slow_loader": "waits for its data",

@@ -22,7 +22,8 @@ from argus.analytics.finding import Finding
 from argus.analytics.fuse import Lasting, decide, stop_cause
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
 from argus.analytics.incident import Cause, Incident
-from argus.analytics.kernel_digest import Engine
+from argus.analytics.kernel_digest import Engine, digest_kernels
+from argus.analytics.kernel_join import join_kernels
 from argus.analytics.lifecycle import (
     GONE_WINDOWS,
     find_open,
@@ -92,17 +93,15 @@ def advance(
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
+    The newest window may be given again with its kernels, which take longer; given at once it comes to the same.
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
-    in this process if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
-    `is_stopped` says that the beats are those of a job known to stand still. `events` are what others said of
-    the job's nodes lately.
+    here if None. `worth_s`, `is_stopped` and `events` are those of `View`.
     """
     before = {incident.id: incident for incident in state.incidents}
+    fresh, with_kernels = _news(state, window)
     state = _hear(state, beats)
-    if window is not None and state.past and window.index <= state.past[-1].index:
-        window = None
     view = replace(
-        _view(state, topology, window=window, now_s=now_s, engine=engine),
+        _view(state, topology, window=fresh, now_s=now_s),
         is_lone=votes == 1,
         worth_s=worth_s,
         is_stopped=is_stopped,
@@ -111,16 +110,28 @@ def advance(
     findings = run_detectors(view)
     if view.digest is not None:
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
+    if with_kernels is not None:
+        view = replace(view, window=with_kernels)
+        state, findings = _join(state, view, findings, engine=engine, min_past=min_past)
     if view.beats:
         state = _watch(state, view, findings)
     changed = tuple(incident for incident in state.incidents if before.get(incident.id) != incident)
     return Advance(state=state, findings=findings, incidents=changed)
 
 
-def _view(
-    state: AttemptState, topology: Topology, *, window: Window | None, now_s: float, engine: Engine | None
-) -> View:
-    """What detectors see of the state and the new window."""
+def _news(state: AttemptState, window: Window | None) -> tuple[Window | None, Window | None]:
+    """The window if it was not seen before, and the window if its kernels were not."""
+    if window is None:
+        return None, None
+    kernels = window if window.kernels else None
+    newest = state.past[-1] if state.past else None
+    if newest is None or window.index > newest.index:
+        return window, kernels
+    return None, kernels if window.index == newest.index and newest.kernels is None else None
+
+
+def _view(state: AttemptState, topology: Topology, *, window: Window | None, now_s: float) -> View:
+    """What detectors see of the state and the new window, its kernels aside."""
     waits = waits_of(window) if window is not None else None
     return View(
         run=state.run,
@@ -131,7 +142,7 @@ def _view(
         past=state.past,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
-        digest=digest_of(window, waits, engine=engine) if window is not None else None,
+        digest=digest_of(replace(window, kernels=()), waits) if window is not None else None,
     )
 
 
@@ -196,6 +207,27 @@ def _judge(
     )
     state = replace(state, past=remember(state.past, doubted, incidents=state.incidents))
     return _close(state, [i for i in state.incidents if _is_gone(i, state.past)])
+
+
+def _join(
+    state: AttemptState, view: View, findings: tuple[Finding, ...], *, engine: Engine | None, min_past: int
+) -> tuple[AttemptState, tuple[Finding, ...]]:
+    """The kernels of the newest window, and what they say beside the findings made before."""
+    assert view.window is not None
+    kernels = digest_kernels(view.window, engine=engine)
+    if kernels is None:
+        return state, findings
+    digest, past = replace(state.past[-1], kernels=kernels), state.past[:-1]
+    joined = join_kernels(
+        replace(view, past=past, digest=digest, beats=()),
+        state.incidents,
+        undecided={symptom.rank for symptom in state.ballots[-1].ranks},
+        steps_done=state.last_step,
+        is_start_up=is_start_up(past, min_past=min_past),
+    )
+    remembered = remember(past, digest, incidents=joined.incidents)
+    state = replace(state, past=remembered, incidents=joined.incidents)
+    return state, (*findings, *joined.findings)
 
 
 def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:

@@ -118,7 +118,8 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     try:
         window = _read_window(means, watch, row, topology=topology)
         watch.missing = missing_evidence(window)
-        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=beats)
+        fast = replace(window, kernels=())
+        look = watch.course.look(topology=topology, now_s=now_s, window=fast, beats=beats)
         numbers = window_numbers(window)
     except SQLAlchemyError:
         raise
@@ -135,17 +136,36 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
             )
         return
     done = (row.window, window.coverage, numbers.to_bytes())
-    _save(means, watch, look, topology=topology, now_s=now_s, done=done)
     watch.trouble = ""
+    _save(means, watch, look, topology=topology, now_s=now_s, done=None if window.kernels else done)
+    if window.kernels:
+        _join_kernels(means, watch, window, now_s=now_s, done=done)
     watch.numbers, watch.coverage_ratio = numbers, window.coverage.ratio
     means.metrics.analysed.labels(result="analysed").inc()
     means.metrics.analysis_s.observe(time.perf_counter() - started)
 
 
+def _join_kernels(
+    means: Means, watch: Watch, window: Window, *, now_s: float, done: tuple[int, Coverage, bytes]
+) -> None:
+    """The same window once more with its kernels, which take longer: by now everybody knows the rest."""
+    topology = watch.topology
+    assert topology is not None
+    try:
+        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=())
+    except SQLAlchemyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
+        survive(means, watch, error, part="kernels")
+        look = Look(course=watch.course, findings=(), incidents=())
+    _save(means, watch, look, topology=topology, now_s=now_s, done=done)
+
+
 def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topology) -> Window:
     with means.store.read() as connection:
         bodies = progress.bodies_of(connection, watch.live.row.id, row.window)
-        blobs = kernel_store.blobs_of(connection, watch.live.row.id, row.window)
+        stored = kernel_store.blobs_of(connection, watch.live.row.id, row.window)
+        blobs, refused = kernel_store.readable(stored)
         names = kernel_store.used_names(connection, blobs)
     parts = [RankWindow.from_bytes(body) for body in bodies]
     phases = {part.name(int(index)) for part in parts for index in set(part.cells["phase"].tolist())}
@@ -155,7 +175,9 @@ def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topolo
             f"{topology.world_size} ranks × {row.num_steps} steps × {len(phases)} phases are {cells} cells, "
             f"the limit is {MAX_CELLS}"
         )
-    return replace(align(assemble(parts, topology)), kernels=tuple(blobs), kernel_names=names)
+    window = replace(align(assemble(parts, topology)), kernels=blobs, kernel_names=names)
+    unread = tuple(f"kernel summaries of {number} hosts: {reason}" for reason, number in refused.items())
+    return replace(window, coverage=replace(window.coverage, unseen=(*window.coverage.unseen, *unread)))
 
 
 def missing_evidence(window: Window) -> tuple[str, ...]:

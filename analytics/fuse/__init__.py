@@ -33,6 +33,14 @@ link causes
   cpu_ratio                 CPU time of the member that got least of it, against its past (ratio)
   unclean                   a member whose process did not run, in the note
   victims_wait_s, step_s    as above
+kernel causes; also added to the causes above when L3 sees the same suspects
+  kernel_ratio              the slowest kernel against its peers' (ratio), its name in the note
+  kernel_lost_s             what slow kernels take longer, what they have in common in the note
+  kernel_share              share of the step that kernel takes (ratio)
+  slow_kernels              how many kernels are slow (count)
+  error_bound_ratio, w1_to_peers_us (median rank), own_past_ratio, max_ratio   of that kernel
+  compression_ratio (own past)   of the rank's kernels
+  caused_wait_s             by the latest member of a slow group; in `ruled_out` of compute.slow
 stops
   stalled_s (limit)         no step ended for so long
   median_step_s             usual step time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from argus.analytics.fuse.kernels import kernel_causes
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
 from argus.analytics.fuse.own_work import rank_causes
@@ -20,6 +21,7 @@ Check = Callable[[Cause, View], Cause]
 RULES: tuple[Rule, ...] = (
     rank_causes,
     link_causes,
+    kernel_causes,
 )
 """In the order of incidents.md §2.2: of two causes that name the same suspects the earlier one stands."""
 
