@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.collectors.records.cost import Cost
 from argus.collectors.records.events import CLOCK_GPU, EXCLUDED_FLAGS
 from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import Topology
@@ -56,13 +58,17 @@ class RuntimeEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """What of the window arrived. `ratio` = rank-steps present / rank-steps expected."""
+    """What of the window arrived. `ratio` = rank-steps present / rank-steps expected.
+
+    `overhead` is what Argus cost by channel as the hosts measured it in the run so far, their mean.
+    """
 
     ratio: float
     missing_ranks: tuple[int, ...]
     missing_steps: int
     dropped: Mapping[str, int]
     unseen: tuple[str, ...]
+    overhead: Mapping[str, Cost] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,5 +293,27 @@ def _coverage(parts: list[RankWindow], ranks: Ints, step_s: Floats) -> Coverage:
         missing_ranks=tuple(int(rank) for rank in ranks if int(rank) not in here),
         missing_steps=missing,
         dropped=dropped,
-        unseen=tuple(sorted({text for part in parts for text in part.unseen})),
+        unseen=tuple(sorted({text for part in parts for text in (*part.unseen, *_stepped_down(part))})),
+        overhead=_overhead({part.host: part.overhead for part in parts}.values()),
     )
+
+
+def _stepped_down(part: RankWindow) -> tuple[str, ...]:
+    return tuple(f"{channel}: off, so that Argus costs less" for channel in part.channels_off)
+
+
+def _overhead(hosts: Iterable[Mapping[str, Cost]]) -> dict[str, Cost]:
+    """The mean over the hosts; they see the same steps, so the narrowest number of pairs counts."""
+    found: dict[str, list[Cost]] = {}
+    for costs in hosts:
+        for channel, cost in costs.items():
+            found.setdefault(channel, []).append(cost)
+    return {
+        channel: Cost(
+            ratio=fmean(cost.ratio for cost in costs),
+            low=fmean(cost.low for cost in costs),
+            high=fmean(cost.high for cost in costs),
+            n=min(cost.n for cost in costs),
+        )
+        for channel, costs in found.items()
+    }

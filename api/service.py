@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from prometheus_client import Counter
@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from argus.analytics.store import control, intake, kernels, observations
 from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Rejection
+from argus.analytics.store.levels import levels_of
 from argus.analytics.store.relaunch import make_room
 from argus.api import ingest
 from argus.api.analysis import Means
@@ -56,9 +57,10 @@ class Service:
             make_room(connection, parsed.items, now_s=now_s, silent_s=self.settings.silent_s)
             attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
             intake.add_layouts(connection, parsed.items, attempts=attempts, now_s=now_s)
+            plans = _plans(connection, attempts)
         for attempt_id, hosts in _hosts(parsed.items, attempts).items():
             self.worker.hear(attempt_id, hosts=hosts, now_s=now_s)
-        return _answer(self.metrics.layouts, len(parsed.items), rejected=parsed.rejected, attempts=attempts)
+        return _answer(self.metrics.layouts, len(parsed.items), rejected=parsed.rejected, plans=plans)
 
     def receive_heartbeats(self, body: bytes) -> Answer:
         """Store the latest heartbeat of each rank. Raises WireError, NothingTaken."""
@@ -70,11 +72,12 @@ class Service:
             for report in reports.items:
                 control.save_report(connection, report, now_s=now_s)
             switches = control.switches(connection, (run for run, _ in attempts))
+            plans = _plans(connection, attempts)
         for key, attempt in attempts.items():
             beats = [beat for beat in parsed.items if (beat.run, beat.attempt) == key]
             self.worker.hear(attempt.id, beats=beats, now_s=now_s)
         counter, rejected = self.metrics.heartbeats, (*parsed.rejected, *reports.rejected)
-        answer = _answer(counter, len(parsed.items), rejected=rejected, attempts=attempts)
+        answer = _answer(counter, len(parsed.items), rejected=rejected, plans=plans)
         return {**answer, "switches": switches}
 
     def receive_observations(self, body: bytes) -> Answer:
@@ -182,15 +185,21 @@ def _hosts(
     return hosts
 
 
-def _plan(row: AttemptRow) -> dict[str, object]:
-    plan = row.plan
-    return {
-        "run": row.run,
-        "attempt": row.attempt,
-        "first": plan.first,
-        "switch": plan.switch,
-        "then": plan.then,
-    }
+def _plans(connection: Connection, attempts: Mapping[AttemptKey, AttemptRow]) -> list[dict[str, object]]:
+    """How each attempt's windows are cut and which channels are off, the same for all its hosts."""
+    levels = levels_of(connection, attempts)
+    return [
+        {
+            "run": row.run,
+            "attempt": row.attempt,
+            "first": row.plan.first,
+            "switch": row.plan.switch,
+            "then": row.plan.then,
+            "level": levels[key][0],
+            "from_step": levels[key][1],
+        }
+        for key, row in sorted(attempts.items())
+    ]
 
 
 def _answer(
@@ -198,11 +207,10 @@ def _answer(
     accepted: int,
     *,
     rejected: tuple[Rejection, ...],
-    attempts: Mapping[AttemptKey, AttemptRow],
+    plans: Sequence[Mapping[str, object]],
 ) -> Answer:
     counter.labels(result="accepted").inc(accepted)
     counter.labels(result="rejected").inc(len(rejected))
     if rejected and not accepted:
         raise NothingTaken(rejected)
-    plans = [_plan(row) for _, row in sorted(attempts.items())]
-    return {"accepted": accepted, "rejected": [asdict(item) for item in rejected], "plans": plans}
+    return {"accepted": accepted, "rejected": [asdict(item) for item in rejected], "plans": list(plans)}

@@ -17,12 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from argus.api.cli.errors import CliError
-from argus.collectors.host import raw_ring, recorder, spool
+from argus.collectors.host import raw_ring, recorder, spool, stepping
 from argus.collectors.host.aside import Aside
 from argus.collectors.host.client import HttpPost, parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
-from argus.collectors.host.governor import BUDGET, Governor
+from argus.collectors.host.governor import Governor
 from argus.collectors.host.gpus import open_gpus
 from argus.collectors.host.host_sampler import HostSampler
 from argus.collectors.host.kernel_log import KernelLog
@@ -82,9 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--overhead-budget",
         type=_share,
-        default=BUDGET,
+        default=stepping.BUDGET,
         metavar="SHARE",
-        help=f"share of step time above which channels are switched off (default: {BUDGET})",
+        help=f"share of step time above which channels are switched off (default: {stepping.BUDGET})",
     )
 
 

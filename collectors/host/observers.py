@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from argus.collectors.host.counters import Counters
+from argus.collectors.host.governor import IsOff
 from argus.collectors.host.host_sampler import HostSampler, Seen
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.rank import Key
@@ -116,11 +117,12 @@ class Observers:
         """Dump these ranks closely for a while."""
         self._plan.burst(keys, seconds=seconds, is_native=is_native, now_s=now_s)
 
-    def look(self, members: Sequence[Member], *, now_s: float) -> None:
-        """Ask for what is due of the ranks that are observed."""
+    def look(self, members: Sequence[Member], *, is_off: IsOff, now_s: float) -> None:
+        """Ask for what is due of the ranks that are observed; whose stacks are off gets only what was asked for."""
         ranks = open_steps(members, now_s=now_s)
         if self._stacks is not None:
-            due = self._plan.due(ranks, now_s=now_s)
+            quiet = {r.key for r in ranks if is_off("stacks", r.key[0], r.key[1], step=r.step)}
+            due = self._plan.due(ranks, quiet=quiet, now_s=now_s)
             self._stacks.submit([request for request in due if self._is_worth_it(request)])
             self._counters.add("argus_collector_stack_skipped_total", amount=self._plan.skipped)
             self._plan.skipped = 0

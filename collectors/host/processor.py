@@ -265,7 +265,7 @@ class Processor:
 
     def _govern(self) -> None:
         for change in self._governor.take_changes():
-            self._notices.once(f"governor {change.run} {change.from_step}", change.text())
+            self._notices.once(f"governor {change.run} {change.from_step}", change.text)
             for connection in list(self._connections.values()):
                 self._control(connection)
 
@@ -275,7 +275,7 @@ class Processor:
             return
         layout = connection.member.state.layout
         level, from_step = self._governor.current(layout.run, layout.attempt)
-        if not from_step:
+        if not (level or from_step):
             return
         try:
             connection.sock.send(encode_json(Kind.CONTROL, {"level": level, "from_step": from_step}))
@@ -290,7 +290,7 @@ class Processor:
     def _look(self, now_s: float) -> None:
         if self._ranks.look(now_s):
             self._due.beats_s = now_s
-        self._aside.look(self._ranks, now_s=now_s)
+        self._aside.look(self._ranks, is_off=self._governor.is_off, now_s=now_s)
         for member in [member for member in self._ranks if member.is_gone and member.is_connected]:
             self._exited(member)
         self._counters.set("argus_collector_ranks", sum(m.is_connected for m in self._ranks))
@@ -322,6 +322,7 @@ class Processor:
     def _listen_to_service(self) -> None:
         for heard in self._delivery.heard() if self._delivery is not None else ():
             self._ranks.follow(heard.plans)
+            self._governor.follow(heard.levels)
             self._aside.follow(heard.switches)
             self._forget(list(heard.final))
 

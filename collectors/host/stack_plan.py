@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from argus.collectors.host.rank import Key
@@ -78,13 +78,15 @@ class StackPlan:
         for key in keys:
             self._bursts[key] = _Burst(until_s=until_s, is_native=is_native)
 
-    def due(self, ranks: Sequence[OpenStep], *, now_s: float) -> list[Request]:
-        """What to dump now, the most urgent first, within the budget."""
+    def due(self, ranks: Sequence[OpenStep], *, now_s: float, quiet: Collection[Key] = ()) -> list[Request]:
+        """What to dump now, the most urgent first, within the budget; `quiet` ranks only in a burst."""
         elapsed_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
         self._last_s = now_s
         self._tokens = min(self._max_saved, self._tokens + elapsed_s * self._rate)
         wanted: dict[Key, Request] = {}
-        for request in (*self._in_burst(ranks, now_s), *self._slow(ranks), *self._baseline(ranks, now_s)):
+        open_to = [rank for rank in ranks if rank.key not in quiet]
+        own = (*self._slow(open_to), *self._baseline(open_to, now_s))
+        for request in (*self._in_burst(ranks, now_s), *own):
             wanted.setdefault(request.rank.key, request)
         return [request for request in wanted.values() if self._may(request, now_s)]
 

@@ -81,7 +81,13 @@ class Session:
         if isinstance(level, int) and isinstance(step, int):
             self.recorder.channels.want(level, from_step=step)
 
+    def pause_kernels(self) -> None:
+        """Have the kernel channel collect or not, as the level says."""
+        if self.kernels is not None:
+            self.kernels.pause(is_paused="kernels" in off_at(self.recorder.channels.level))
+
     def _say_level(self, level: int) -> None:
+        self.pause_kernels()
         off = "+".join(off_at(level)) or "none"
         now_ns = self.recorder.now_ns()
         self.recorder.event(f"argus:off:{off}", start_ns=now_ns, dur_ns=0, value=float(level))

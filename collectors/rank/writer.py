@@ -14,7 +14,6 @@ from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.sink import Sink
 from argus.collectors.rank.state import never
-from argus.collectors.records.channels import CHANNELS
 from argus.collectors.records.events import DTYPES
 from argus.collectors.records.frames import Kind, encode_json, encode_rows
 from argus.collectors.records.layout import Layout
@@ -42,7 +41,6 @@ class Stream:
         self._ring: Ring = session.ring
         self._layout = layout
         self._is_off = is_off
-        self._was_off = False
         self._layout_frame = b""
         self._num_names = 0
         self._num_notes = 0
@@ -80,10 +78,7 @@ class Stream:
 
     def _follow_switch(self) -> bool:
         """Whether this host is switched off; then every channel is off too, while steps and calls are counted."""
-        off, channels = self._is_off(), self._session.recorder.channels
-        if off or self._was_off:
-            channels.want(len(CHANNELS) if off else 0, from_step=0)
-        self._was_off = off
+        off = self._session.recorder.channels.is_off = self._is_off()
         return off
 
     def _discard(self) -> None:

@@ -102,12 +102,19 @@ def test_lists_are_paged(client: TestClient, service: Service, clock: FakeClock)
 def test_metrics_tell_the_job_and_the_service(client: TestClient, service: Service, clock: FakeClock) -> None:
     play(client, service, clock)
     text = client.get("/metrics").text
-    assert 'argus_step_duration_seconds{rank="2",run="job"} 0.3' in text
-    assert 'argus_phase_duration_seconds{clock="wall",phase="forward",rank="0",run="job"}' in text
-    assert 'argus_incident_active{class="compute.slow",run="job",severity="warning"} 1.0' in text
+    assert 'argus_step_duration_seconds{rank="2",run="job",run_id="job/0"} 0.3' in text
+    assert (
+        'argus_phase_duration_seconds{clock="wall",phase="forward",rank="0",run="job",run_id="job/0"}' in text
+    )
+    assert (
+        'argus_incident_active{class="compute.slow",run="job",run_id="job/0",severity="warning"} 1.0' in text
+    )
     assert 'argus_ingest_windows_total{result="accepted"} 12.0' in text
     for name, _, _, _ in METRICS:
         assert f"# HELP {name} " in text or f"# HELP {name.removesuffix('_total')}" in text
+    assert "argus_straggler_score{" not in text  # the fake's findings have no significance
+    place = 'cp="",dp="",ep="",gpu_uuid="",host="h-1",pp="",rank="2",run="job",run_id="job/0",tp=""'
+    assert f"argus_rank_info{{{place}}} 1.0" in text
     assert 'job="' not in text
 
 
