@@ -148,7 +148,19 @@ class Service:
                 connection.execute(select(1))
         except SQLAlchemyError as error:
             found.append(f"the database does not answer: {type(error).__name__}")
+            return found
+        if self.store.refusal and (reason := self._refusal()):
+            found.append(f"the database takes no writes: {reason}")
         return found
+
+    def _refusal(self) -> str:
+        """Why the database refuses a write now: nobody sends us any while we are not ready, so we try."""
+        try:
+            with self.store.write() as connection:
+                control.try_write(connection, now_s=self.clock())
+        except SQLAlchemyError:
+            return self.store.refusal
+        return ""
 
     def _attempts(
         self, connection: Connection, keys: Collection[AttemptKey], *, now_s: float

@@ -27,6 +27,7 @@ from argus.collectors.host.gpus import open_gpus
 from argus.collectors.host.host_sampler import HostSampler
 from argus.collectors.host.kernel_log import KernelLog
 from argus.collectors.host.launchers import Launchers
+from argus.collectors.host.leftovers import sweep
 from argus.collectors.host.listener import Listener, listen
 from argus.collectors.host.metrics import serve_metrics
 from argus.collectors.host.notices import Notices
@@ -131,6 +132,7 @@ def run(args: argparse.Namespace) -> int:
                 args, listener, server=server, launchers=launchers, counters=counters, notices=notices
             )
             unless_composed.pop_all()
+        sweep(path.parent, now_s=time.time())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: processor.stop())
         target = f"reports to {server.url}" if server else "reports to no service"

@@ -70,11 +70,6 @@ class Session:
         self.unseen(text)
         self.recorder.forget_open()
 
-    def switch_off(self) -> None:
-        """Nothing records any more; the patches stay until `stop`, which the training thread calls."""
-        for part in self.parts:
-            part.is_on = False
-
     def control(self, body: dict[str, object]) -> None:
         """The host's processor says which channels to have off, and from which step on."""
         level, step = body.get("level"), body.get("from_step")

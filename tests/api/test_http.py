@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -311,3 +312,21 @@ def test_a_database_that_fails_is_a_503(client: TestClient, service: Service) ->
         connection.exec_driver_sql("DROP TABLE findings")
         connection.exec_driver_sql("DROP TABLE layouts")
     assert client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON).status_code == 503
+
+
+def test_a_disk_that_takes_no_writes_is_not_ready_and_loses_nothing(
+    client: TestClient, service: Service, tmp_path: Path
+) -> None:
+    client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON)
+    wal = max(path.stat().st_size for path in tmp_path.glob("*.sqlite-wal"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (wal, hard))
+    try:
+        refused = client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON)
+        full = client.get("/readyz")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert refused.status_code >= 500  # kept by its sender, and sent again
+    assert full.status_code == 503 and "takes no writes" in str(full.json()["reasons"])
+    assert "takes no writes" not in str(client.get("/readyz").json()["reasons"])
+    assert client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON).status_code == 200
