@@ -30,7 +30,7 @@ class Digest:
     `transfer_sum_s` = transfer time a step. `flagged` ranks and `flagged_groups` say who was
     accused then and must not become part of what is normal; `doubted` and `doubted_groups` say who was
     suspected without an incident, which bars them only while the next windows vote. `kernels` is what L3
-    keeps.
+    keeps. `odd_hosts` stood out from the others in what their kernel measured.
     """
 
     index: int
@@ -64,6 +64,7 @@ class Digest:
     doubted: tuple[int, ...] = ()
     doubted_groups: tuple[str, ...] = ()
     kernels: KernelDigest | None = None
+    odd_hosts: tuple[str, ...] = ()
 
     @property
     def typical_step_s(self) -> float:

@@ -77,7 +77,8 @@ class Window:
 
     Shapes: `ranks` (rank,), `steps`, `flags`, `usable` (step,), `step_s`, `step_cpu_s` (rank, step),
     phase arrays (phase, rank, step). `groups` are ids of `topology`. `kernels` are packed kernel summaries,
-    one or more ranks each; `kernel_names` the definitions of names they do not bring along.
+    one or more ranks each; `kernel_names` the definitions of names they do not bring along. `use` maps what
+    hosts measured (names of `RankWindow.use`) to (rank,), `marks` a rank to what its host stated in words.
     """
 
     run: str
@@ -106,6 +107,8 @@ class Window:
     clock_residual_s: float
     kernels: tuple[bytes, ...] = ()
     kernel_names: Mapping[int, str] = field(default_factory=dict)
+    use: Mapping[str, Floats] = field(default_factory=dict)
+    marks: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def usable(self) -> Bools:
@@ -157,7 +160,18 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         wait_s=cells.times["wait_ns"],
         max_s=cells.times["max_ns"],
         cpu_s=cells.times["cpu_ns"],
+        use=_use(parts, row),
+        marks={part.rank: part.marks for part in parts if part.marks},
     )
+
+
+def _use(parts: list[RankWindow], row: Mapping[int, int]) -> dict[str, Floats]:
+    """What hosts measured, NaN where they did not. (rank,)"""
+    use = {name: np.full(len(row), np.nan) for part in parts for name in part.use}
+    for part in parts:
+        for name, value in part.use.items():
+            use[name][row[part.rank]] = value
+    return use
 
 
 def _one_window(summaries: Iterable[RankWindow]) -> list[RankWindow]:

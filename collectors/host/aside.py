@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.governor import IsOff
@@ -12,6 +12,7 @@ from argus.collectors.host.ranks import Member
 from argus.collectors.host.reporting import make_report
 from argus.collectors.host.switches import Switches
 from argus.collectors.records.report import Report
+from argus.collectors.records.summary import RankWindow
 
 
 class Aside:
@@ -40,6 +41,10 @@ class Aside:
             self._observers.burst(keys, seconds=order.seconds, is_native=order.is_native, now_s=now_s)
         on = [member for member in members if not self._switches.is_off(member.state.layout.run)]
         self._observers.look(on, is_off=is_off, now_s=now_s)
+
+    def equip(self, windows: Sequence[RankWindow], members: Iterable[Member]) -> list[RankWindow]:
+        """The windows with what the host saw in their time."""
+        return list(windows) if self._observers is None else self._observers.equip(windows, members)
 
     def take(self, *, now_s: float, at_once: bool = False) -> Observation | None:
         """What is there to be sent."""

@@ -13,12 +13,14 @@ from argus.collectors.host.counters import Counters
 from argus.collectors.host.governor import IsOff
 from argus.collectors.host.host_sampler import HostSampler, Seen
 from argus.collectors.host.notices import Notices
-from argus.collectors.host.rank import Key
+from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.ranks import Member
 from argus.collectors.host.stack_plan import OpenStep, Request, StackPlan, open_steps
 from argus.collectors.host.stack_taker import StackTaker
+from argus.collectors.host.use_track import READ_S, UseTrack
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.stacks import encode_stacks
+from argus.collectors.records.summary import RankWindow
 
 SAMPLE_S = 10.0
 """Period of host samples: what a host suffers from lasts longer, and a window is 10 s at least."""
@@ -41,6 +43,8 @@ class HostWatch:
 
     def __init__(self, sampler: HostSampler, *, counters: Counters, wall_clock: Callable[[], float]) -> None:
         self._sampler, self._counters, self._wall_clock = sampler, counters, wall_clock
+        self._sample_s = 0.0
+        self.track = UseTrack()
         self._queue: queue.Queue[Sequence[Seen] | None] = queue.Queue(1)
         self._done: deque[HostSample] = deque(maxlen=MAX_SAMPLES)
         self._thread = threading.Thread(target=self._run, name="argus-host", daemon=True)
@@ -51,7 +55,7 @@ class HostWatch:
         self._thread.start()
 
     def ask(self, ranks: Sequence[Seen]) -> None:
-        """Take a sample soon; one that is still under way is enough."""
+        """Read the counters soon; a read that is still under way is enough."""
         try:
             self._queue.put_nowait(ranks)
         except queue.Full:
@@ -75,7 +79,7 @@ class HostWatch:
     def _run(self) -> None:
         while (ranks := self._queue.get()) is not None:
             try:
-                sample = self._sampler.sample(ranks, now_s=self._wall_clock())
+                sample = self._look(ranks, now_s=self._wall_clock())
             except (OSError, ValueError) as error:
                 # A kernel that writes its files in another way: the next sample may do without that one.
                 self._counters.add("argus_collector_host_samples_total", "error")
@@ -83,10 +87,20 @@ class HostWatch:
                 continue
             self.unseen = self._sampler.unseen
             if sample is not None:
+                self.track.add_sample(sample)
                 self._done.append(sample)
                 self._counters.add("argus_collector_host_samples_total", "ok")
                 _show(self._counters, sample)
         self._sampler.close()
+
+    def _look(self, ranks: Sequence[Seen], *, now_s: float) -> HostSample | None:
+        """Read for the windows each time, take a whole sample when it is due."""
+        read = self._sampler.read(ranks, now_s=now_s)
+        self.track.add_read(read)
+        if 0 <= now_s - self._sample_s < SAMPLE_S:
+            return None
+        self._sample_s = now_s
+        return self._sampler.sample(ranks, read=read)
 
 
 class Observers:
@@ -104,7 +118,7 @@ class Observers:
         self._host, self._stacks, self._watch = host, stacks, watch
         self._counters, self._notices = counters, notices
         self._plan = StackPlan()
-        self._sample_s = 0.0
+        self._read_s = 0.0
         self._send_s = 0.0
 
     def start(self) -> None:
@@ -127,9 +141,16 @@ class Observers:
             self._counters.add("argus_collector_stack_skipped_total", amount=self._plan.skipped)
             self._plan.skipped = 0
             self._tell(self._stacks.last_error)
-        if self._watch is not None and ranks and now_s >= self._sample_s:
-            self._sample_s = now_s + SAMPLE_S
+        if self._watch is not None and ranks and now_s >= self._read_s:
+            self._read_s = now_s + READ_S
             self._watch.ask([_seen(rank) for rank in ranks])
+
+    def equip(self, windows: Sequence[RankWindow], members: Iterable[Member]) -> list[RankWindow]:
+        """The windows, each with what its host's kernel and devices did in its time."""
+        if self._watch is None or not windows:
+            return list(windows)
+        devices = {key_of(member.state.layout): member.state.layout.device for member in members}
+        return self._watch.track.equip(windows, devices=devices)
 
     def take(self, *, now_s: float, at_once: bool = False) -> Observation | None:
         """What is there to be sent, every few seconds."""

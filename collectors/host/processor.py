@@ -256,12 +256,17 @@ class Processor:
         if now_s >= self._due.look_s:
             self._due.look_s = now_s + LOOK_S
             self._look(now_s)
-        self._deliver(self._governor.observe(self._ranks.cut(now_s=now_s)), now_s=now_s)
+        self._deliver(self._cut(now_s=now_s), now_s=now_s)
         self._govern()
         self._observe(now_s)
         if now_s >= self._due.beats_s:
             self._due.beats_s = now_s + BEATS_S
             self._beat(now_s)
+
+    def _cut(self, *, now_s: float, everything: bool = False) -> list[RankWindow]:
+        """Windows complete by now, with what Argus cost and what the host saw."""
+        windows = self._governor.observe(self._ranks.cut(now_s=now_s, everything=everything))
+        return self._aside.equip(windows, self._ranks)
 
     def _govern(self) -> None:
         for change in self._governor.take_changes():
@@ -375,8 +380,7 @@ class Processor:
         for connection in list(self._connections.values()):
             self._close(connection)
         self._listener.close()
-        windows = self._governor.observe(self._ranks.cut(now_s=now_s, everything=True))
-        self._deliver(windows, now_s=now_s, at_once=True)
+        self._deliver(self._cut(now_s=now_s, everything=True), now_s=now_s, at_once=True)
         self._aside.close()
         self._observe(now_s, at_once=True)
         for tape in self._tapes:

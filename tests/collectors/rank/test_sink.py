@@ -260,7 +260,7 @@ def test_a_turn_that_fails_is_counted_and_the_next_one_reports(
             if value % 2:
                 patch.setattr(writer_module, "encode_rows", planted)
             turn()
-    rank.session.ring.put("events", (0, "not a number", 0, 0, 0.0))  # a collector's mistake
+    rank.session.ring.put("events", (0,))  # a collector's mistake
     turn()
     monkeypatch.setattr(rank.session, "tick", planted)
     turn()
