@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from prometheus_client import Counter
 from sqlalchemy import Connection, select
@@ -22,6 +22,7 @@ from argus.api.metrics import Metrics, make_metrics
 from argus.api.plans import first_plan
 from argus.api.published import Published
 from argus.api.settings import Settings
+from argus.api.slow_peers import ask_peers
 from argus.api.worker import Worker
 from argus.collectors.records.layout import Layout
 
@@ -48,6 +49,7 @@ class Service:
     analyses: Analyses
     clock: Callable[[], float]
     board: Board
+    peers_asked_s: dict[int, float] = field(default_factory=dict)
 
     def receive_layouts(self, body: bytes) -> Answer:
         """Store layout records. Raises WireError, NothingTaken."""
@@ -88,6 +90,7 @@ class Service:
         with self.store.write() as connection:
             attempts = self._attempts(connection, {(i.run, i.attempt) for i in dumps.items}, now_s=now_s)
             observations.add_stacks(connection, dumps.items, attempts=attempts, now_s=now_s)
+            ask_peers(connection, dumps.items, attempts=attempts, asked_s=self.peers_asked_s, now_s=now_s)
             observations.add_samples(connection, samples.items, now_s=now_s)
             observations.forget_observations(connection, before_s=now_s - keep_s)
         accepted, rejected = len(dumps.items) + len(samples.items), (*dumps.rejected, *samples.rejected)

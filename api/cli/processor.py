@@ -32,6 +32,7 @@ from argus.collectors.host.listener import Listener, listen
 from argus.collectors.host.metrics import serve_metrics
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.observers import HostWatch, Observers
+from argus.collectors.host.open_pages import OpenPages
 from argus.collectors.host.orders import WAIT_S, Lines, Orders
 from argus.collectors.host.processor import STOP_FLUSH_S, Processor
 from argus.collectors.host.pyspy import find_pyspy
@@ -171,7 +172,7 @@ def _compose(
             host=host,
             started_s=time.time(),
             switches=Switches(listener.path, notices=notices),
-            observers=_observers(args, host=host, counters=counters, notices=notices) if server else None,
+            observers=_observers(args, listener, counters=counters, notices=notices) if server else None,
             orders=_orders(server, ring, host=host, counters=counters, notices=notices) if server else None,
             counters=counters,
         ),
@@ -213,16 +214,21 @@ def _orders(
     return orders
 
 
-def _observers(args: argparse.Namespace, *, host: str, counters: Counters, notices: Notices) -> Observers:
+def _observers(
+    args: argparse.Namespace, listener: Listener, *, counters: Counters, notices: Notices
+) -> Observers:
     """Stacks and host samples, as far as they are wanted; nobody would read them without a service."""
     stacks = watch = None
+    host, pages = socket.gethostname(), OpenPages(listener.path)
     if not args.no_stacks:
         stacks = StackTaker(host=host, counters=counters, program=find_pyspy(), wall_clock=time.time)
     if not args.no_host_samples:
         uptime = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
         sampler = HostSampler(host=host, gpus=open_gpus(), log=KernelLog(), uptime_clock=uptime)
         watch = HostWatch(sampler, counters=counters, wall_clock=time.time)
-    observers = Observers(host=host, stacks=stacks, watch=watch, counters=counters, notices=notices)
+    observers = Observers(
+        host=host, stacks=stacks, watch=watch, pages=pages, counters=counters, notices=notices
+    )
     observers.start()
     return observers
 

@@ -42,6 +42,12 @@ class Aside:
         on = [member for member in members if not self._switches.is_off(member.state.layout.run)]
         self._observers.look(on, is_off=is_off, now_s=now_s)
 
+    def watch(self, members: Iterable[Member], *, is_off: IsOff, now_s: float) -> None:
+        """Ten times a second: whether a rank's open step has just become slow."""
+        if self._observers is not None:
+            on = (member for member in members if not self._switches.is_off(member.state.layout.run))
+            self._observers.watch(on, is_off=is_off, now_s=now_s)
+
     def equip(self, windows: Sequence[RankWindow], members: Iterable[Member]) -> list[RankWindow]:
         """The windows with what the host saw in their time."""
         return list(windows) if self._observers is None else self._observers.equip(windows, members)

@@ -13,6 +13,7 @@ from argus.collectors.host.counters import Counters
 from argus.collectors.host.governor import IsOff
 from argus.collectors.host.host_sampler import HostSampler, Seen
 from argus.collectors.host.notices import Notices
+from argus.collectors.host.open_pages import OpenPages
 from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.ranks import Member
 from argus.collectors.host.stack_plan import OpenStep, Request, StackPlan, open_steps
@@ -112,12 +113,13 @@ class Observers:
         host: str,
         stacks: StackTaker | None,
         watch: HostWatch | None,
+        pages: OpenPages | None = None,
         counters: Counters,
         notices: Notices,
     ) -> None:
         self._host, self._stacks, self._watch = host, stacks, watch
         self._counters, self._notices = counters, notices
-        self._plan = StackPlan()
+        self._plan, self._pages = StackPlan(), pages
         self._read_s = 0.0
         self._send_s = 0.0
 
@@ -137,13 +139,26 @@ class Observers:
         if self._stacks is not None:
             quiet = {r.key for r in ranks if is_off("stacks", r.key[0], r.key[1], step=r.step)}
             due = self._plan.due(ranks, quiet=quiet, now_s=now_s)
-            self._stacks.submit([request for request in due if self._is_worth_it(request)])
-            self._counters.add("argus_collector_stack_skipped_total", amount=self._plan.skipped)
-            self._plan.skipped = 0
+            self._ask(due)
             self._tell(self._stacks.last_error)
         if self._watch is not None and ranks and now_s >= self._read_s:
             self._read_s = now_s + READ_S
             self._watch.ask([_seen(rank) for rank in ranks])
+
+    def watch(self, members: Iterable[Member], *, is_off: IsOff, now_s: float) -> None:
+        """Ten times a second: dump a rank whose open step has just become slow, and two peers."""
+        if self._stacks is None or self._pages is None:
+            return
+        ranks = self._pages.open_steps(members)
+        if any(rank.is_slow for rank in ranks):
+            quiet = {r.key for r in ranks if is_off("stacks", r.key[0], r.key[1], step=r.step)}
+            self._ask(self._plan.urgent(ranks, quiet=quiet, now_s=now_s))
+
+    def _ask(self, requests: Sequence[Request]) -> None:
+        assert self._stacks is not None
+        self._stacks.submit([request for request in requests if self._is_worth_it(request)])
+        self._counters.add("argus_collector_stack_skipped_total", amount=self._plan.skipped)
+        self._plan.skipped = 0
 
     def equip(self, windows: Sequence[RankWindow], members: Iterable[Member]) -> list[RankWindow]:
         """The windows, each with what its host's kernel and devices did in its time."""
@@ -154,7 +169,8 @@ class Observers:
 
     def take(self, *, now_s: float, at_once: bool = False) -> Observation | None:
         """What is there to be sent, every few seconds."""
-        if now_s < self._send_s and not at_once:
+        is_urgent = self._stacks is not None and self._stacks.is_urgent
+        if now_s < self._send_s and not at_once and not is_urgent:
             return None
         self._send_s = now_s + SEND_S
         dumps = self._stacks.take() if self._stacks is not None else []
@@ -175,6 +191,8 @@ class Observers:
         for part in (self._stacks, self._watch):
             if part is not None:
                 part.stop()
+        if self._pages is not None:
+            self._pages.close()
 
     def _is_worth_it(self, request: Request) -> bool:
         """Without py-spy there is nothing to ask; denied, the steady round is enough to see when that ends."""

@@ -29,13 +29,15 @@ from argus.collectors.records.summary import RankWindow
 
 TICK_S = 0.25
 LOOK_S = 1.0
+WATCH_S = 0.1
+"""A step that lasts 300 ms longer than usual is noticed while it is open: one read of each rank's page."""
+
 BEATS_S = 5.0
 BATCH_S = 0.5
 """Windows of one host close within moments of each other: one request for all."""
 
 CHUNK = 256 << 10
-MAX_DRAIN = 64
-"""Chunks still read from a process that has ended; its socket holds less."""
+MAX_DRAIN = 64  # chunks still read from a process that has ended; its socket holds less
 
 MAX_CONNECTIONS = 1024
 ACCEPT_PAUSE_S = 0.05
@@ -69,6 +71,7 @@ class _Due:
 
     tick_s: float = 0.0
     look_s: float = 0.0
+    watch_s: float = 0.0
     beats_s: float = 0.0
     idle_s: float | None = None
     windows: list[RankWindow] = field(default_factory=list)
@@ -117,8 +120,9 @@ class Processor:
         self._selector.register(self._listener.sock, selectors.EVENT_READ, self._accept)
         try:
             while not self._is_stopping and not self._is_idle():
-                for key, _ in self._selector.select(TICK_S):
+                for key, _ in self._selector.select(WATCH_S):
                     key.data()
+                self._watch()
                 self._tick()
         finally:
             self._finish()
@@ -245,6 +249,12 @@ class Processor:
     def _reject(self, reason: str, text: str) -> None:
         self._counters.add("argus_collector_rejected_total", reason)
         self._notices.once(f"reject_{reason}", text)
+
+    def _watch(self) -> None:
+        now_s = self._clock()
+        if now_s >= self._due.watch_s:
+            self._due.watch_s = now_s + WATCH_S
+            self._aside.watch(self._ranks, is_off=self._governor.is_off, now_s=now_s)
 
     def _tick(self) -> None:
         now_s = self._clock()
