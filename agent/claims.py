@@ -91,6 +91,18 @@ _FORMS: Mapping[str, _Form] = {
         with_baseline="Its kernels compress by {v}, before by {b}: {note}.",
         unit="x",
     ),
+    "thread_run_delay_ratio": _Form(
+        text="One of its threads was ready and waited for a CPU for {v} of the time.",
+        with_baseline="One of its threads was ready and waited for a CPU for {v} of the time, the other ranks' for {b}.",
+        unit="share",
+    ),
+    "throttled_ratio": _Form(
+        text="Its cgroup's CPU quota was used up for {v} of the time.",
+        with_baseline="Its cgroup's CPU quota was used up for {v} of the time, the other ranks' for {b}.",
+        unit="share",
+    ),
+    "member_state": _Form(text="The process of rank {v} is in state {note}.", unit=""),
+    "host_excess": _Form(text="Its host lies {v} above the other hosts in {note}.", unit="x"),
     "gc_share": _Form(text="Collection pauses account for {v} of the lost time.", unit="share"),
     "data_share": _Form(text="{v} of the lost time lies in the data phase.", unit="share"),
     "cpu_share": _Form(text="The thread was computing in {v} of the lost time.", unit="share"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from argus.analytics.delays import delays_of
+from argus.analytics.host_use import odd_hosts
 from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.view import Digest, View
@@ -62,6 +63,7 @@ def _digest(window: Window, waits: Waits) -> Digest:
         num_usable=int(window.usable.sum()),
         coverage=window.coverage.ratio,
         sees_waits=bool(len(waits.calls.first)),
+        odd_hosts=odd_hosts(window),
     )
 
 

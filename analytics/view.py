@@ -33,7 +33,7 @@ class Digest:
     transfer time a step. `flagged` ranks and `flagged_paths` say who was
     accused then and must not become part of what is normal; `doubted` and `doubted_paths` say who was
     suspected without an incident, which bars them only while the next windows vote. `kernels` is what L3
-    keeps.
+    keeps. `odd_hosts` stood out from the others in what their kernel measured.
     """
 
     index: int
@@ -67,6 +67,7 @@ class Digest:
     doubted: tuple[int, ...] = ()
     doubted_paths: tuple[str, ...] = ()
     kernels: KernelDigest | None = None
+    odd_hosts: tuple[str, ...] = ()
 
     @cached_property
     def typical_step_s(self) -> float:

@@ -18,7 +18,9 @@ JOB_VARIABLES = frozenset(
         "ARGUS_LAUNCH_HOST",
         "ARGUS_LOG",
         "ARGUS_GOVERNOR",
+        "ARGUS_KERNELS",
         "ARGUS_OFF",
+        "ARGUS_OPERATOR_STEPS",
         "ARGUS_RANK_PID",
         "ARGUS_RECORD",
         "ARGUS_RUN",
@@ -79,6 +81,11 @@ class Settings:
         604800.0,
         "how long stacks and host samples are kept; a week",
         env="ARGUS_KEEP_OBSERVATIONS_S",
+    )
+    overhead_budget: float = _setting(
+        0.02,
+        "share of step time Argus may cost in a run; above it channels step down on all its hosts",
+        env="ARGUS_OVERHEAD_BUDGET",
     )
     remote_write_url: str = _setting(
         "",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from argus.analytics.incident import Incident
 from argus.analytics.store.numbers import WindowNumbers
 from argus.analytics.store.progress import HeardBeat, LiveAttempt
 from argus.api.course import Course
+from argus.collectors.host.stepping import Level
 from argus.topology.layout import Topology
 
 
@@ -25,6 +27,9 @@ class Watch:
     told: frozenset[str] = frozenset()
     numbers: WindowNumbers | None = None
     coverage_ratio: float | None = None
+    scores: Mapping[tuple[int, str], float] = field(default_factory=dict)
+    host_gaps: Mapping[int, float] = field(default_factory=dict)
     ranks_lost: int = 0
     missing: tuple[str, ...] = ()
+    level: Level = field(default_factory=Level)
     trouble: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from argus.analytics.fuse.host_evidence import clean_members, host_similarity, starvation
 from argus.analytics.fuse.kernels import kernel_causes
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
@@ -25,7 +26,7 @@ RULES: tuple[Rule, ...] = (
 )
 """In the order of incidents.md §2.2: of two causes that name the same suspects the earlier one stands."""
 
-CHECKS: tuple[Check, ...] = ()
+CHECKS: tuple[Check, ...] = (starvation, clean_members, host_similarity)
 """Counters, host metrics and out-of-band events."""
 
 
