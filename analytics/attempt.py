@@ -31,7 +31,7 @@ from argus.analytics.lifecycle import (
     update_incident,
 )
 from argus.analytics.memory import remember
-from argus.analytics.outside import OutsideEvent
+from argus.analytics.outside import Outside
 from argus.analytics.stops import is_over, was_cancelled
 from argus.analytics.symptom import link_symptoms, rank_symptoms
 from argus.analytics.view import Digest, View
@@ -86,14 +86,14 @@ def advance(
     engine: Engine | None = None,
     worth_s: Mapping[int, float] | None = None,
     is_stopped: bool = False,
-    events: Iterable[OutsideEvent] = (),
+    outside: Outside = Outside(),
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
     in this process if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
-    `is_stopped` says that the beats are those of a job known to stand still. `events` are what others said of
-    the job's nodes lately.
+    `is_stopped` says that the beats are those of a job known to stand still. `outside` is what others than
+    the ranks told of the job.
     """
     before = {incident.id: incident for incident in state.incidents}
     state = _hear(state, beats)
@@ -104,7 +104,7 @@ def advance(
         is_lone=votes == 1,
         worth_s=worth_s,
         is_stopped=is_stopped,
-        events=tuple(events),
+        outside=outside,
     )
     findings = run_detectors(view)
     if view.digest is not None:

@@ -13,7 +13,7 @@ from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.kernel_read import bundle, open_blob, read
 from argus.collectors.records.layout import MAX_WORLD, Layout
-from argus.collectors.records.oob_event import MAX_EVENTS, OobEvent
+from argus.collectors.records.outside_event import MAX_EVENTS, OutsideEvent
 from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, StackTable
 from argus.collectors.records.summary import RankWindow
@@ -78,12 +78,12 @@ def parse_observations(body: bytes) -> tuple[Parsed[StackDump], Parsed[HostSampl
     )
 
 
-def parse_events(body: bytes) -> Parsed[OobEvent]:
+def parse_events(body: bytes) -> Parsed[OutsideEvent]:
     """Out-of-band events of a request. Raises WireError when there is no list of them, or it is too long."""
     items = _list(body, "events")
     if len(items) > MAX_EVENTS:
         raise WireError(f"more than {MAX_EVENTS} events in one request")
-    return _each(enumerate(items), lambda _index, raw: OobEvent.from_json(raw))
+    return _each(enumerate(items), lambda _index, raw: OutsideEvent.from_json(raw))
 
 
 def _dump(raw: object, table: StackTable) -> StackDump:

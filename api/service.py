@@ -23,7 +23,7 @@ from argus.api.published import Published
 from argus.api.settings import Settings
 from argus.api.worker import Worker
 from argus.collectors.records.layout import Layout
-from argus.collectors.records.oob_event import events_of_sample
+from argus.collectors.records.outside_event import events_of_sample
 
 Answer = dict[str, object]
 

@@ -56,8 +56,8 @@ BAD_WINDOWS = Table(
     Index(None, "host", "device"),
 )
 
-OOB_EVENTS = Table(
-    "oob_events",
+OUTSIDE_EVENTS = Table(
+    "outside_events",
     METADATA,
     Column("id", String(32), primary_key=True),
     Column("time_s", Float, nullable=False),

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from argus.analytics.oob import ranks_under
+from argus.analytics.outside import ranks_under
 from argus.analytics.store import events, progress
 from argus.analytics.store.queries import Json as Row
 from argus.api.http.answers import Json

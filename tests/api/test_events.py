@@ -15,7 +15,7 @@ from argus.analytics.store.engine import Store
 from argus.api.http.app import make_app
 from argus.api.service import Service
 from argus.collectors.records.host_sample import HostSample, KernelEvent
-from argus.collectors.records.oob_event import MAX_EVENTS, OobEvent
+from argus.collectors.records.outside_event import MAX_EVENTS, OutsideEvent
 from tests.api.kit import FakeClock, layouts_body, new_service, service_at
 
 JSON = {"content-type": "application/json"}
@@ -47,7 +47,7 @@ def test_an_event_told_twice_is_stored_once(client: TestClient) -> None:
     assert post(client, DOWN).json()["accepted"] == 0
     found = client.get("/v1/events").json()
     assert found["total"] == 1 and found["items"][0]["node"] == "nic:h-1/mlx5_0"
-    assert found["items"][0]["id"] == OobEvent.from_json(DOWN).id
+    assert found["items"][0]["id"] == OutsideEvent.from_json(DOWN).id
 
 
 def test_events_are_tied_to_the_ranks_of_a_run(client: TestClient) -> None:

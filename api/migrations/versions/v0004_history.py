@@ -20,7 +20,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop them."""
-    for name in ("oob_events", "bad_windows", "rolled_windows", "unit_days"):
+    for name in ("outside_events", "bad_windows", "rolled_windows", "unit_days"):
         op.drop_table(name)
 
 
@@ -73,7 +73,7 @@ def _bad_windows() -> None:
 
 def _events() -> None:
     op.create_table(
-        "oob_events",
+        "outside_events",
         sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("time_s", sa.Float(), nullable=False),
         sa.Column("received_s", sa.Float(), nullable=False),
@@ -82,7 +82,7 @@ def _events() -> None:
         sa.Column("kind", sa.String(length=32), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("value", sa.Float(), nullable=True),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_oob_events")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_outside_events")),
     )
-    op.create_index(op.f("ix_oob_events_time_s"), "oob_events", ["time_s"], unique=False)
-    op.create_index(op.f("ix_oob_events_received_s"), "oob_events", ["received_s"], unique=False)
+    op.create_index(op.f("ix_outside_events_time_s"), "outside_events", ["time_s"], unique=False)
+    op.create_index(op.f("ix_outside_events_received_s"), "outside_events", ["received_s"], unique=False)

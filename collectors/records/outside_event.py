@@ -43,7 +43,7 @@ _KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class OobEvent:
+class OutsideEvent:
     """`node` is `kind:name`; `kind` a word of the rules (`xid`, `port_down`, …) or "" for a mere note.
 
     `value` is a counter's reading where the event tells one: only a counter that grows says something.
@@ -75,10 +75,10 @@ class OobEvent:
         return {"id": self.id, **asdict(self)}
 
     @staticmethod
-    def from_json(raw: object) -> OobEvent:
+    def from_json(raw: object) -> OutsideEvent:
         """Parse and check what came over the wire. Raises WireError.
 
-        >>> OobEvent.from_json({"time": 5, "node": "h-1", "source": "dcgm", "text": "x"}).node
+        >>> OutsideEvent.from_json({"time": 5, "node": "h-1", "source": "dcgm", "text": "x"}).node
         'host:h-1'
         """
         if not isinstance(raw, Mapping):
@@ -89,7 +89,7 @@ class OobEvent:
         source = _text(raw, "source", MAX_SOURCE)
         if not source:
             raise WireError("event.source must say who saw it")
-        return OobEvent(
+        return OutsideEvent(
             time_s=_number(raw.get("time", raw.get("time_s")), "time"),
             node=_node(_text(raw, "node", MAX_NODE)),
             source=source,
@@ -99,10 +99,10 @@ class OobEvent:
         )
 
 
-def events_of_sample(sample: HostSample) -> tuple[OobEvent, ...]:
+def events_of_sample(sample: HostSample) -> tuple[OutsideEvent, ...]:
     """What the kernel log of a host said about its hardware, as events of that host."""
     return tuple(
-        OobEvent(
+        OutsideEvent(
             time_s=event.ts_s,
             node=f"host:{sample.host}",
             source="kernel log",
