@@ -18,7 +18,7 @@ from argus.analytics.baseline import is_comparable
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
-from argus.analytics.fuse import Lasting, decide, stop_cause
+from argus.analytics.fuse import Lasting, checked, decide, stop_cause
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.kernel_digest import Engine
@@ -31,7 +31,7 @@ from argus.analytics.lifecycle import (
     update_incident,
 )
 from argus.analytics.memory import remember
-from argus.analytics.outside import Outside
+from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.stops import is_over, was_cancelled
 from argus.analytics.symptom import link_symptoms, rank_symptoms
 from argus.analytics.view import Digest, View
@@ -86,7 +86,7 @@ def advance(
     engine: Engine | None = None,
     worth_s: Mapping[int, float] | None = None,
     is_stopped: bool = False,
-    outside: Outside = Outside(),
+    outside: Outside = NOTHING,
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
@@ -152,7 +152,7 @@ def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> Atte
         if is_over(view.beats) or was_cancelled(view.beats):
             return _close(state, [i for i in state.incidents if i.status == "open"])
         return _close(state, [known] if known else [])
-    cause = stop_cause(view, stop)
+    cause = checked(view, stop_cause(view, stop))
     if known is None:
         return _replace(state, _opened(state, view, cause, stop.window))
     if set(cause.suspects) == set(known.cause.suspects) or not known.cause.suspects:

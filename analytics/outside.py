@@ -23,6 +23,10 @@ class Outside:
     stacks: tuple[StackDump, ...] = ()
 
 
+NOTHING = Outside()
+"""Nobody told anything."""
+
+
 def unit_of(topology: Topology, rank: int) -> tuple[str, str]:
     """Host and device of a rank; a rank without a GPU is known by its place on the host."""
     device = topology.devices.get(rank, "") or f"slot:{topology.local_ranks.get(rank, 0)}"

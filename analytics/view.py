@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest
-from argus.analytics.outside import Outside
+from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
 from argus.collectors.records.heartbeat import Heartbeat
@@ -101,4 +101,4 @@ class View:
     is_lone: bool = False
     worth_s: Mapping[int, float] | None = None
     is_stopped: bool = False
-    outside: Outside = Outside()
+    outside: Outside = NOTHING

@@ -26,6 +26,7 @@ from argus.api.closing import closing
 from argus.api.course import Analyses, Look
 from argus.api.liveness import seen_now
 from argus.api.metrics import Metrics
+from argus.api.outside import outside_now
 from argus.api.plans import choose_plan
 from argus.api.settings import Settings
 from argus.api.watch import Watch
@@ -87,7 +88,10 @@ def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
     """Let the course see a window again; what it says of it was told when it was new."""
     assert watch.topology is not None and row.analysed_s is not None
     window = _read_window(means, watch, row, topology=watch.topology)
-    look = watch.course.look(topology=watch.topology, now_s=row.analysed_s, window=window, beats=())
+    outside = outside_now(means.store, watch.live.row, now_s=row.analysed_s, with_stacks=True)
+    look = watch.course.look(
+        topology=watch.topology, now_s=row.analysed_s, window=window, beats=(), outside=outside
+    )
     watch.course = look.course
     watch.numbers, watch.coverage_ratio = window_numbers(window), window.coverage.ratio
     watch.missing = missing_evidence(window)
@@ -118,7 +122,8 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     try:
         window = _read_window(means, watch, row, topology=topology)
         watch.missing = missing_evidence(window)
-        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=beats)
+        outside = outside_now(means.store, watch.live.row, now_s=now_s, with_stacks=True)
+        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=beats, outside=outside)
         numbers = window_numbers(window)
     except SQLAlchemyError:
         raise
@@ -183,7 +188,8 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
         return
     watch.ranks_lost = sum(beat.state in ("lost", "exited") for beat in beats)
     try:
-        look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats)
+        outside = outside_now(means.store, watch.live.row, now_s=now_s, with_stacks=False)
+        look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats, outside=outside)
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known

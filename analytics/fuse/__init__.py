@@ -31,6 +31,10 @@ link causes
   transfer_s (own past or sibling groups)   transfer time of the group per step
   own_ratio                 members' own work against their past (ratio; 1 = clean)
   victims_wait_s, step_s    as above
+any cause, from others than the ranks
+  event_for                 an event that fits class and suspects: its reading, 1 without one; which in the note
+  probe_slow, probe_well    a probe's time over its healthy peers' (ratio)
+  event_against             in `ruled_out`: an event that tempts and does not fit
 stops
   stalled_s (limit)         no step ended for so long
   median_step_s             usual step time
@@ -40,8 +44,8 @@ stops
 """
 
 from argus.analytics.fuse.lasting import Lasting
-from argus.analytics.fuse.order import decide
+from argus.analytics.fuse.order import checked, decide
 from argus.analytics.fuse.series_only import series_cause
 from argus.analytics.fuse.stopped import stop_cause
 
-__all__ = ["Lasting", "decide", "series_cause", "stop_cause"]
+__all__ = ["Lasting", "checked", "decide", "series_cause", "stop_cause"]

@@ -39,6 +39,10 @@ NODE_KINDS = (
 )
 """What an event may be about; a bare name is a host's."""
 
+_NAME = re.compile(r"[\w.:/@+-]+")
+_SOURCE = re.compile(r"[\w .:/@+-]+")
+"""Node and source stand in sentences of ours: no quotes, no markup, no line of its own."""
+
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
@@ -87,8 +91,8 @@ class OutsideEvent:
         if not isinstance(kind, str) or (kind and not _KIND.fullmatch(kind)):
             raise WireError(f"event.kind must be a word in lower case, got {kind!r:.60}")
         source = _text(raw, "source", MAX_SOURCE)
-        if not source:
-            raise WireError("event.source must say who saw it")
+        if not _SOURCE.fullmatch(source):
+            raise WireError(f"event.source must say who saw it in plain words, got {source!r:.60}")
         return OutsideEvent(
             time_s=_number(raw.get("time", raw.get("time_s")), "time"),
             node=_node(_text(raw, "node", MAX_NODE)),
@@ -117,7 +121,7 @@ def _node(text: str) -> str:
     kind, colon, name = text.partition(":")
     if not colon:
         kind, name = "host", text
-    if kind not in NODE_KINDS or not name:
+    if kind not in NODE_KINDS or not _NAME.fullmatch(name):
         raise WireError(f"event.node must be a host or KIND:NAME with a kind of {', '.join(NODE_KINDS)}")
     return f"{kind}:{name}"
 
