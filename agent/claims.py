@@ -57,6 +57,24 @@ _FORMS: Mapping[str, _Form] = {
         with_baseline="By replay of the pipeline a step would be {v} shorter if it were healthy; its own excess is {b}.",
     ),
     "step_s": _Form(text="A step takes {v}.", with_baseline="A step takes {v}, before it took {b}."),
+    "compile_s": _Form(
+        text="It compiles for {v} a step.", with_baseline="It compiles for {v} a step, a usual rank for {b}."
+    ),
+    "alloc_retries": _Form(
+        text="It had to retry {v} allocations.",
+        with_baseline="It had to retry {v} allocations, a usual rank {b}.",
+        unit="",
+    ),
+    "stack_share": _Form(
+        text="{v} of its stacks in slow steps show one thing: {note}.",
+        with_baseline="{v} of its stacks in slow steps and {b} of its peers' show one thing: {note}.",
+        unit="share",
+    ),
+    "half_excess_s": _Form(
+        text="Its half of the host takes {v} a step longer ({note}).",
+        with_baseline="Its half of the host takes {v} a step longer, the other half {b} ({note}).",
+    ),
+    "period_steps": _Form(text="It is slow every {v} steps.", unit=""),
     "event_for": _Form(text="Others saw the same: {note}.", unit=""),
     "event_against": _Form(text="Others reported {note}.", unit=""),
     "probe_slow": _Form(text="A probe took {v} of its healthy peers' time: {note}.", unit="x"),

@@ -20,6 +20,7 @@ from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
 from argus.analytics.fuse import Lasting, checked, decide, stop_cause
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
+from argus.analytics.host_path import is_better_seen
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.kernel_digest import Engine
 from argus.analytics.lifecycle import (
@@ -183,7 +184,7 @@ def _judge(
         known = find_open(state.incidents, cause.scope) or _member_of(state.incidents, cause)
         if known is None:
             state = _replace(state, _opened(state, view, cause, digest.index))
-        elif known.cause.fault_class == "unknown" != cause.fault_class:
+        elif known.cause.fault_class == "unknown" != cause.fault_class or is_better_seen(known.cause, cause):
             state = _replace(_close(state, [known]), _opened(state, view, cause, digest.index))
         else:
             state = _replace(state, _updated(state, view, known, cause, digest.index))

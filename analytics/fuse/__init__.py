@@ -26,6 +26,11 @@ rank causes
   step_s (clean windows)    step time now
   replay_gain_s (own excess)   what the step would gain if the suspect were healthy, by replay of the pipeline
   transfer_s (own past)     transfer time of the group it delayed; in `ruled_out` of link.slow
+  compile_s (median rank)   compilations, as the runtime told
+  alloc_retries (median rank)  allocations that had to be retried, in the window
+  stack_share (peers)       share of the suspect's dumps that show a kind of host work, kind and frame in the note
+  half_excess_s (other half)   excess of the half of a host the suspect is on
+  period_steps              every how many steps its own time is high
   gc_share, data_share, cpu_share, phase_share   shares of the lost time, in `ruled_out`
 link causes
   transfer_s (own past or sibling groups)   transfer time of the group per step
