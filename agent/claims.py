@@ -75,6 +75,7 @@ _FORMS: Mapping[str, _Form] = {
         with_baseline="Its half of the host takes {v} a step longer, the other half {b} ({note}).",
     ),
     "period_steps": _Form(text="It is slow every {v} steps.", unit=""),
+    "changed": _Form(text="Changed since the attempt before: {note}.", unit=""),
     "event_for": _Form(text="Others saw the same: {note}.", unit=""),
     "event_against": _Form(text="Others reported {note}.", unit=""),
     "probe_slow": _Form(text="A probe took {v} of its healthy peers' time: {note}.", unit="x"),

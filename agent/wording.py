@@ -18,6 +18,7 @@ CAUSES = {
     "link.slow": "transfers slowly",
     "stop.hang": "hangs: the job waits for it",
     "stop.lost": "is gone: the job waits for it",
+    "run.changed": "is slower since it was started again",
     "step.slower": "takes longer a step",
     "unknown": "arrives last, why is not decided",
 }

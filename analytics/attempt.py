@@ -33,6 +33,7 @@ from argus.analytics.lifecycle import (
 )
 from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
+from argus.analytics.run_diff import change_finding
 from argus.analytics.stops import is_over, was_cancelled
 from argus.analytics.symptom import link_symptoms, rank_symptoms
 from argus.analytics.view import Digest, View
@@ -107,13 +108,25 @@ def advance(
         is_stopped=is_stopped,
         outside=outside,
     )
-    findings = run_detectors(view)
+    findings = (*run_detectors(view), *_run_changes(view))
     if view.digest is not None:
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
     if view.beats:
         state = _watch(state, view, findings)
     changed = tuple(incident for incident in state.incidents if before.get(incident.id) != incident)
     return Advance(state=state, findings=findings, incidents=changed)
+
+
+def _run_changes(view: View) -> tuple[Finding, ...]:
+    """That the run is slower than before it was started again, told with every window while it is known."""
+    if view.digest is None or view.outside.change is None:
+        return ()
+    first = view.past[0].first_step if view.past else view.digest.first_step
+    window = view.digest.index
+    found = change_finding(
+        view.outside.change, run=view.run, attempt=view.attempt, window=window, first_step=first
+    )
+    return () if found is None else (found,)
 
 
 def _view(

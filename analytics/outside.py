@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from argus.analytics.run_diff import RunDiff
 from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.stacks import StackDump
 from argus.topology.collect import bus_id, gpu_id
@@ -16,11 +17,13 @@ from argus.topology.names import NotInTopology
 class Outside:
     """Told by others than the ranks: confirms, contradicts or explains, never accuses.
 
-    `events` are what was said of the cluster lately, `stacks` what the ranks' threads did.
+    `events` are what was said of the cluster lately, `stacks` what the ranks' threads did, `change` what the
+    attempt differs in from the one before it, None if it is the first or too young to tell.
     """
 
     events: tuple[OutsideEvent, ...] = ()
     stacks: tuple[StackDump, ...] = ()
+    change: RunDiff | None = None
 
 
 NOTHING = Outside()

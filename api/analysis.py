@@ -13,11 +13,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.numbers import window_numbers
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import orders, progress
 from argus.analytics.store.engine import Store
-from argus.analytics.store.numbers import window_numbers
 from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.store.relaunch import RELAUNCHED
 from argus.analytics.view import PAST_WINDOWS
@@ -88,7 +88,7 @@ def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
     """Let the course see a window again; what it says of it was told when it was new."""
     assert watch.topology is not None and row.analysed_s is not None
     window = _read_window(means, watch, row, topology=watch.topology)
-    outside = outside_now(means.store, watch.live.row, now_s=row.analysed_s, with_stacks=True)
+    outside = outside_now(means.store, watch, now_s=row.analysed_s, with_stacks=True)
     look = watch.course.look(
         topology=watch.topology, now_s=row.analysed_s, window=window, beats=(), outside=outside
     )
@@ -122,7 +122,7 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     try:
         window = _read_window(means, watch, row, topology=topology)
         watch.missing = missing_evidence(window)
-        outside = outside_now(means.store, watch.live.row, now_s=now_s, with_stacks=True)
+        outside = outside_now(means.store, watch, now_s=now_s, with_stacks=True)
         look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=beats, outside=outside)
         numbers = window_numbers(window)
     except SQLAlchemyError:
@@ -188,7 +188,7 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
         return
     watch.ranks_lost = sum(beat.state in ("lost", "exited") for beat in beats)
     try:
-        outside = outside_now(means.store, watch.live.row, now_s=now_s, with_stacks=False)
+        outside = outside_now(means.store, watch, now_s=now_s, with_stacks=False)
         look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats, outside=outside)
     except SQLAlchemyError:
         raise

@@ -6,7 +6,9 @@ from argus.analytics.fuse.counters import AFTER_S, BEFORE_S
 from argus.analytics.outside import Outside
 from argus.analytics.store import events, observations
 from argus.analytics.store.engine import Store
-from argus.analytics.store.intake import AttemptRow
+from argus.analytics.store.queries import Which
+from argus.api.facts import change_since_restart
+from argus.api.watch import Watch
 
 MAX_EVENTS = 500
 """Events one look takes in, the latest: a flood about other nodes must not slow down every window."""
@@ -18,15 +20,17 @@ MAX_STACKS = 400
 """Dumps one look takes in, the latest; a suspect has few, its host takes four a second at most."""
 
 
-def outside_now(store: Store, row: AttemptRow, *, now_s: float, with_stacks: bool) -> Outside:
-    """Events of the last hours, and stacks of slow steps and their peers where they are wanted."""
+def outside_now(store: Store, watch: Watch, *, now_s: float, with_stacks: bool) -> Outside:
+    """Events of the last hours; where a window is looked at, also stacks and what a restart changed."""
+    row = watch.live.row
     with store.read() as connection:
         told = events.events_between(
             connection, since_s=now_s - 24 * BEFORE_S, until_s=now_s + AFTER_S, limit=MAX_EVENTS
         )
-        stacks = (
-            observations.dumps_since(connection, row, since_s=now_s - STACKS_S, limit=MAX_STACKS)
-            if with_stacks
-            else ()
-        )
-    return Outside(events=told, stacks=stacks)
+        if not with_stacks:
+            return Outside(events=told, change=watch.change)
+        stacks = observations.dumps_since(connection, row, since_s=now_s - STACKS_S, limit=MAX_STACKS)
+        if not watch.is_compared:
+            which = Which(id=row.id, run=row.run, attempt=row.attempt)
+            watch.is_compared, watch.change = change_since_restart(connection, which)
+    return Outside(events=told, stacks=stacks, change=watch.change)

@@ -8,6 +8,7 @@ from argus.analytics.fuse.counters import check_events
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
 from argus.analytics.fuse.own_work import rank_causes
+from argus.analytics.fuse.restart import restart_causes
 from argus.analytics.fuse.transfer import link_causes
 from argus.analytics.incident import Cause
 from argus.analytics.view import View
@@ -19,6 +20,7 @@ Check = Callable[[Cause, View], Cause]
 """The cause with evidence for or against it, a firmer or weaker verdict; never another suspect."""
 
 RULES: tuple[Rule, ...] = (
+    restart_causes,
     rank_causes,
     link_causes,
 )
