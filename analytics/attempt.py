@@ -19,8 +19,9 @@ from argus.analytics.delays import path_of
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
-from argus.analytics.fuse import Lasting, decide, stop_cause
+from argus.analytics.fuse import Lasting, checked, decide, stop_cause
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
+from argus.analytics.host_path import is_better_seen
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.kernel_join import join_kernels
@@ -34,7 +35,8 @@ from argus.analytics.lifecycle import (
 )
 from argus.analytics.link_symptom import link_symptoms
 from argus.analytics.memory import remember
-from argus.analytics.outside import OutsideEvent
+from argus.analytics.outside import NOTHING, Outside
+from argus.analytics.run_diff import change_finding
 from argus.analytics.stops import is_over, was_cancelled
 from argus.analytics.symptom import rank_symptoms
 from argus.analytics.view import Digest, View
@@ -89,13 +91,15 @@ def advance(
     engine: Engine | None = None,
     worth_s: Mapping[int, float] | None = None,
     is_stopped: bool = False,
-    events: Iterable[OutsideEvent] = (),
+    outside: Outside = NOTHING,
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
     The newest window may be given again with its kernels, which take longer; given at once it comes to the same.
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
-    here if None. `worth_s`, `is_stopped` and `events` are those of `View`.
+    here if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
+    `is_stopped` says that the beats are those of a job known to stand still. `outside` is what others than
+    the ranks told of the job.
     """
     before = {incident.id: incident for incident in state.incidents}
     fresh, with_kernels = _news(state, window)
@@ -105,9 +109,9 @@ def advance(
         is_lone=votes == 1,
         worth_s=worth_s,
         is_stopped=is_stopped,
-        events=tuple(events),
+        outside=outside,
     )
-    findings = run_detectors(view)
+    findings = (*run_detectors(view), *_run_changes(view))
     if view.digest is not None:
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
     if with_kernels is not None:
@@ -128,6 +132,18 @@ def _news(state: AttemptState, window: Window | None) -> tuple[Window | None, Wi
     if newest is None or window.index > newest.index:
         return window, kernels
     return None, kernels if window.index == newest.index and newest.kernels is None else None
+
+
+def _run_changes(view: View) -> tuple[Finding, ...]:
+    """That the run is slower than before it was started again, told with every window while it is known."""
+    if view.digest is None or view.outside.change is None:
+        return ()
+    first = view.past[0].first_step if view.past else view.digest.first_step
+    window = view.digest.index
+    found = change_finding(
+        view.outside.change, run=view.run, attempt=view.attempt, window=window, first_step=first
+    )
+    return () if found is None else (found,)
 
 
 def _view(state: AttemptState, topology: Topology, *, window: Window | None, now_s: float) -> View:
@@ -165,7 +181,7 @@ def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> Atte
         if is_over(view.beats) or was_cancelled(view.beats):
             return _close(state, [i for i in state.incidents if i.status == "open"])
         return _close(state, [known] if known else [])
-    cause = stop_cause(view, stop)
+    cause = checked(view, stop_cause(view, stop))
     if known is None:
         return _replace(state, _opened(state, view, cause, stop.window))
     if set(cause.suspects) == set(known.cause.suspects) or not known.cause.suspects:
@@ -196,7 +212,7 @@ def _judge(
         known = find_open(state.incidents, cause.scope) or _member_of(state.incidents, cause)
         if known is None:
             state = _replace(state, _opened(state, view, cause, digest.index))
-        elif known.cause.fault_class == "unknown" != cause.fault_class:
+        elif known.cause.fault_class == "unknown" != cause.fault_class or is_better_seen(known.cause, cause):
             state = _replace(_close(state, [known]), _opened(state, view, cause, digest.index))
         else:
             state = _replace(state, _updated(state, view, known, cause, digest.index))

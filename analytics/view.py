@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest
-from argus.analytics.outside import OutsideEvent
+from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
 from argus.collectors.records.heartbeat import Heartbeat
@@ -90,7 +90,8 @@ class View:
     `worth_s` = seconds a step the job would gain if a rank were healthy, by replay of its pipeline, None without
     pipeline records. `is_stopped` = the beats are a watchdog's last words: the job stands still for sure.
     `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
-    `events` = what others said of the job's nodes lately. `fleet` = the job's hardware where a loader told it.
+    `fleet` = the job's hardware where a loader told it.
+    `outside` = what others than the ranks told.
     """
 
     run: str
@@ -105,5 +106,5 @@ class View:
     is_lone: bool = False
     worth_s: Mapping[int, float] | None = None
     is_stopped: bool = False
-    events: tuple[OutsideEvent, ...] = ()
     fleet: Fleet | None = None
+    outside: Outside = NOTHING

@@ -150,17 +150,17 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         wait_s=cells.times["wait_ns"],
         max_s=cells.times["max_ns"],
         cpu_s=cells.times["cpu_ns"],
-        use=_use(parts, row),
+        use=_use(parts, row, num_ranks=len(ranks)),
         marks={part.rank: part.marks for part in parts if part.marks},
     )
 
 
-def _use(parts: list[RankWindow], row: Mapping[int, int]) -> dict[str, Floats]:
+def _use(parts: list[RankWindow], row: Ints, *, num_ranks: int) -> dict[str, Floats]:
     """What hosts measured, NaN where they did not. (rank,)"""
-    use = {name: np.full(len(row), np.nan) for part in parts for name in part.use}
-    for part in parts:
+    use = {name: np.full(num_ranks, np.nan) for part in parts for name in part.use}
+    for at, part in zip(row, parts, strict=True):
         for name, value in part.use.items():
-            use[name][row[part.rank]] = value
+            use[name][at] = value
     return use
 
 

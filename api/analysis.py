@@ -13,12 +13,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.numbers import window_numbers
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import orders, progress
 from argus.analytics.store.engine import Store
 from argus.analytics.store.levels import add_change
-from argus.analytics.store.numbers import window_numbers
 from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.store.relaunch import RELAUNCHED
 from argus.analytics.view import PAST_WINDOWS
@@ -28,6 +28,7 @@ from argus.api.course import Analyses, Look
 from argus.api.governing import govern, level_of
 from argus.api.liveness import seen_now
 from argus.api.metrics import Metrics
+from argus.api.outside import outside_now
 from argus.api.plans import choose_plan
 from argus.api.run_gauges import host_gaps_of, scores_of
 from argus.api.settings import Settings
@@ -91,7 +92,10 @@ def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
     """Let the course see a window again; what it says of it was told when it was new."""
     assert watch.topology is not None and row.analysed_s is not None
     window = _read_window(means, watch, row, topology=watch.topology)
-    look = watch.course.look(topology=watch.topology, now_s=row.analysed_s, window=window, beats=())
+    outside = outside_now(means.store, watch, now_s=row.analysed_s, with_stacks=True)
+    look = watch.course.look(
+        topology=watch.topology, now_s=row.analysed_s, window=window, beats=(), outside=outside
+    )
     watch.course = look.course
     watch.numbers, watch.coverage_ratio = window_numbers(window), window.coverage.ratio
     watch.missing = missing_evidence(window)
@@ -123,7 +127,8 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
         window = _read_window(means, watch, row, topology=topology)
         watch.missing = missing_evidence(window)
         fast = replace(window, kernels=())
-        look = watch.course.look(topology=topology, now_s=now_s, window=fast, beats=beats)
+        outside = outside_now(means.store, watch, now_s=now_s, with_stacks=True)
+        look = watch.course.look(topology=topology, now_s=now_s, window=fast, beats=beats, outside=outside)
         numbers = window_numbers(window)
     except SQLAlchemyError:
         raise
@@ -210,7 +215,8 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
         return
     watch.ranks_lost = sum(beat.state in ("lost", "exited") for beat in beats)
     try:
-        look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats)
+        outside = outside_now(means.store, watch, now_s=now_s, with_stacks=False)
+        look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats, outside=outside)
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.window import Window
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.topology.layout import Topology
@@ -43,6 +44,7 @@ class Advance(Protocol[S]):
         now_s: float,
         window: Window | None = None,
         beats: Sequence[Heartbeat] = (),
+        outside: Outside = NOTHING,
     ) -> Advanced[S]:
         """The next state with what it brought."""
 
@@ -81,7 +83,13 @@ class Course(Protocol):
     """An attempt so far; to look at it changes nothing, it gives a new course."""
 
     def look(
-        self, *, topology: Topology, now_s: float, window: Window | None, beats: Sequence[Heartbeat]
+        self,
+        *,
+        topology: Topology,
+        now_s: float,
+        window: Window | None,
+        beats: Sequence[Heartbeat],
+        outside: Outside = NOTHING,
     ) -> Look:
         """Look at the next window, or between windows at the heartbeats."""
 
@@ -123,10 +131,18 @@ class Following(Generic[S]):
     restore: Restore[S]
 
     def look(
-        self, *, topology: Topology, now_s: float, window: Window | None, beats: Sequence[Heartbeat]
+        self,
+        *,
+        topology: Topology,
+        now_s: float,
+        window: Window | None,
+        beats: Sequence[Heartbeat],
+        outside: Outside = NOTHING,
     ) -> Look:
         """See `Course.look`."""
-        done = self.advance(self.state, topology=topology, now_s=now_s, window=window, beats=beats)
+        done = self.advance(
+            self.state, topology=topology, now_s=now_s, window=window, beats=beats, outside=outside
+        )
         return Look(
             course=replace(self, state=done.state),
             findings=tuple(done.findings),

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from argus.analytics.incident import Incident
-from argus.analytics.store.numbers import WindowNumbers
+from argus.analytics.numbers import WindowNumbers
+from argus.analytics.run_diff import RunDiff
 from argus.analytics.store.progress import HeardBeat, LiveAttempt
 from argus.api.course import Course
 from argus.collectors.host.stepping import Level
@@ -15,7 +16,10 @@ from argus.topology.layout import Topology
 
 @dataclass(kw_only=True)
 class Watch:
-    """What is known of a live attempt between two looks; `kept` holds its open incidents by id."""
+    """What is known of a live attempt between two looks; `kept` holds its open incidents by id.
+
+    `change` is what it differs in from the attempt before, `is_compared` whether that is known.
+    """
 
     live: LiveAttempt
     course: Course
@@ -33,3 +37,5 @@ class Watch:
     missing: tuple[str, ...] = ()
     level: Level = field(default_factory=Level)
     trouble: str = ""
+    change: RunDiff | None = None
+    is_compared: bool = False

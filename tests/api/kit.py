@@ -14,6 +14,7 @@ import numpy as np
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Cause, Cost, Incident
+from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.store.engine import Store, open_store
 from argus.analytics.window import Window
 from argus.api.course import Analyses, Course, Following
@@ -130,6 +131,7 @@ def fake_advance(
     now_s: float,
     window: Window | None = None,
     beats: Sequence[Heartbeat] = (),
+    outside: Outside = NOTHING,
 ) -> FakeAdvance:
     """A rank SLOW_RATIO slower than the median is an incident at once; a healthy window resolves it.
 
