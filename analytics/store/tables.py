@@ -257,3 +257,16 @@ LEVEL_CHANGES = Table(
     Column("text", Text, nullable=False),
     Index(None, "run", "attempt"),
 )
+
+EVIDENCE = Table(
+    "evidence",
+    METADATA,
+    Column("id", String(32), primary_key=True),  # of the content
+    Column("seen_s", Float, nullable=False),  # when it was last answered
+    Column("tool", String(64), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("run", String(256)),
+    Column("attempt", Integer),
+    Column("body", Text, nullable=False),  # ToolResult.to_json()
+    Index(None, "seen_s"),
+)
