@@ -49,7 +49,7 @@ def run_trial(trial: Trial) -> Outcome:
     """Simulate, analyse, score. A crash of the analysis is an outcome too."""
     made = scenarios()[trial.scenario](seed=trial.seed, ranks=trial.ranks, severity=trial.severity)
     simulation = simulate(made.job, made.faults, rng=np.random.default_rng(_entropy(trial)))
-    onset_s = made.job.start_s + float(simulation.timeline.start[made.truth.onset_step].max())
+    onset_s = made.job.start_s + float(simulation.start_s[made.truth.onset_step].max())
     try:
         played = play(simulation)
     except Exception as error:  # noqa: BLE001  one crashed trial is a result, not the end of the suite

@@ -33,7 +33,7 @@ def kernel_rows(
     first = names.index(kernel_texts(num_kernels)[0])
     weight = 1.0 / np.arange(1, num_kernels + 1)
     per_launch = np.outer(weight, np.where(np.arange(LAUNCHES) % 2, 2.0, 1.0)).reshape(-1)
-    jitter = np.exp(SPREAD * _noise(len(steps), len(per_launch), seed=int(start_ns[0]) if len(steps) else 0))
+    jitter = np.exp(SPREAD * _noise(start_ns, len(per_launch)))
     dur = work_s[:, None] * per_launch / per_launch.sum() * jitter
     rows = np.zeros(dur.shape, KERNEL)
     rows["step"] = steps[:, None]
@@ -45,5 +45,7 @@ def kernel_rows(
     return rows.reshape(-1)
 
 
-def _noise(num_steps: int, num_launches: int, *, seed: int) -> NDArray[np.float64]:
-    return np.random.default_rng(seed).normal(size=(num_steps, num_launches))
+def _noise(start_ns: Ints, num_launches: int) -> NDArray[np.float64]:
+    """A function of when each step began, so that a window's rows do not depend on the others'. (step, launch)"""
+    draws = [np.random.default_rng(int(start)).normal(size=num_launches) for start in start_ns]
+    return np.array(draws).reshape(len(start_ns), num_launches)
