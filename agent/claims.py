@@ -71,6 +71,17 @@ _FORMS: Mapping[str, _Form] = {
         with_baseline="It completed {v} calls, the furthest member {b} ({note}).",
         unit="",
     ),
+    "stage_compute_s": _Form(
+        text="The stage computes for {v} a step.",
+        with_baseline="The stage computes for {v} a step {note}, {b}.",
+    ),
+    "bubble_s": _Form(
+        text="It does not work for {v} of a step.",
+        with_baseline="It does not work for {v} of a step, the other stages for {b}.",
+    ),
+    "lost_s": _Form(text="The rank with most work takes {v} a step longer than the mean."),
+    "lost_by_unit_s": _Form(text="{v} of it follow the {note}."),
+    "explained": _Form(text="The work explains {v} of what makes times differ.", unit="share"),
     "gc_share": _Form(text="Collection pauses account for {v} of the lost time.", unit="share"),
     "data_share": _Form(text="{v} of the lost time lies in the data phase.", unit="share"),
     "cpu_share": _Form(text="The thread was computing in {v} of the lost time.", unit="share"),

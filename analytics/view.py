@@ -11,6 +11,7 @@ from argus.analytics.kernel_digest import KernelDigest
 from argus.analytics.outside import OutsideEvent
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
+from argus.analytics.work import Balance
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.topology.layout import Topology
 
@@ -30,7 +31,10 @@ class Digest:
     `transfer_sum_s` = transfer time a step. `flagged` ranks and `flagged_groups` say who was
     accused then and must not become part of what is normal; `doubted` and `doubted_groups` say who was
     suspected without an incident, which bars them only while the next windows vote. `kernels` is what L3
-    keeps.
+    keeps. What a rank is compared with (`peers_s`, `own_peers_s`) is what the peers would take for its work, and
+    `unsteady_s` (rank,) is the standard error of a rank's own work as its class varies from step to step;
+    `late_s` leaves out lateness by more work, as far as the ranks tell their work; `balance` says how uneven it
+    was.
     """
 
     index: int
@@ -56,6 +60,7 @@ class Digest:
     late_share: Floats
     gc_s: Floats
     waited_s: Floats
+    unsteady_s: Floats
     num_usable: int
     coverage: float
     sees_waits: bool
@@ -64,6 +69,7 @@ class Digest:
     doubted: tuple[int, ...] = ()
     doubted_groups: tuple[str, ...] = ()
     kernels: KernelDigest | None = None
+    balance: Balance | None = None
 
     @property
     def typical_step_s(self) -> float:

@@ -8,6 +8,7 @@ from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
 from argus.analytics.fuse.own_work import rank_causes
 from argus.analytics.fuse.transfer import link_causes
+from argus.analytics.fuse.uneven import stage_causes, work_causes
 from argus.analytics.incident import Cause
 from argus.analytics.view import View
 
@@ -19,6 +20,8 @@ Check = Callable[[Cause, View], Cause]
 
 RULES: tuple[Rule, ...] = (
     rank_causes,
+    stage_causes,
+    work_causes,
     link_causes,
 )
 """In the order of incidents.md §2.2: of two causes that name the same suspects the earlier one stands."""

@@ -16,6 +16,8 @@ FAULT_KINDS = (
     "lost",
     "compile",
     "work",
+    "lengths",
+    "routing",
     "slow_all",
     "clock_jump",
 )
@@ -156,7 +158,8 @@ class Fault:
     anywhere in bursts, CPU time flat. `data`: the wait for the next batch. `gc`: collector pauses. `link`: the
     transfers of the groups of kind `group` the ranks are in ("" = gradients; `pp` = what two neighbours send
     each other). `compile`: backward stands while the host compiles. `work`: the ranks get so much more to do
-    and say so, if the job tells its work. `slow_all`: every rank's transfers and compute, `ranks` are all of
+    (`group` ep = more tokens for their experts). `lengths` and `routing`: sequence lengths and routed tokens
+    spread by severity − 1 over all ranks, anew in every step. The ranks say so if the job tells its work. `slow_all`: every rank's transfers and compute, `ranks` are all of
     them. `clock_jump`: the ranks' clocks are `severity` seconds ahead. `hang` and `lost` ignore severity: the
     rank never leaves its forward. None as `end_step` = until the job ends.
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argus.analytics.window import Floats
+from argus.analytics.window import Floats, Ints
 from argus.evals.simulator.groups import shape_of
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.segments import segments_of
@@ -32,33 +32,49 @@ class Workload:
 
 
 def draw_work(job: Job, faults: tuple[Fault, ...], *, rng: np.random.Generator) -> Workload:
-    """The work of all steps, with the faults of kind `work` in it."""
-    more = [fault for fault in faults if fault.kind == "work"]
-    lengths = routed = None
+    """The work of all steps, with the faults that change work in it."""
+    uneven = [fault for fault in faults if fault.kind in ("work", "lengths", "routing")]
+    routing = [fault for fault in uneven if fault.kind == "routing" or fault.group == "ep"]
+    lengths = [fault for fault in uneven if fault not in routing]
+    tokens = _lengths(job, lengths, rng) if job.length_spread or lengths else None
+    routed = _routed(job, routing, rng) if job.ep > 1 and (job.routing_spread or routing) else None
+    return Workload(tokens=tokens, squares=None if tokens is None else tokens**2, routed=routed)
+
+
+def _steps(job: Job, fault: Fault) -> Ints:
+    return np.arange(job.steps)[fault.steps(job)]
+
+
+def _lengths(job: Job, faults: list[Fault], rng: np.random.Generator) -> Floats:
     replica = shape_of(job).replica
-    if job.length_spread or not all(map(_on_experts, more)):
-        spread = job.length_spread
-        shape = (job.steps, job.micro_batches, int(replica.max()) + 1)
-        lengths = rng.lognormal(-0.5 * spread**2, spread, shape)
-    if job.ep > 1 and (job.routing_spread or any(map(_on_experts, more))):
-        routed = _routing(job, rng)
-    for fault in more:
-        if _on_experts(fault):
-            assert routed is not None, "only a mixture of experts routes"
-            routed[np.ix_(np.arange(job.steps)[fault.steps(job)], np.array(fault.ranks))] *= fault.severity
-        elif lengths is not None:
-            mine = np.unique(replica[list(fault.ranks)])
-            lengths[np.ix_(np.arange(job.steps)[fault.steps(job)], np.arange(job.micro_batches), mine)] *= (
-                fault.severity
-            )
-    if routed is not None:
-        groups = shape_of(job).groups["ep"]
-        routed /= routed[:, groups.members].mean(axis=2)[:, groups.of_rank]
-    return Workload(tokens=lengths, squares=None if lengths is None else lengths**2, routed=routed)
+    shape = (job.steps, job.micro_batches, int(replica.max()) + 1)
+    tokens = _spread(rng, job.length_spread, shape)
+    for fault in faults:
+        steps = _steps(job, fault)
+        if fault.kind == "lengths":
+            tokens[steps] *= _spread(rng, fault.severity - 1, (len(steps), *shape[1:]))
+        else:
+            mine = np.unique(replica[np.array(fault.ranks)])
+            tokens[np.ix_(steps, np.arange(shape[1]), mine)] *= fault.severity
+    return tokens
 
 
-def _on_experts(fault: Fault) -> bool:
-    return fault.group == "ep"
+def _routed(job: Job, faults: list[Fault], rng: np.random.Generator) -> Floats:
+    """Shares of an expert group's tokens, mean 1 over the group. (step, rank)"""
+    routed = _routing(job, rng)
+    for fault in faults:
+        steps = _steps(job, fault)
+        if fault.kind == "routing":
+            routed[steps] *= _spread(rng, fault.severity - 1, (len(steps), job.ranks))
+        else:
+            routed[np.ix_(steps, np.array(fault.ranks))] *= fault.severity
+    groups = shape_of(job).groups["ep"]
+    return np.asarray(routed / routed[:, groups.members].mean(axis=2)[:, groups.of_rank])
+
+
+def _spread(rng: np.random.Generator, sigma: float, shape: tuple[int, ...]) -> Floats:
+    """Log-normal with mean 1."""
+    return rng.lognormal(-0.5 * sigma**2, sigma, shape)
 
 
 def _routing(job: Job, rng: np.random.Generator) -> Floats:
