@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.peers import peer_medians, work_classes
+from argus.analytics.robust import grouped_median
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
-from argus.analytics.window import Bools, Floats, Ints, Window
+from argus.analytics.window import Floats, Ints, Window
 from argus.analytics.work import WORKED, Explained, explain, late_by_work, phase_factors
 
 GAP_PHASE = "other"
@@ -160,7 +159,7 @@ def _gap(window: Window) -> Floats:
     """Time of each step outside every phase and outside blocking calls made there. (rank, step)"""
     blocked = np.zeros(window.step_s.shape)
     rows = window.collectives
-    outside = np.flatnonzero((rows.phase == "") & (rows.blocked_s > 0))
+    outside = np.flatnonzero(rows.is_phase(("",)) & (rows.blocked_s > 0))
     row = np.searchsorted(window.ranks, rows.rank[outside])
     column = rows.step[outside] - window.first_step
     inside = (column >= 0) & (column < window.num_steps)
@@ -187,16 +186,8 @@ def _transfers(window: Window, waits: Waits) -> tuple[Floats, Floats]:
     """Median transfer of a call and transfer time per usable step. (group,)"""
     calls, num = waits.calls, len(window.groups)
     counted = np.isin(calls.step, window.steps[window.usable])
-    total = _per_group(calls.transfer_s, calls.group, counted, num, np.sum)
-    median = _per_group(calls.transfer_s, calls.group, counted, num, np.median)
-    return median, total / max(int(window.usable.sum()), 1)
-
-
-def _per_group(
-    values: Floats, group: Ints, counted: Bools, num: int, how: Callable[[Floats], np.floating[Any]]
-) -> Floats:
-    """`how` over each group's counted calls; NaN for a group without any. (group,)"""
-    result = np.full(num, np.nan)
-    for number in np.unique(group[counted]):
-        result[number] = float(how(values[counted & (group == number)]))
-    return result
+    group, transfer_s = calls.group[counted], calls.transfer_s[counted]
+    count = np.bincount(group, minlength=num)
+    total = np.bincount(group, weights=transfer_s, minlength=num)
+    total = np.where(count > 0, total, np.nan)
+    return grouped_median(transfer_s, group, num), total / max(int(window.usable.sum()), 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -44,7 +44,8 @@ class Costs:
 
     `transfers` by kind of group (step, call, group), for `pp` and `world` (step, call, rank) of the sender;
     `gc_s` (step, rank) is the part of the first forward segment spent in collections, `compile_s` that of the
-    last backward segment; `pauses` (step, rank) by name. Infinite = never ends. Faults act on them in place.
+    last backward segment; `pauses` (step, rank) by name; `kernels_s` (step, rank) is the part of the work that lies in kernels with a
+    word in their name, where not all are slower alike. Infinite = never ends. Faults act on them in place.
     """
 
     wall: Floats
@@ -54,6 +55,7 @@ class Costs:
     compile_s: Floats
     pauses: Mapping[str, Floats]
     work: Workload
+    kernels_s: dict[str, Floats] = field(default_factory=dict)
 
 
 def draw_costs(job: Job, faults: tuple[Fault, ...], *, rng: np.random.Generator) -> Costs:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from argus.analytics.window import Ints
+from argus.analytics.window import Floats, Ints
 from argus.evals.simulator.costs import Costs
 from argus.evals.simulator.groups import shape_of
 from argus.evals.simulator.job import Fault, Job
+from argus.evals.simulator.kernel_rows import COPIES
 from argus.evals.simulator.segments import BACKWARD_SHARE, FORWARD_SHARE, segments_of
 
 GC_FAULT_EVERY = 2
@@ -36,6 +38,9 @@ def _slow_compute(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator
     factor = 1 + (fault.severity - 1) / share[fault.phase]
     where = np.flatnonzero(np.isin(parts.kind, CODES[fault.phase]))
     at = np.ix_(_steps(job, fault), where, np.array(fault.ranks))
+    if fault.kernels:
+        more = costs.wall[at].sum(axis=1) * (factor - 1)
+        _in_kernels(costs, fault, job, more)
     costs.wall[at] *= factor
     costs.cpu[at] *= 1.0 if job.gpu else factor
 
@@ -51,6 +56,19 @@ def _slow_data(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -
     at = np.ix_(_steps(job, fault), np.array(fault.ranks))
     extra = (fault.severity - 1) * job.step_s * rng.lognormal(-0.045, 0.3, costs.wall[:, 0][at].shape)
     costs.wall[:, 0][at] += extra
+
+
+def _slow_copy(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
+    at = np.ix_(_steps(job, fault), np.array(fault.ranks))
+    extra = (fault.severity - 1) * job.step_s * rng.lognormal(-0.005, 0.1, costs.wall[:, 0][at].shape)
+    costs.wall[:, 0][at] += extra
+    _in_kernels(costs, replace(fault, kernels=COPIES), job, extra)
+
+
+def _in_kernels(costs: Costs, fault: Fault, job: Job, seconds: Floats) -> None:
+    """Note that so much of the faulty ranks' work lies in some kernels alone; `seconds` (step, rank)."""
+    known = costs.kernels_s.setdefault(fault.kernels, np.zeros((job.steps, job.ranks)))
+    known[np.ix_(_steps(job, fault), np.array(fault.ranks))] += seconds
 
 
 def _pause_for_gc(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
@@ -109,6 +127,7 @@ _APPLY: Mapping[str, Callable[[Costs, Fault, Job, np.random.Generator], None]] =
     "compute": _slow_compute,
     "starved": _starve,
     "data": _slow_data,
+    "copy": _slow_copy,
     "gc": _pause_for_gc,
     "compile": _compile,
     "link": _slow_link,

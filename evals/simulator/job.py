@@ -10,6 +10,7 @@ FAULT_KINDS = (
     "compute",
     "starved",
     "data",
+    "copy",
     "gc",
     "link",
     "hang",
@@ -154,7 +155,8 @@ class Fault:
     """Something done to `ranks` in steps [start_step, end_step), every `every`-th of them.
 
     `severity` = how many times longer the culprit's own step gets: (severity − 1) × step_s a step, put
-    where the fault acts. `compute`: forward and backward or one `phase` of them, CPU time too. `starved`:
+    where the fault acts. `compute`: forward and backward or one `phase` of them, CPU time too; if `kernels`
+    is given, only kernels with that in their name are slower. `copy`: what is copied to the device. `starved`:
     anywhere in bursts, CPU time flat. `data`: the wait for the next batch. `gc`: collector pauses. `link`: the
     transfers of the groups of kind `group` the ranks are in ("" = gradients; `pp` = what two neighbours send
     each other). `compile`: backward stands while the host compiles. `work`: the ranks get so much more to do
@@ -170,6 +172,7 @@ class Fault:
     end_step: int | None = None
     severity: float = 1.5
     phase: str = ""
+    kernels: str = ""
     group: str = ""
     every: int = 1
 

@@ -31,6 +31,10 @@ class Names:
         """Place of the name of the rank's own group of a kind."""
         return len(self.common) + self.kinds.index(kind)
 
+    def role(self, group: int) -> int:
+        """Place of the stream role of the calls of a group, which is given by its place."""
+        return self.places[role_of(self.kinds[group - len(self.common)], self.shape)]
+
     def native(self, phase: str) -> str:
         """What the framework calls a phase."""
         return self.natives[phase]
@@ -43,15 +47,23 @@ class Names:
         return (*self.common, *own)
 
 
+def role_of(kind: str, shape: Shape) -> str:
+    """Stream role of the calls of a kind of group; gradients over all ranks run in the world's stream."""
+    is_world = kind == "world" or shape.groups[kind].names == (WORLD_NAME,)
+    return "comm:world" if is_world else f"comm:{kind}"
+
+
 def names_of(job: Job) -> Names:
     """Every string the job's records use, the empty one first."""
     natives = PIPELINE_NATIVE if job.is_pipeline else NATIVE
     events = ("gc", "loader_wait", "compile", *(f"mark:{name}" for name in PAUSES))
     texts = ("", *PHASES, *natives.values(), *OPS, *events, *(f"work:{unit}" for unit in UNITS))
-    common = tuple(dict.fromkeys((*texts, *kernel_texts(job.kernels))))
+    kinds = tuple(program_of(job).num_calls)
+    roles = [role_of(kind, shape_of(job)) for kind in kinds] if job.kernels else []
+    common = tuple(dict.fromkeys((*texts, *kernel_texts(job.kernels), *roles)))
     return Names(
         common=common,
-        kinds=tuple(program_of(job).num_calls),
+        kinds=kinds,
         natives=natives,
         places={text: place for place, text in enumerate(common)},
         shape=shape_of(job),

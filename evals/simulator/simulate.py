@@ -105,7 +105,7 @@ class Simulation:
                 phases=kept(phases, row),
                 collectives=kept(collectives, row),
                 events=kept(events, row),
-                kernels=kernels_of(source, row),
+                kernels=kernels_of(source, row, calls=collectives),
             )
 
     def windows(self, plan: WindowPlan) -> Iterator[ClosedWindow]:

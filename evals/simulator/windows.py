@@ -50,7 +50,7 @@ def stage_windows(source: Emitter, *, index: int, num_steps: int) -> Iterator[Ra
             collectives=kept(collectives, row),
             events=kept(events, row),
             dropped=_dropped(source, rank),
-            kernels=packed_kernels(source, row),
+            kernels=packed_kernels(source, row, calls=collectives),
         )
 
 
