@@ -103,11 +103,14 @@ def _slow_link(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -
 
 
 def _slow_pair(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
-    """What neighbours of one pipeline send each other, both ways; only their own numbers are used."""
+    """What the earlier of two neighbours sends forward and the later back; all a single rank sends."""
     sent = costs.transfers["pp"]
-    at = np.ix_(_steps(job, fault), np.arange(sent.shape[1]), np.array(fault.ranks))
-    extra = (fault.severity - 1) * job.step_s / max(2 * job.micro_batches * job.virtual, 1)
-    sent[at] += extra * rng.lognormal(-0.005, 0.1, sent[at].shape)
+    extra = (fault.severity - 1) * job.step_s / (2 * job.micro_batches * job.virtual)
+    slots = np.arange(sent.shape[1])
+    for place, rank in enumerate(sorted(fault.ranks)):
+        mine = slots[slots % 2 == place] if len(fault.ranks) > 1 else slots
+        at = np.ix_(_steps(job, fault), mine, np.array([rank]))
+        sent[at] += extra * rng.lognormal(-0.005, 0.1, sent[at].shape)
 
 
 def _slow_everything(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -54,10 +55,12 @@ def kernel_rows(
         return np.empty(0, KERNEL)
     texts = kernel_texts(num_kernels)[:num_kernels]
     weight = np.outer(1.0 / np.arange(1, num_kernels + 1), np.where(np.arange(LAUNCHES) % 2, 2.0, 1.0))
-    extra = {word: part for word, part in (extra_s or {}).items() if any(word in text for text in texts)}
+    extra = {
+        word: part for word, part in (extra_s or {}).items() if any(re.search(word, text) for text in texts)
+    }
     dur = _shared(work_s - sum(extra.values(), np.zeros(len(steps))), weight)
     for word, part in extra.items():
-        mine = np.array([word in text for text in texts])
+        mine = np.array([bool(re.search(word, text)) for text in texts])
         dur = dur + _shared(part, weight * mine[:, None])
     dur = dur * np.exp(SPREAD * _noise(start_ns, dur.shape[1]))
     rows = np.zeros(dur.shape, KERNEL)
