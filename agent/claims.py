@@ -76,6 +76,12 @@ _FORMS: Mapping[str, _Form] = {
     ),
     "period_steps": _Form(text="It is slow every {v} steps.", unit=""),
     "changed": _Form(text="Changed since the attempt before: {note}.", unit=""),
+    "bouts": _Form(
+        text="It was bad {v} times {note}.",
+        with_baseline="It was bad {v} times {note}, by chance {b} times.",
+        unit="",
+    ),
+    "earlier_runs": _Form(text="The same device was suspected in {v} other runs.", unit=""),
     "event_for": _Form(text="Others saw the same: {note}.", unit=""),
     "event_against": _Form(text="Others reported {note}.", unit=""),
     "probe_slow": _Form(text="A probe took {v} of its healthy peers' time: {note}.", unit="x"),

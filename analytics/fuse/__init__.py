@@ -31,6 +31,8 @@ rank causes
   stack_share (peers)       share of the suspect's dumps that show a kind of host work, kind and frame in the note
   half_excess_s (other half)   excess of the half of a host the suspect is on
   period_steps              every how many steps its own time is high
+  bouts (by chance)         stretches of bad windows in a day, of a fault that comes and goes
+  earlier_runs              other runs in which the same GPU was suspected
   gc_share, data_share, cpu_share, phase_share   shares of the lost time, in `ruled_out`
 link causes
   transfer_s (own past or sibling groups)   transfer time of the group per step

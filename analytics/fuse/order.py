@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from argus.analytics.fuse.counters import check_events
+from argus.analytics.fuse.earlier import check_earlier
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
 from argus.analytics.fuse.own_work import rank_causes
@@ -26,7 +27,7 @@ RULES: tuple[Rule, ...] = (
 )
 """In the order of incidents.md §2.2: of two causes that name the same suspects the earlier one stands."""
 
-CHECKS: tuple[Check, ...] = (check_events,)
+CHECKS: tuple[Check, ...] = (check_events, check_earlier)
 """Counters, host metrics and out-of-band events."""
 
 
