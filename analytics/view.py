@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest
-from argus.analytics.outside import OutsideEvent
+from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
 from argus.analytics.work import Balance
@@ -92,7 +92,7 @@ class View:
     `worth_s` = seconds a step the job would gain if a rank were healthy, by replay of its pipeline, None without
     pipeline records. `is_stopped` = the beats are a watchdog's last words: the job stands still for sure.
     `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
-    `events` = what others said of the job's nodes lately.
+    `outside` = what others than the ranks told.
     """
 
     run: str
@@ -107,4 +107,4 @@ class View:
     is_lone: bool = False
     worth_s: Mapping[int, float] | None = None
     is_stopped: bool = False
-    events: tuple[OutsideEvent, ...] = ()
+    outside: Outside = NOTHING
