@@ -28,6 +28,7 @@ from argus.analytics.kernel_join import join_kernels
 from argus.analytics.lifecycle import (
     GONE_WINDOWS,
     find_open,
+    is_recurring,
     is_stop,
     open_incident,
     resolve_incident,
@@ -36,9 +37,10 @@ from argus.analytics.lifecycle import (
 from argus.analytics.link_symptom import link_symptoms
 from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
+from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
 from argus.analytics.run_diff import change_finding
 from argus.analytics.stops import is_over, was_cancelled
-from argus.analytics.symptom import rank_symptoms
+from argus.analytics.symptom import RankSymptom, rank_symptoms
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import waits_of
 from argus.analytics.window import Window
@@ -56,6 +58,7 @@ class AttemptState:
     ballots: tuple[Ballot, ...] = ()
     beats: Mapping[int, Heartbeat] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
+    bouts: tuple[Bout, ...] = ()
 
     @staticmethod
     def start(run: str, attempt: int) -> AttemptState:
@@ -72,11 +75,12 @@ class AttemptState:
 
 @dataclass(frozen=True, kw_only=True)
 class Advance:
-    """What one observation led to: the next state, the findings made, the incidents that changed."""
+    """What one observation led to: the next state, the findings made, the incidents and bouts that changed."""
 
     state: AttemptState
     findings: tuple[Finding, ...]
     incidents: tuple[Incident, ...]
+    bouts: tuple[Bout, ...] = ()
 
 
 def advance(
@@ -101,7 +105,7 @@ def advance(
     `is_stopped` says that the beats are those of a job known to stand still. `outside` is what others than
     the ranks told of the job.
     """
-    before = {incident.id: incident for incident in state.incidents}
+    before = state
     fresh, with_kernels = _news(state, window)
     state = _hear(state, beats)
     view = replace(
@@ -119,8 +123,10 @@ def advance(
         state, findings = _join(state, view, findings, engine=engine, min_past=min_past)
     if view.beats:
         state = _watch(state, view, findings)
-    changed = tuple(incident for incident in state.incidents if before.get(incident.id) != incident)
-    return Advance(state=state, findings=findings, incidents=changed)
+    changed = tuple(incident for incident in state.incidents if incident not in before.incidents)
+    same = {id(bout) for bout in before.bouts}
+    grown = tuple(bout for bout in state.bouts if id(bout) not in same)
+    return Advance(state=state, findings=findings, incidents=changed, bouts=grown)
 
 
 def _news(state: AttemptState, window: Window | None) -> tuple[Window | None, Window | None]:
@@ -201,13 +207,11 @@ def _judge(
     ballots = (*state.ballots, Ballot(window=digest.index, ranks=shown, links=links))[-VOTE_WINDOWS:]
     state = replace(state, ballots=ballots)
     causes: tuple[Cause, ...] = ()
+    recurring: Mapping[int, Recurrence] = {}
     if not is_start_up(state.past, min_past=min_past):
-        lasting = Lasting(
-            ranks=lasting_ranks(ballots, state.incidents, votes=votes),
-            links=lasting_links(ballots, state.incidents, votes=votes),
-            findings=tuple(findings),
-        )
-        causes = decide(view, lasting)
+        state = _counted(state, view, ranks)
+        recurring = recurrences(view, state.bouts)
+        causes = _causes(state, view, findings, votes=votes, recurring=recurring)
     for cause in causes:
         known = find_open(state.incidents, cause.scope) or _member_of(state.incidents, cause)
         if known is None:
@@ -222,7 +226,39 @@ def _judge(
         doubted_paths=tuple(sorted({path for f in findings if (path := path_of(f))})),
     )
     state = replace(state, past=remember(state.past, doubted, incidents=state.incidents))
-    return _close(state, [i for i in state.incidents if _is_gone(i, state.past)])
+    return _close(state, [i for i in state.incidents if _is_gone(i, state.past, recurring)])
+
+
+def _counted(state: AttemptState, view: View, ranks: Sequence[RankSymptom]) -> AttemptState:
+    """The window's suspects added to the day's bouts."""
+    assert view.digest is not None
+    window, now_s = view.digest.index, view.now_s
+    bouts = extended(state.bouts, ranks, attempt=state.attempt, window=window, now_s=now_s)
+    return replace(state, bouts=bouts)
+
+
+def _causes(
+    state: AttemptState,
+    view: View,
+    findings: Sequence[Finding],
+    *,
+    votes: int,
+    recurring: Mapping[int, Recurrence],
+) -> tuple[Cause, ...]:
+    """Causes of what lasts by its votes, and of what comes and goes too often, in its newest bout."""
+    votes_now = {symptom.rank for symptom in state.ballots[-1].ranks if symptom.is_vote}
+    lasting = lasting_ranks(state.ballots, state.incidents, votes=votes)
+    has_votes = {symptoms[-1].rank for symptoms in lasting}
+    again = {rank: found for rank, found in recurring.items() if rank in votes_now - has_votes}
+    causes = decide(
+        view,
+        Lasting(
+            ranks=(*lasting, *(found.symptoms for found in again.values())),
+            links=lasting_links(state.ballots, state.incidents, votes=votes),
+            findings=tuple(findings),
+        ),
+    )
+    return tuple(as_recurring(cause, again) for cause in causes)
 
 
 def _join(
@@ -277,10 +313,15 @@ def _updated(state: AttemptState, view: View, known: Incident, cause: Cause, win
     )
 
 
-def _is_gone(incident: Incident, past: Sequence[Digest]) -> bool:
-    """Enough windows that could have shown it did not; a window half unseen proves nothing."""
+def _is_gone(incident: Incident, past: Sequence[Digest], recurring: Mapping[int, Recurrence]) -> bool:
+    """Enough windows that could have shown it did not; a window half unseen proves nothing.
+
+    What comes and goes is gone when the last day has too few bouts of it.
+    """
     if incident.status != "open" or is_stop(incident):
         return False
+    if is_recurring(incident):
+        return not set(incident.cause.suspects) & recurring.keys()
     silent = [d for d in past if d.index > incident.last_window and is_comparable(d)]
     return len(silent) >= GONE_WINDOWS
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from argus.analytics.run_diff import RunDiff
 from argus.collectors.records.outside_event import OutsideEvent
@@ -18,12 +18,13 @@ class Outside:
     """Told by others than the ranks: confirms, contradicts or explains, never accuses.
 
     `events` are what was said of the cluster lately, `stacks` what the ranks' threads did, `change` what the
-    attempt differs in from the one before it, None if it is the first or too young to tell.
+    attempt differs in from the one before it, None if it is the first or too young to tell. `other_runs` counts the other runs in which a rank's device was bad.
     """
 
     events: tuple[OutsideEvent, ...] = ()
     stacks: tuple[StackDump, ...] = ()
     change: RunDiff | None = None
+    other_runs: Mapping[int, int] = field(default_factory=dict)
 
 
 NOTHING = Outside()

@@ -14,6 +14,7 @@ from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.numbers import window_numbers
+from argus.analytics.store import history as history_store
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import orders, progress
@@ -28,7 +29,7 @@ from argus.api.course import Analyses, Look
 from argus.api.governing import govern, level_of
 from argus.api.liveness import seen_now
 from argus.api.metrics import Metrics
-from argus.api.outside import outside_now
+from argus.api.outside import outside_now, recall
 from argus.api.plans import choose_plan
 from argus.api.run_gauges import host_gaps_of, scores_of
 from argus.api.settings import Settings
@@ -74,7 +75,8 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
         raise
     except Exception as error:  # noqa: BLE001 - a topology that cannot be built must not stop the others
         survive(means, watch, error, part="replay")
-    watch.course = watch.course.restored(kept)
+    watch.course = watch.course.restored(kept, watch.bouts)
+    watch.has_begun = True
     return watch
 
 
@@ -84,8 +86,14 @@ def refresh(means: Means, watch: Watch) -> None:
         return
     with means.store.read() as connection:
         layouts = progress.layouts_of(connection, watch.live.row.id)
+    was_known = watch.topology is not None
     watch.topology = build(layouts) if layouts else None
     watch.layouts_version = watch.live.layouts_version
+    if watch.topology is None or was_known:
+        return
+    recall(means.store, watch)
+    if watch.has_begun:  # else the windows seen again come first
+        watch.course = watch.course.restored(list(watch.kept.values()), watch.bouts)
 
 
 def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
@@ -273,7 +281,7 @@ def _save(
         _diagnosed(means, watch, incident, topology=topology, fresh=look.findings)
         for incident in look.incidents
     ]
-    if findings or incidents or done:
+    if findings or incidents or done or look.bouts:
         attempt_id = watch.live.row.id
         with means.store.write() as connection:
             progress.add_findings(connection, attempt_id, findings, now_s=now_s)
@@ -286,6 +294,7 @@ def _save(
                 progress.mark_analysed(
                     connection, attempt_id, window, now_s=now_s, coverage=coverage, numbers=numbers
                 )
+            history_store.save_bouts(connection, attempt_id, look.bouts, topology=topology)
             for event in events:
                 if event is not None and event.what == "opened":
                     plan, world = watch.live.row.plan, topology.world_size

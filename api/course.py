@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.outside import NOTHING, Outside
+from argus.analytics.recurrence import Bout
 from argus.analytics.window import Window
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.topology.layout import Topology
@@ -32,6 +33,10 @@ class Advanced(Protocol[Out_co]):
     def incidents(self) -> Sequence[Incident]:
         """Incidents that changed in it."""
 
+    @property
+    def bouts(self) -> Sequence[Bout]:
+        """Stretches of bad windows that began or grew in it."""
+
 
 class Advance(Protocol[S]):
     """One look at an attempt, pure: `analytics.attempt.advance`."""
@@ -50,10 +55,10 @@ class Advance(Protocol[S]):
 
 
 class Restore(Protocol[S]):
-    """Puts open incidents into a state that was rebuilt without them."""
+    """Puts into a state what no window shows again: its open incidents, the last day's bouts of its ranks."""
 
-    def __call__(self, state: S, incidents: Sequence[Incident]) -> S:
-        """The state whose incidents are `incidents`."""
+    def __call__(self, state: S, incidents: Sequence[Incident], bouts: Sequence[Bout]) -> S:
+        """The state whose incidents are `incidents` and whose bouts are `bouts`."""
 
 
 class Diagnose(Protocol):
@@ -93,8 +98,8 @@ class Course(Protocol):
     ) -> Look:
         """Look at the next window, or between windows at the heartbeats."""
 
-    def restored(self, incidents: Sequence[Incident]) -> Course:
-        """The same course with these incidents open and no others."""
+    def restored(self, incidents: Sequence[Incident], bouts: Sequence[Bout] = ()) -> Course:
+        """The same course with these incidents open and no others, and these bouts remembered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +109,7 @@ class Look:
     course: Course
     findings: tuple[Finding, ...]
     incidents: tuple[Incident, ...]
+    bouts: tuple[Bout, ...] = ()
 
 
 class Begin(Protocol):
@@ -147,8 +153,9 @@ class Following(Generic[S]):
             course=replace(self, state=done.state),
             findings=tuple(done.findings),
             incidents=tuple(done.incidents),
+            bouts=tuple(done.bouts),
         )
 
-    def restored(self, incidents: Sequence[Incident]) -> Course:
+    def restored(self, incidents: Sequence[Incident], bouts: Sequence[Bout] = ()) -> Course:
         """See `Course.restored`."""
-        return replace(self, state=self.restore(self.state, incidents))
+        return replace(self, state=self.restore(self.state, incidents, bouts))

@@ -1,4 +1,4 @@
-"""The tables of what outlives a run: GPUs day by day, their bad windows, out-of-band events."""
+"""The tables of what outlives a run: GPUs day by day, the bouts of windows in which one was bad, out-of-band events."""
 
 from __future__ import annotations
 
@@ -41,18 +41,21 @@ ROLLED = Table(
     PrimaryKeyConstraint("attempt_id"),
 )
 
-BAD_WINDOWS = Table(
-    "bad_windows",
+BOUTS = Table(
+    "bouts",
     METADATA,
     Column("attempt_id", _ROW_ID, ForeignKey("attempts.id"), nullable=False),
     Column("rank", Integer, nullable=False),
-    Column("window", BigInteger, nullable=False),
+    Column("first_window", BigInteger, nullable=False),
+    Column("last_window", BigInteger, nullable=False),
     Column("host", String(256), nullable=False),
     Column("device", String(128), nullable=False),
-    Column("at_s", Float, nullable=False),
-    Column("body", Text, nullable=False),  # the symptom, see history.py
-    PrimaryKeyConstraint("attempt_id", "rank", "window"),
-    Index(None, "at_s"),
+    Column("since_s", Float, nullable=False),
+    Column("until_s", Float, nullable=False),
+    Column("num", Integer, nullable=False),  # bad windows
+    Column("body", Text, nullable=False),  # the symptom of the costliest one
+    PrimaryKeyConstraint("attempt_id", "rank", "first_window"),
+    Index(None, "until_s"),
     Index(None, "host", "device"),
 )
 

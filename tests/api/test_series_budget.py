@@ -49,6 +49,7 @@ def numbers() -> WindowNumbers:
         phase_s=grid,
         wait_s=grid,
         cpu_s=grid,
+        work=np.full(10, np.nan),
     )
 
 

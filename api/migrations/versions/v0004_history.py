@@ -1,4 +1,4 @@
-"""GPUs day by day, windows in which one was bad, and out-of-band events."""
+"""GPUs day by day, bouts of windows in which one was bad, and out-of-band events."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ depends_on = None
 def upgrade() -> None:
     """Make the tables."""
     _units()
-    _bad_windows()
+    _bouts()
     _events()
 
 
 def downgrade() -> None:
     """Drop them."""
-    for name in ("outside_events", "bad_windows", "rolled_windows", "unit_days"):
+    for name in ("outside_events", "bouts", "rolled_windows", "unit_days"):
         op.drop_table(name)
 
 
@@ -52,23 +52,24 @@ def _units() -> None:
     )
 
 
-def _bad_windows() -> None:
+def _bouts() -> None:
     op.create_table(
-        "bad_windows",
+        "bouts",
         sa.Column("attempt_id", _row_id(), nullable=False),
         sa.Column("rank", sa.Integer(), nullable=False),
-        sa.Column("window", sa.BigInteger(), nullable=False),
+        sa.Column("first_window", sa.BigInteger(), nullable=False),
+        sa.Column("last_window", sa.BigInteger(), nullable=False),
         sa.Column("host", sa.String(length=256), nullable=False),
         sa.Column("device", sa.String(length=128), nullable=False),
-        sa.Column("at_s", sa.Float(), nullable=False),
+        sa.Column("since_s", sa.Float(), nullable=False),
+        sa.Column("until_s", sa.Float(), nullable=False),
+        sa.Column("num", sa.Integer(), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["attempt_id"], ["attempts.id"], name=op.f("fk_bad_windows_attempt_id_attempts")
-        ),
-        sa.PrimaryKeyConstraint("attempt_id", "rank", "window", name=op.f("pk_bad_windows")),
+        sa.ForeignKeyConstraint(["attempt_id"], ["attempts.id"], name=op.f("fk_bouts_attempt_id_attempts")),
+        sa.PrimaryKeyConstraint("attempt_id", "rank", "first_window", name=op.f("pk_bouts")),
     )
-    op.create_index(op.f("ix_bad_windows_at_s"), "bad_windows", ["at_s"], unique=False)
-    op.create_index(op.f("ix_bad_windows_host_device"), "bad_windows", ["host", "device"], unique=False)
+    op.create_index(op.f("ix_bouts_until_s"), "bouts", ["until_s"], unique=False)
+    op.create_index(op.f("ix_bouts_host_device"), "bouts", ["host", "device"], unique=False)
 
 
 def _events() -> None:
