@@ -22,12 +22,16 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One sentence whose numbers are pointers; `text` holds {name} where a value goes."""
+    """One sentence whose numbers are pointers; `text` holds {name} where a value goes.
+
+    `cites` is evidence it stands on besides that of its values.
+    """
 
     id: str
     text: str
     values: Mapping[str, Value] = field(default_factory=dict)
     status: str = "supported"
+    cites: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         assert self.status in STATUSES, self
@@ -35,7 +39,7 @@ class Claim:
     @property
     def evidence(self) -> tuple[str, ...]:
         """What the claim stands on."""
-        return tuple(dict.fromkeys(value.evidence for value in self.values.values()))
+        return tuple(dict.fromkeys([*(value.evidence for value in self.values.values()), *self.cites]))
 
 
 @dataclass(frozen=True, kw_only=True)

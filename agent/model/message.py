@@ -42,10 +42,11 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """One request to a model. Without `tools` it can only answer in words."""
+    """One request to a model. Without `tools` it can only answer in words, of the JSON `schema` where one is given."""
 
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
+    schema: Mapping[str, Any] | None = None
     max_tokens: int = 1024
     timeout_s: float = 60.0
 

@@ -38,6 +38,7 @@ OPTIONAL = (
     "reasoning_content",
     "tool_choice",
     "stream_options",
+    "response_format",
 )
 """What a server may refuse and we can do without."""
 
@@ -74,6 +75,12 @@ def request_of(ask: Ask, dialect: Dialect, *, model: str, is_streamed: bool) -> 
             body["tool_choice"] = "auto"
         if profile.parallel is not None and "parallel_tool_calls" not in refused:
             body["parallel_tool_calls"] = profile.parallel
+    elif ask.schema is not None and profile.response_format and "response_format" not in refused:
+        # Never beside tools: several servers then stop calling them.
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": dict(ask.schema)},
+        }
     if is_streamed:
         body["stream"] = True
         if "stream_options" not in refused:

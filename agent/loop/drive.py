@@ -1,0 +1,85 @@
+"""Driving a course: the one loop between logic and the world, in a blocking and in an async form."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from argus.agent.context import ToolContext
+from argus.agent.evidence import ToolResult
+from argus.agent.loop.course import Course, Effect, Heard, Step, UseTool
+from argus.agent.model.message import Ask, ModelError, Reply
+from argus.agent.pseudonyms import Pseudonyms
+from argus.agent.registry import Registry
+
+T = TypeVar("T")
+Asked = Callable[[Ask], Reply]
+AskedAsync = Callable[[Ask], Awaitable[Reply]]
+Watch = Callable[[Step], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a course meets: tools over facts, a clock in seconds, who watches, other names for hosts."""
+
+    registry: Registry
+    context: ToolContext
+    clock: Callable[[], float]
+    watch: Watch = lambda step: None
+    pseudonyms: Pseudonyms = field(default_factory=lambda: Pseudonyms(names={}))
+
+    def use(self, effect: UseTool) -> ToolResult:
+        """Call a tool."""
+        return self.registry.call(effect.name, effect.arguments, self.context)
+
+
+def drive(course: Course[T], ask: Asked, around: Surroundings) -> T:
+    """Run a course to its end, blocking."""
+    start_s, heard = around.clock(), None
+    try:
+        effect = next(course)
+        while True:
+            heard = Heard(value=_meet(effect, ask, around), at_s=around.clock() - start_s)
+            effect = course.send(heard)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def drive_async(course: Course[T], ask: AskedAsync, around: Surroundings) -> T:
+    """Run a course to its end; tools run in a thread, so that the loop goes on serving others."""
+    start_s = around.clock()
+    try:
+        effect = next(course)
+        while True:
+            value = await _meet_async(effect, ask, around)
+            effect = course.send(Heard(value=value, at_s=around.clock() - start_s))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def _meet(effect: Effect, ask: Asked, around: Surroundings) -> Reply | ModelError | ToolResult | None:
+    if isinstance(effect, Step):
+        around.watch(effect)
+        return None
+    if isinstance(effect, UseTool):
+        return around.use(effect)
+    try:
+        return around.pseudonyms.show(ask(around.pseudonyms.hide(effect)))
+    except ModelError as error:
+        return error
+
+
+async def _meet_async(
+    effect: Effect, ask: AskedAsync, around: Surroundings
+) -> Reply | ModelError | ToolResult | None:
+    if isinstance(effect, Step):
+        around.watch(effect)
+        return None
+    if isinstance(effect, UseTool):
+        return await asyncio.to_thread(around.use, effect)
+    try:
+        return around.pseudonyms.show(await ask(around.pseudonyms.hide(effect)))
+    except ModelError as error:
+        return error
