@@ -73,8 +73,12 @@ class NotIt:
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """One thing to do; a proposal, never carried out by us."""
+    """One thing to do; a proposal, never carried out by us.
 
+    `id` is its entry in the catalogue, `action` says it. `gain` is what the job would win if the cause were gone.
+    """
+
+    id: str
     action: str
     target: str
     command: str
@@ -82,7 +86,18 @@ class Action:
     risk: str
     reversible: bool
     verify_by: str
+    is_read_only: bool = True
+    gain: Gain | None = None
     claim_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """What is won when the cause is gone, and how that was estimated."""
+
+    share_of_step: float
+    gpu_hours_per_day: float
+    method: str
 
 
 @dataclass(frozen=True, kw_only=True)

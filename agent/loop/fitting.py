@@ -34,16 +34,16 @@ def room_of(window_tokens: int, *, reply_tokens: int, tools: Sequence[Mapping[st
 def fit(messages: Sequence[Message], room_tokens: int) -> tuple[Message, ...]:
     """The messages with the oldest results shortened, then dropped with their calls, until they fit.
 
-    The first two stay whole: instructions and first view. So does the last exchange.
+    What is kept by its mark stays whole. So does the last exchange.
     """
     kept = list(messages)
-    for at in range(2, len(kept)):
+    for at in range(_last_exchange(kept)):
         if _total(kept) <= room_tokens:
             return tuple(kept)
-        if kept[at].role == "tool" and at < _last_exchange(kept):
+        if kept[at].role == "tool":
             kept[at] = replace(kept[at], content=CUT_NOTE.format(id=_id_in(kept[at].content)))
-    while _total(kept) > room_tokens and _last_exchange(kept) > 2:
-        del kept[2 : _next_exchange(kept, 2)]
+    while _total(kept) > room_tokens and (first := _first_loose(kept)) < _last_exchange(kept):
+        del kept[first : _next_exchange(kept, first)]
     return tuple(kept)
 
 
@@ -54,8 +54,13 @@ def _total(messages: Sequence[Message]) -> int:
 def _last_exchange(messages: Sequence[Message]) -> int:
     """Where the last assistant's message with its results begins."""
     return next(
-        (at for at in range(len(messages) - 1, 1, -1) if messages[at].role == "assistant"), len(messages)
+        (at for at in reversed(range(len(messages))) if messages[at].role == "assistant"), len(messages)
     )
+
+
+def _first_loose(messages: Sequence[Message]) -> int:
+    """The oldest message that may go."""
+    return next((at for at, message in enumerate(messages) if not message.is_kept), len(messages))
 
 
 def _next_exchange(messages: Sequence[Message], at: int) -> int:

@@ -211,5 +211,9 @@ MIN_SQUEEZE = 0.3
 
 def open_talk(*, system: str, view: str, history: Sequence[Message] = (), **settings: Any) -> Talk:
     """A conversation that begins with instructions, what came before, and the first view."""
-    first = [Message(role="system", content=system), *history, Message(role="user", content=view)]
+    first = [
+        Message(role="system", content=system, is_kept=True),
+        *history,
+        Message(role="user", content=view, is_kept=True),
+    ]
     return Talk(messages=first, **settings)

@@ -22,13 +22,17 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One entry of the conversation; `calls` and `reasoning` are an assistant's, `call_id` a tool's."""
+    """One entry of the conversation; `calls` and `reasoning` are an assistant's, `call_id` a tool's.
+
+    `is_kept` = it stays whole however little room there is: instructions, and the question.
+    """
 
     role: str
     content: str = ""
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
     reasoning: str = ""
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
