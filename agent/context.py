@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from argus.agent.evidence import AsOf, EvidenceBook, Json, MemoryBook
 from argus.agent.facts import Facts, RunFacts, WindowFact
 from argus.analytics.incident import Incident
+from argus.analytics.store.numbers import WindowNumbers
 from argus.topology.fleet import Fleet
 from argus.topology.names import close_names
 
@@ -24,17 +25,19 @@ class Denied(Exception):
     """An effect that is not to be had now; the message says why."""
 
 
-Capture = Callable[[str, Sequence[int]], Json]
-"""Asks the processors of a run's ranks for their raw windows; says what was asked of whom. Raises Denied."""
+Capture = Callable[[str, int, Sequence[int], int], Json]
+"""Asks the processors for the raw records of (run, attempt, ranks, last windows) and says what was asked of
+whom; it does not wait for them. Raises Denied."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
-    """The facts, the book where results go, the run in question, and what the caller may do."""
+    """The facts, the book where results go, the run and window in question, and what the caller may do."""
 
     facts: Facts
     book: EvidenceBook = field(default_factory=MemoryBook)
     run: str | None = None
+    window: int | None = None
     scopes: frozenset[str] = frozenset({"read"})
     capture: Capture | None = None
 
@@ -72,24 +75,33 @@ def incident_of(context: ToolContext, incident_id: str) -> Incident:
     return found
 
 
-def window_of(facts: RunFacts, index: int | None) -> WindowFact:
-    """The window asked for, the latest if none is named. Raises Unknown."""
+def window_of(context: ToolContext, facts: RunFacts, index: int | None) -> WindowFact:
+    """The window asked for, else the one in question, else the latest. Raises Unknown."""
     known = facts.windows(limit=MAX_WINDOWS)
     if not known:
         raise Unknown(f"no window of run {facts.run!r} is analysed yet")
-    found = known[0] if index is None else next((one for one in known if one.index == index), None)
+    if index is None and facts.run == context.run:
+        index = context.window
+    if index is None:
+        return known[0]
+    found = next((one for one in known if one.index == index), None)
     if found is None:
-        raise Unknown(
-            f"no analysed window {index}; there are {known[-1].index}–{known[0].index}",
-            close=tuple(
-                str(one.index) for one in sorted(known, key=lambda w: abs(w.index - (index or 0)))[:3]
-            ),
-        )
+        near = sorted(known, key=lambda one: abs(one.index - index))
+        said = f"no analysed window {index}; there are {known[-1].index}–{known[0].index}"
+        raise Unknown(said, close=tuple(str(one.index) for one in near[:3]))
     return found
 
 
 MAX_WINDOWS = 200
 """Windows looked back upon: at 10–60 s each an hour and more."""
+
+
+def numbers_of(facts: RunFacts, window: WindowFact) -> WindowNumbers:
+    """What each rank took in a window. Raises Unknown where it is no longer kept."""
+    numbers = facts.numbers(window.index)
+    if numbers is None:
+        raise Unknown(f"the numbers of window {window.index} are not kept any more")
+    return numbers
 
 
 def as_of(facts: RunFacts, window: WindowFact | None = None) -> AsOf:

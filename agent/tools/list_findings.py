@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from argus.agent.context import ToolContext, as_of, fleet_of, incident_of
@@ -27,7 +28,8 @@ def call(
     kind: Annotated[str | None, "such as self_time, wait, transfer, kernel_shift, stop"],
     rank: Annotated[int | None, "only findings that name this rank"],
 ) -> Answer:
-    """Findings of the detectors over the latest windows, costliest first, and how many of each kind."""
+    """Findings of the detectors over the latest windows, costliest first, and how many of each kind.
+    What repeats from window to window is one row: its costliest finding, with the windows it was found in."""
     facts = context.of_run(run)
     if rank is not None:
         fleet_of(facts).topology.check_rank(rank)
@@ -48,10 +50,25 @@ def call(
     if not wanted:
         note = "no finding matches" if found else "the detectors found nothing in these windows"
         return Answer(status="no_data", data=data, note=note, as_of=as_of(facts))
-    wanted.sort(key=lambda one: (-(one.effect_s_per_step or 0.0), -one.window, one.id))
-    rows = [finding_row(one) for one in wanted[:MAX_ROWS]]
-    cut = (Cut(path="/findings", shown=len(rows), total=len(wanted)),) if len(rows) < len(wanted) else ()
-    return Answer(data={**data, "findings": rows}, as_of=as_of(facts), cut=cut)
+    rows = _joined(wanted)
+    cut = (Cut(path="/findings", shown=MAX_ROWS, total=len(rows)),) if len(rows) > MAX_ROWS else ()
+    return Answer(data={**data, "findings": rows[:MAX_ROWS]}, as_of=as_of(facts), cut=cut)
+
+
+def _joined(found: Sequence[Finding]) -> list[Json]:
+    """One row for what was found in several windows; the costliest first."""
+    same: dict[tuple[object, ...], list[Finding]] = defaultdict(list)
+    for one in found:
+        same[one.level, one.detector, one.kind, one.role, one.ranks, one.group, one.phase, one.kernel].append(
+            one
+        )
+    rows = []
+    for here in same.values():
+        worst = min(here, key=lambda one: (-(one.effect_s_per_step or 0.0), -one.window, one.id))
+        windows = sorted({one.window for one in here})
+        row = finding_row(worst)
+        rows.append({**row, "windows": {"first": windows[0], "last": windows[-1], "num": len(windows)}})
+    return sorted(rows, key=lambda row: (-(row["effect_s_per_step"] or 0.0), row["id"]))
 
 
 def _latest(facts: RunFacts) -> list[Finding]:
