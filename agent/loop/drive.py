@@ -37,26 +37,24 @@ class Surroundings:
 
 def drive(course: Course[T], ask: Asked, around: Surroundings) -> T:
     """Run a course to its end, blocking."""
-    start_s, heard = around.clock(), None
-    try:
-        effect = next(course)
-        while True:
-            heard = Heard(value=_meet(effect, ask, around), at_s=around.clock() - start_s)
-            effect = course.send(heard)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    start_s, answer = around.clock(), None
+    while True:
+        try:
+            effect = course.send(answer) if answer else next(course)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        answer = Heard(value=_meet(effect, ask, around), at_s=around.clock() - start_s)
 
 
 async def drive_async(course: Course[T], ask: AskedAsync, around: Surroundings) -> T:
     """Run a course to its end; tools run in a thread, so that the loop goes on serving others."""
-    start_s = around.clock()
-    try:
-        effect = next(course)
-        while True:
-            value = await _meet_async(effect, ask, around)
-            effect = course.send(Heard(value=value, at_s=around.clock() - start_s))
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    start_s, answer = around.clock(), None
+    while True:
+        try:
+            effect = course.send(answer) if answer else next(course)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        answer = Heard(value=await _meet_async(effect, ask, around), at_s=around.clock() - start_s)
 
 
 def _meet(effect: Effect, ask: Asked, around: Surroundings) -> Reply | ModelError | ToolResult | None:

@@ -114,17 +114,15 @@ def _open(case: Case, desk: Desk, page: ToolResult, question: str) -> Talk:
 
 def listened(talk: Talk, pages: list[str]) -> Course[Ended]:
     """Go on with the talk, noting the pages that its tools bring."""
-    course = talk.goes_on()
-    try:
-        effect = next(course)
-        while True:
-            heard = yield effect
-            result = heard.value
-            if isinstance(result, ToolResult) and result.evidence_id not in pages:
-                pages.append(result.evidence_id)
-            effect = course.send(heard)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
+    course, heard = talk.goes_on(), None
+    while True:
+        try:
+            effect = course.send(heard) if heard else next(course)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        heard = yield effect
+        if isinstance(heard.value, ToolResult) and heard.value.evidence_id not in pages:
+            pages.append(heard.value.evidence_id)
 
 
 def _grounded(case: Case, desk: Desk, raw: Mapping[str, Any], pages: list[str]) -> Grounded:

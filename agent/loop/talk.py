@@ -16,6 +16,8 @@ from argus.agent.loop.repeats import Repeats
 from argus.agent.model.arguments import objects_in
 from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Ask, Message, ModelError, Reply, ToolCall
+from argus.agent.model.reading import counted
+from argus.analytics.incident import VERDICTS
 
 CALLS_PER_TURN = 8
 """Small models fire every tool at once with made-up arguments: what is beyond is refused, not run."""
@@ -120,6 +122,7 @@ class Talk:
             self.spent = replace(self.spent, turns=self.spent.turns + 1, seconds=heard.at_s)
             return value
         assert isinstance(value, Reply), value
+        value = counted(value, ask)
         self.spent = self.spent.after(value, usd=self.endpoint.usd(value.usage), at_s=heard.at_s)
         self.repeats.hear(value.content)
         return value
@@ -151,7 +154,7 @@ class Talk:
         for value in found:
             inner = value.get("arguments")
             body = inner if isinstance(inner, dict) else value
-            if "verdict" in body:
+            if body.get("verdict") in VERDICTS:
                 return body
         return None
 

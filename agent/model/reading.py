@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any
 
 from argus.agent.model.arguments import read_arguments
@@ -107,6 +108,14 @@ def _usage(raw: object, ask: Ask, *, said: str) -> Usage:
         if isinstance(prompt, int) and isinstance(completion, int):
             return Usage(prompt_tokens=prompt, completion_tokens=completion)
     return Usage(prompt_tokens=ask_tokens(ask), completion_tokens=tokens_of(said), is_estimated=True)
+
+
+def counted(reply: Reply, ask: Ask) -> Reply:
+    """The reply with its tokens counted by us where nobody else did."""
+    if reply.usage.prompt_tokens or not reply.usage.is_estimated:
+        return reply
+    said = reply.content + reply.reasoning + "".join(str(call.arguments) for call in reply.calls)
+    return replace(reply, usage=_usage(None, ask, said=said))
 
 
 def ask_tokens(ask: Ask) -> int:
