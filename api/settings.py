@@ -75,6 +75,11 @@ class Settings:
         "an attempt not heard of for so long is no longer watched until it speaks",
         env="ARGUS_FORGET_S",
     )
+    keep_evidence_s: float = _setting(
+        7776000.0,
+        "how long what a tool answered can be opened, from when it was last answered; 90 days",
+        env="ARGUS_KEEP_EVIDENCE_S",
+    )
     keep_observations_s: float = _setting(
         604800.0,
         "how long stacks and host samples are kept; a week",

@@ -21,6 +21,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "off": ("argus.api.cli.switch_off", "stop observing a run, at run time"),
     "on": ("argus.api.cli.switch_on", "observe it again"),
     "triage": ("argus.api.cli.triage", "traces or a recording in, a verdict out"),
+    "tools": ("argus.api.cli.tools", "the agent's tools by hand: what each says, and evidence by id"),
+    "mcp": ("argus.api.cli.mcp", "the agent's tools for an editor or assistant, by MCP on stdio"),
     "topology": ("argus.api.cli.topology", "who works with whom, on what hardware"),
     "demo": ("argus.evals.demo", "a real job, a real fault, the incident it makes"),
     "bench": ("argus.evals.bench", "measure what the product promises"),
@@ -42,6 +44,7 @@ EXTRA_OF: Mapping[str, str] = {
     "alembic": "service",
     "psycopg": "postgres",
     "openai": "service",
+    "mcp": "mcp",
     "torch": "demo",
     "ray": "ray",
 }
