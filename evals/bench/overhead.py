@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pairs",
         type=int,
         metavar="N",
-        help="only `all` and `stopped`, N paired blocks, transformer and mlp",
+        help="only `all`, `stopped` and `null`, N paired blocks, transformer and mlp",
     )
 
 
@@ -78,9 +78,9 @@ def plan_of(name: str, *, size: Size) -> list[tuple[int, list[str]]]:
     """(rounds, arms) of a workload: all arms in the first rounds, then only what needs many.
 
     >>> plan_of("mlp", size="default")
-    [(40, ['off', 'all', 'stopped']), (260, ['off', 'all'])]
+    [(40, ['off', 'all', 'stopped', 'null']), (260, ['off', 'all'])]
     """
-    arms = ["off", "all", "stopped"]
+    arms = ["off", "all", "stopped", "null"]
     if name == "transformer":
         arms += [*SINGLE, *BASELINES]
     rest = MANY[size] - FEW[size] if name in ("transformer", "mlp") else 0
@@ -104,7 +104,7 @@ def table(result: Mapping[str, Any]) -> str:
     lines.append(
         f"Memory over {memory['steps']} steps of mlp with everything on: "
         f"{memory['slope_bytes_per_step']:+.0f} bytes a step, {memory['first_mib']:.0f} MiB at the start. "
-        "`stopped` is everything taken out again; `modules` times them in every step, in use it is one in 50."
+        "`stopped` is everything taken out again, `null` a second model that was never observed; `modules` times them in every step, in use it is one in 50."
     )
     return "\n".join(lines)
 
@@ -133,7 +133,7 @@ def slope_of(resident: Sequence[tuple[int, int]]) -> float:
 
 
 def _workload(name: str, *, size: Size, pairs: int | None) -> dict[str, Any]:
-    plan = [(pairs, ["off", "all", "stopped"])] if pairs else plan_of(name, size=size)
+    plan = [(pairs, ["off", "all", "stopped", "null"])] if pairs else plan_of(name, size=size)
     steps = MEMORY_STEPS[size] if name == "mlp" else 0
     with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
         directory = Path(text)
