@@ -1,4 +1,4 @@
-"""Cut an answer's lists until it fits, and say what was cut."""
+"""Make an answer fit to show: its texts printable, its lists cut until it is small, with what was cut."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from argus.agent.evidence import Answer, Cut, Json
+from argus.collectors.records.text import tame
 
 MAX_RESULT_BYTES = 6_000
 """Compact JSON of one answer's data, about 1,500 tokens: eight of them beside the first view in a 16k window."""
+
+MAX_TEXT = 600
+MAX_NAME = 120
+MAX_CLOSE = 12
 
 LEAST = 1
 """Items a list keeps: what is first is what matters most."""
@@ -21,7 +26,7 @@ def fitted(answer: Answer, *, max_bytes: int = MAX_RESULT_BYTES) -> Answer:
 
     ValueError if it does not fit even so: a tool bounds its texts and its nesting itself.
     """
-    data: Json = json.loads(json.dumps(answer.data, allow_nan=False))
+    data: Json = _tamed(json.loads(json.dumps(answer.data, allow_nan=False)))
     whole = {one.path: one.total for one in answer.cut}
     shown = {one.path: one.shown for one in answer.cut}
     while _size(data) > max_bytes:
@@ -34,7 +39,21 @@ def fitted(answer: Answer, *, max_bytes: int = MAX_RESULT_BYTES) -> Answer:
         shown[path] = len(items)
     there = {path for path, _ in _lists(data, "")}
     cut = tuple(Cut(path=p, shown=shown[p], total=whole[p]) for p in sorted(whole) if p in there)
-    return replace(answer, data=data, cut=cut)
+    close = tuple(tame(name, MAX_NAME) for name in answer.close[:MAX_CLOSE])
+    return replace(answer, data=data, cut=cut, note=tame(answer.note, MAX_TEXT), close=close)
+
+
+def _tamed(value: Any) -> Any:
+    """Every text short and printable, whoever wrote it: a kernel, a host, a log."""
+    if isinstance(value, str):
+        return tame(value, MAX_TEXT)
+    if isinstance(value, list):
+        return [_tamed(item) for item in value]
+    return (
+        {tame(key, MAX_NAME): _tamed(item) for key, item in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
 
 
 def _size(value: object) -> int:

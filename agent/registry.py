@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,11 @@ from argus.agent.context import ToolContext, Unknown
 from argus.agent.evidence import Answer, Json, ToolResult
 from argus.agent.fit import fitted
 from argus.agent.schema import ArgumentError, Field, fields_of, read_arguments, schema_of
+from argus.analytics.store.documents import clean
 from argus.topology.names import NotInTopology
+
+MAX_ARGS_BYTES = 1 << 16
+"""Arguments that are kept with their answer: a whole diagnosis is some 10 kB."""
 
 LOG = logging.getLogger("argus.tools")
 
@@ -59,20 +64,30 @@ class Registry:
     def call(self, name: str, args: object, context: ToolContext) -> ToolResult:
         """Call a tool and keep what it said. Never raises: what is wrong with a call is its status."""
         tool = self.tools.get(name)
-        shown = dict(args) if isinstance(args, Mapping) else {}
+        shown = _kept(args)
         answer = _no_tool(name, self.tools) if tool is None else _answered(tool, args, context)
         try:
             result = _result(name, shown, fitted(answer))
         except (ValueError, TypeError) as error:
             LOG.error("the answer of tool %s cannot be kept", name[:64], exc_info=error)
             broken = Answer(status="error", note=f"the answer of {name[:64]} cannot be kept: {error}"[:300])
-            result = _result(name, {}, broken)
+            result = _result(name, shown, broken)
         context.book.add(result)
         return result
 
 
+def _kept(args: object) -> Json:
+    """Arguments as they can be stored; none where they are no object of JSON, or a huge one."""
+    try:
+        text = json.dumps(clean(args), allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return {}
+    kept = json.loads(text) if len(text) <= MAX_ARGS_BYTES else None
+    return kept if isinstance(kept, dict) else {}
+
+
 def _result(name: str, args: Mapping[str, Any], answer: Answer) -> ToolResult:
-    result = ToolResult(
+    return ToolResult(
         tool=name[:64],
         args=args,
         status=answer.status,
@@ -82,8 +97,6 @@ def _result(name: str, args: Mapping[str, Any], answer: Answer) -> ToolResult:
         as_of=answer.as_of,
         cut=answer.cut,
     )
-    assert result.evidence_id  # fails here where the arguments are no JSON
-    return result
 
 
 def _no_tool(name: str, known: Mapping[str, Tool]) -> Answer:
