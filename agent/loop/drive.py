@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from argus.agent.context import ToolContext
 from argus.agent.evidence import ToolResult
 from argus.agent.loop.course import Course, Effect, Heard, Step, UseTool
+from argus.agent.loop.spans import Span, named, span, told
+from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Ask, ModelError, Reply
 from argus.agent.pseudonyms import Pseudonyms
 from argus.agent.registry import Registry
@@ -29,6 +32,12 @@ class Surroundings:
     clock: Callable[[], float]
     watch: Watch = lambda step: None
     pseudonyms: Pseudonyms = field(default_factory=lambda: Pseudonyms(names={}))
+    endpoint: Endpoint | None = None
+
+    def span(self, effect: Effect) -> AbstractContextManager[Span]:
+        """A span around an effect that is an operation of an endpoint's model."""
+        found = named(effect, self.endpoint, model=self.endpoint.model) if self.endpoint else None
+        return span(*found) if found else nullcontext(Span(None))
 
     def use(self, effect: UseTool) -> ToolResult:
         """Call a tool."""
@@ -43,7 +52,10 @@ def drive(course: Course[T], ask: Asked, around: Surroundings) -> T:
             effect = course.send(answer) if answer else next(course)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        answer = Heard(value=_meet(effect, ask, around), at_s=around.clock() - start_s)
+        with around.span(effect) as open_span:
+            value = _meet(effect, ask, around)
+            open_span.tell(told(value))
+        answer = Heard(value=value, at_s=around.clock() - start_s)
 
 
 async def drive_async(course: Course[T], ask: AskedAsync, around: Surroundings) -> T:
@@ -54,7 +66,10 @@ async def drive_async(course: Course[T], ask: AskedAsync, around: Surroundings) 
             effect = course.send(answer) if answer else next(course)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        answer = Heard(value=await _meet_async(effect, ask, around), at_s=around.clock() - start_s)
+        with around.span(effect) as open_span:
+            value = await _meet_async(effect, ask, around)
+            open_span.tell(told(value))
+        answer = Heard(value=value, at_s=around.clock() - start_s)
 
 
 def _meet(effect: Effect, ask: Asked, around: Surroundings) -> Reply | ModelError | ToolResult | None:

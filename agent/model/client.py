@@ -56,6 +56,17 @@ class Model:
             raise ModelError("not_an_api", "the endpoint does not list its models as an OpenAI API does")
         return [item for item in listed if isinstance(item, Mapping)]
 
+    async def server_says(self, url: str, *, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """What a server tells at a URL of its own beside the API; empty if it tells nothing there."""
+        try:
+            if body is None:
+                answer = await self._client.get(url, cast_to=object)
+            else:
+                answer = await self._client.post(url, cast_to=object, body=dict(body))
+        except (openai.APIError, ValueError):
+            return {}
+        return answer if isinstance(answer, Mapping) else {}
+
     async def ask(self, ask: Ask, *, on_text: Callable[[str], None] | None = None) -> Reply:
         """The model's reply within `ask.timeout_s`, retries included. Raises ModelError.
 
