@@ -33,7 +33,7 @@ def call(
     facts = context.of_run(run)
     if rank is not None:
         fleet_of(facts).topology.check_rank(rank)
-    found = _behind(context, incident) if incident else _latest(facts)
+    found = _behind(context, incident) if incident else _latest(context, facts)
     wanted = [
         one
         for one in found
@@ -71,9 +71,14 @@ def _joined(found: Sequence[Finding]) -> list[Json]:
     return sorted(rows, key=lambda row: (-(row["effect_s_per_step"] or 0.0), row["id"]))
 
 
-def _latest(facts: RunFacts) -> list[Finding]:
+def _latest(context: ToolContext, facts: RunFacts) -> list[Finding]:
+    """Findings of the last windows up to the one in question."""
+    last = context.window if facts.run == context.run else None
+    if last is not None:
+        found = facts.findings(since_window=last - LOOK_BACK + 1)
+        return [one for one in found if one.window <= last]
     windows = facts.windows(limit=LOOK_BACK)
-    return list(facts.findings(since_window=windows[-1].index)) if windows else []
+    return list(facts.findings(since_window=windows[-1].index if windows else None))
 
 
 def _behind(context: ToolContext, incident: str) -> list[Finding]:

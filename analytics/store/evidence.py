@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Connection, Float, Index, Integer, String, Table, Text, delete, func, select
+from sqlalchemy import Connection, delete, func, select
 
 from argus.analytics.store.documents import dump, load
 from argus.analytics.store.engine import upsert
 from argus.analytics.store.queries import Json
-from argus.analytics.store.tables import METADATA
-
-EVIDENCE = Table(
-    "evidence",
-    METADATA,
-    Column("id", String(32), primary_key=True),  # of the content
-    Column("seen_s", Float, nullable=False),  # when it was last answered
-    Column("tool", String(64), nullable=False),
-    Column("status", String(16), nullable=False),
-    Column("run", String(256)),
-    Column("attempt", Integer),
-    Column("body", Text, nullable=False),  # ToolResult.to_json()
-    Index(None, "seen_s"),
-)
+from argus.analytics.store.tables import EVIDENCE
 
 FORGOTTEN_AT_ONCE = 1000
 """Rows dropped by one answer: an answer must not pay for a backlog."""
