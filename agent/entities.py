@@ -13,7 +13,7 @@ from argus.topology.fleet import Fleet
 from argus.topology.names import NotInTopology
 
 _RANGE = r"\d+(?:\s*(?:-|–|to|\.\.)\s*\d+)?"
-_RANKS = re.compile(rf"\branks?[ :#]\s*({_RANGE}(?:\s*(?:,|and|or|, and)\s*{_RANGE})*)", re.IGNORECASE)
+_RANKS = re.compile(rf"\branks?[ :#]+({_RANGE}(?:\s*(?:,|and|or|, and)\s*{_RANGE})*)", re.IGNORECASE)
 _WORD = re.compile(r"[^\s,;()\[\]{}<>\"'`“”‘’…!?=+*|]+")
 _QUOTED = re.compile(r"`([^`]{1,200})`")
 _GENERAL = re.compile(

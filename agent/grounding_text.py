@@ -17,12 +17,12 @@ NO_LINK = "(link removed)"
 _POINTER = re.compile(r"\{\s*(ev-[0-9a-f]{6,64})\s*[:#]?\s*(/[^{}\s]*)\s*\}")
 _CITED = re.compile(r"ev-[0-9a-f]{6,64}")
 _LINK = re.compile(r"(?:https?://|www\.)\S+|<[!@#][^>\s]{0,80}>?|@(?:here|channel|everyone)\b", re.IGNORECASE)
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _NUMBER = re.compile(
     r"(?<![\w./:-])([-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?|[-+]?\d+(?:\.\d+)?)(\s?(?:%|×|x\b|s\b|ms\b|µs\b|us\b|ns\b|min\b|h\b|"
     r"[kMGT]i?B\b|B\b|W\b|MHz\b|GHz\b)?)(?![\w/])"
 )
-_ORDINAL = re.compile(r"^\s*(?:[-*]\s*)?\d{1,2}[.)]\s", re.MULTILINE)
+_ORDINAL = re.compile(r"\s*(?:[-*]\s*)?\d{1,2}[.)]\s")
 _NAMED = re.compile(
     r"\b(?:ranks?|steps?|windows?|attempts?|stages?|GPUs?|hosts?|layers?|tp|pp|dp|ep|cp)[ :#/]*"
     r"\d+(?:\s*(?:-|–|,|and|to)\s*\d+)*",
@@ -67,15 +67,14 @@ def check_text(text: str, *, book: EvidenceBook, entities: Entities) -> Checked:
     """The text with its pointers rendered and everything that cannot be verified marked."""
     counts = {"pointed": 0, "verified": 0, "unverified": 0}
     plain = _LINK.sub(NO_LINK, text)
-    unknown = entities.unknown_in(_POINTER.sub(" ", _CITED.sub(" ", plain)))
+    unknown = entities.unknown_in(_CITED.sub(" ", _POINTER.sub(" ", plain)))
     parts = []
     for sentence, gap in _sentences(plain):
         parts += [_checked(sentence, book, counts), gap]
     shown = "".join(parts)
     for name in unknown:
-        shown = re.sub(
-            rf"(?<![\w-]){re.escape(name)}(?![\w-])", lambda m: f"{m[0]} {UNKNOWN}", shown, count=1
-        )
+        named = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
+        shown = named.sub(lambda match: f"{match[0]} {UNKNOWN}", shown, count=1)
     return Checked(
         text=shown.strip(),
         cited=tuple(key for key in dict.fromkeys(_CITED.findall(plain)) if book.get(key) is not None),
@@ -87,23 +86,24 @@ def check_text(text: str, *, book: EvidenceBook, entities: Entities) -> Checked:
 
 
 def _sentences(text: str) -> list[tuple[str, str]]:
-    """Each sentence with the white space after it."""
-    found, at = [], 0
-    for match in _SENTENCE.finditer(text):
-        found.append((text[at : match.start()], match[0]))
-        at = match.end()
-    return [*found, (text[at:], "")]
+    """Each sentence with the white space after it; the number of a list's item is a part of its own."""
+    found = []
+    for line in text.splitlines(keepends=True):
+        ordinal = _ORDINAL.match(line)
+        at = ordinal.end() if ordinal else 0
+        found.append(("", line[:at]))
+        for match in _SENTENCE.finditer(line, at):
+            found.append((line[at : match.start()], match[0]))
+            at = match.end()
+        found.append((line[at:], ""))
+    return found
 
 
 def _checked(sentence: str, book: EvidenceBook, counts: dict[str, int]) -> str:
     """One sentence: what it points to, then what it types."""
     pages = [page for key in _CITED.findall(sentence) if (page := book.get(key)) is not None]
     known = set().union(*(numbers_in(page.data) for page in pages)) if pages else set()
-    held = [
-        match.span()
-        for pattern in (_POINTER, _CITED, _NAMED, _ORDINAL)
-        for match in pattern.finditer(sentence)
-    ]
+    held = [match.span() for pattern in (_POINTER, _CITED, _NAMED) for match in pattern.finditer(sentence)]
     out, at = [], 0
     for match in sorted([*_POINTER.finditer(sentence), *_NUMBER.finditer(sentence)], key=lambda m: m.start()):
         if match.start() < at:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from argus.agent.model.message import Ask, Message, Reply, ToolCall
+from argus.agent.model.message import Ask, Message, Reply, ToolCall, tokens_of
 
 Json = dict[str, Any]
 
@@ -46,7 +46,7 @@ def _message(item: Mapping[str, Any], *, is_kept: bool) -> Message:
     )
 
 
-def completion(reply: Reply, *, model: str) -> Json:
+def completion(reply: Reply, *, model: str, prompt_tokens: int) -> Json:
     """A whole answer."""
     message: Json = {"role": "assistant", "content": reply.content or None}
     if reply.calls:
@@ -59,7 +59,11 @@ def completion(reply: Reply, *, model: str) -> Json:
         "created": 0,
         "model": model,
         "choices": [{"index": 0, "message": message, "finish_reason": reply.finish}],
-        "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
+        "usage": {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": (said := tokens_of(json.dumps(message))),
+            "total_tokens": prompt_tokens + said,
+        },
     }
 
 

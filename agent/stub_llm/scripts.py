@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from argus.agent.model.message import Ask, Reply
+from argus.agent.model.message import Ask, Reply, ToolCall
 from argus.agent.stub_llm.seen import Page, blank_call, calling, num_turns, pages, saying, triage_of
 
 Script = Callable[[Ask], Reply]
@@ -17,6 +18,8 @@ SUBMIT = "submit_diagnosis"
 def confirm(ask: Ask) -> Reply:
     """Look at the findings, open the first, then confirm the triage with pointers to its numbers."""
     triage = triage_of(ask)
+    if triage is None:
+        return _obliging(ask)
     if SUBMIT not in ask.tool_names and ask.tools:
         return _chat(ask, triage)
     if num_turns(ask) == 0 and (call := blank_call(ask, "list_findings")):
@@ -182,10 +185,23 @@ def _cited(ask: Ask, what: str) -> list[dict[str, Any]]:
     return []
 
 
-def _chat(ask: Ask, triage: Page | None) -> Reply:
+def _obliging(ask: Ask) -> Reply:
+    """Outside of a case: the first tool called once for each number asked for, then words."""
+    last = ask.messages[-1]
+    wanted = [int(word) for word in re.findall(r"\b\d{1,4}\b", last.content)]
+    if ask.schema is not None:
+        return saying(json.dumps(dict.fromkeys(ask.schema.get("properties", {}), wanted[0] if wanted else 0)))
+    if last.role != "user" or not ask.tools or not wanted:
+        return saying("Done.")
+    name = str(ask.tools[0]["function"]["name"])
+    argument = next(iter(ask.tools[0]["function"]["parameters"]["properties"]), "value")
+    return calling(*(ToolCall(id="", name=name, arguments={argument: number}) for number in wanted))
+
+
+def _chat(ask: Ask, triage: Page) -> Reply:
     if num_turns(ask) == 0 and (call := blank_call(ask, "list_findings")):
         return calling(call)
-    if triage is None or not triage.data.get("evidence"):
+    if not triage.data.get("evidence"):
         return saying("The triage found nothing that stands out.")
     item = triage.data["evidence"][0]
     return saying(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from argus.agent.model.reading import ask_tokens
 from argus.agent.stub_llm.protocol import Json, completion, read_request
 from argus.agent.stub_llm.quirks import ONCE, SLOW, Refusal, check_quirks, refusal_of, streamed, with_habits
 from argus.agent.stub_llm.scripts import Script
@@ -110,7 +111,9 @@ class _Handler(BaseHTTPRequestHandler):
         if refusal is not None:
             self._send(refusal)
             return
-        whole = with_habits(quirks, completion(self.owner.script(ask), model=str(body.get("model"))))
+        reply = self.owner.script(ask)
+        whole = completion(reply, model=str(body.get("model")), prompt_tokens=ask_tokens(ask))
+        whole = with_habits(quirks, whole)
         if body.get("stream"):
             self._stream(quirks, whole)
         else:

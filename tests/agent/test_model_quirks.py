@@ -231,5 +231,6 @@ def test_unknown_quirks_are_refused_with_the_known_ones() -> None:
 
 
 def test_a_completion_is_what_the_protocol_says() -> None:
-    whole = completion(calling(*TWO_CALLS), model="m")
+    whole = completion(calling(*TWO_CALLS), model="m", prompt_tokens=7)
     assert whole["choices"][0]["finish_reason"] == "tool_calls"
+    assert whole["usage"]["prompt_tokens"] == 7 and whole["usage"]["completion_tokens"] > 0
