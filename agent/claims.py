@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from argus.agent.diagnosis import Claim, Value
+from argus.agent.evidence import NoSuchPlace, at_pointer
 from argus.agent.wording import quantity
 from argus.analytics.finding import Evidence, Finding
 
@@ -192,16 +193,11 @@ def documents_of(diagnosis: Mapping[str, Any], findings: Sequence[Finding] = ())
 
 def resolve(value: Mapping[str, Any], documents: Mapping[str, Mapping[str, Any]]) -> float | None:
     """The number behind a pointer (RFC 6901), None if it points nowhere."""
-    at: Any = documents.get(str(value["evidence"]))
-    for part in str(value["path"]).split("/")[1:]:
-        if isinstance(at, Mapping):
-            at = at.get(part)
-        elif (
-            isinstance(at, Sequence) and not isinstance(at, str) and part.isdecimal() and int(part) < len(at)
-        ):
-            at = at[int(part)]
-        else:
-            return None
+    document = documents.get(str(value["evidence"]))
+    try:
+        at = None if document is None else at_pointer(document, str(value["path"]))
+    except NoSuchPlace:
+        return None
     return float(at) if isinstance(at, int | float) and not isinstance(at, bool) else None
 
 
