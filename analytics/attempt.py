@@ -84,7 +84,7 @@ class Advance:
 
 
 def advance(
-    state: AttemptState,
+    before: AttemptState,
     *,
     topology: Topology,
     now_s: float,
@@ -105,9 +105,8 @@ def advance(
     `is_stopped` says that the beats are those of a job known to stand still. `outside` is what others than
     the ranks told of the job.
     """
-    before = state
-    fresh, with_kernels = _news(state, window)
-    state = _hear(state, beats)
+    fresh, with_kernels = _news(before, window)
+    state = _hear(before, beats)
     view = replace(
         _view(state, topology, window=fresh, now_s=now_s),
         is_lone=votes == 1,
@@ -123,6 +122,11 @@ def advance(
         state, findings = _join(state, view, findings, engine=engine, min_past=min_past)
     if view.beats:
         state = _watch(state, view, findings)
+    return _told(state, before, findings)
+
+
+def _told(state: AttemptState, before: AttemptState, findings: tuple[Finding, ...]) -> Advance:
+    """The state with what is new in it."""
     changed = tuple(incident for incident in state.incidents if incident not in before.incidents)
     same = {id(bout) for bout in before.bouts}
     grown = tuple(bout for bout in state.bouts if id(bout) not in same)

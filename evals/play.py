@@ -42,31 +42,27 @@ def play(
     `events` are what others say meanwhile, `time_s` counted from the job's start. Windows are many and large: they
     are in the answer if `keeps_windows`.
     """
-    start_s = simulation.job.start_s
-    outside = [replace(event, time_s=start_s + event.time_s) for event in events]
+    outside = [replace(event, time_s=simulation.job.start_s + event.time_s) for event in events]
     topology = build(simulation.layouts)
     state = AttemptState.start(simulation.job.run, simulation.job.attempt)
     last: dict[str, Incident] = {}
     told: dict[str, float] = {}
-    findings: list[Finding] = []
-    windows: list[Window] = []
+    findings, windows = list[Finding](), list[Window]()
     num_windows = 0
     for moment in moments(simulation):
         window = align(assemble(moment.parts, topology)) if moment.parts else None
-        told_by_others = [event for event in outside if event.time_s <= moment.now_s]
         step = advance(
             state,
             topology=topology,
             now_s=moment.now_s,
             window=window,
             beats=moment.beats,
-            outside=Outside(events=tuple(told_by_others)),
+            outside=Outside(events=tuple(event for event in outside if event.time_s <= moment.now_s)),
         )
         state = step.state
         findings += step.findings
-        if window is not None:
-            num_windows += 1
-            windows += [window] if keeps_windows else []
+        num_windows += window is not None
+        windows += [window] if window is not None and keeps_windows else []
         for incident in step.incidents:
             last[incident.id] = incident
             told.setdefault(incident.id, moment.now_s)
