@@ -10,7 +10,7 @@ import numpy as np
 from prometheus_client.core import GaugeMetricFamily
 
 from argus.analytics.finding import Finding
-from argus.analytics.store.numbers import WindowNumbers
+from argus.analytics.numbers import WindowNumbers
 from argus.analytics.window import Window
 from argus.collectors.records.channels import CHANNELS
 from argus.collectors.records.launch_series import HOST_GAP

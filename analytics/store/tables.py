@@ -101,7 +101,7 @@ WINDOWS = Table(
     Column("closed_s", Float),
     Column("analysed_s", Float),
     Column("coverage", Text),
-    Column("numbers", LargeBinary),  # see numbers.py
+    Column("numbers", LargeBinary),  # see analytics.numbers
     Column("error", Text),
     PrimaryKeyConstraint("attempt_id", "window"),
     Index(None, "status", "attempt_id"),
@@ -256,4 +256,17 @@ LEVEL_CHANGES = Table(
     Column("patience", Integer, nullable=False),
     Column("text", Text, nullable=False),
     Index(None, "run", "attempt"),
+)
+
+EVIDENCE = Table(
+    "evidence",
+    METADATA,
+    Column("id", String(32), primary_key=True),  # of the content
+    Column("seen_s", Float, nullable=False),  # when it was last answered
+    Column("tool", String(64), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("run", String(256)),
+    Column("attempt", Integer),
+    Column("body", Text, nullable=False),  # ToolResult.to_json()
+    Index(None, "seen_s"),
 )

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from argus.api.cli.ask import add_server, ask, quoted, server_of
+from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.records.text import tame
 
 MAX_LINE = 160

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
+from argus.agent.registry import registry
 from argus.analytics.store.documents import dump
 from argus.api.http.app import make_app
 from argus.api.metrics import METRICS
@@ -258,7 +259,7 @@ def test_operation_ids_are_stable_and_unique(client: TestClient) -> None:
         "list_windows",
         "get_window",
         "get_series",
-        "list_findings",
+        "list_run_findings",
         "list_incidents",
         "get_incident",
         "get_diagnosis",
@@ -266,6 +267,9 @@ def test_operation_ids_are_stable_and_unique(client: TestClient) -> None:
         "healthz",
         "readyz",
         "get_metrics",
+        "list_tools",
+        "get_evidence",
+        *registry().tools,
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.store.numbers import WindowNumbers
+from argus.analytics.numbers import WindowNumbers
 from argus.api.metrics import make_metrics, render
 from argus.api.run_gauges import RunNow, scores_of
 from argus.collectors.host.counters import MAX_LABELS, Counters
@@ -49,6 +49,7 @@ def numbers() -> WindowNumbers:
         phase_s=grid,
         wait_s=grid,
         cpu_s=grid,
+        work=np.full(10, np.nan),
     )
 
 
