@@ -100,6 +100,45 @@ def test_sigterm_in_the_middle_of_a_step_ends_the_rank_as_without_us(
     assert all(not heard.said_bye for heard in receiver.heard)
 
 
+WAYS = """
+import os, torch
+from torch.utils.data import DataLoader
+torch.set_num_threads(1)
+
+def main():
+    net = torch.nn.Linear(4, 4)
+    run = torch.compile(net, backend="eager") if os.environ["WAY"] == "compile" else net
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    workers = {"num_workers": 2, "multiprocessing_context": "fork"} if os.environ["WAY"] == "workers" else {}
+    for x in DataLoader(torch.ones(16, 4), batch_size=2, **workers):
+        run(x).sum().backward()
+        optimizer.step()
+    print("trained", flush=True)
+    if os.environ["WAY"] == "exit":
+        os._exit(7)
+
+main()
+"""
+
+
+@pytest.mark.parametrize(("way", "code"), [("workers", 0), ("compile", 0), ("exit", 7)])
+def test_forked_workers_compilation_and_a_hard_exit_are_as_without_us(
+    receiver: FakeReceiver, tmp_path: Path, way: str, code: int
+) -> None:
+    script = tmp_path / "ways.py"
+    script.write_text(WAYS)
+    done = argus_run(receiver, sys.executable, str(script), env={"WAY": way})
+    assert (done.returncode, done.stdout) == (code, "trained\n"), done.stderr
+    if way == "exit":  # ended before the writer's first turn: nothing is owed, and nothing was said
+        assert all(not heard.said_bye for heard in receiver.heard)
+        return
+    [heard] = receiver.heard  # the workers are no ranks
+    records = heard.records()
+    assert len(records.steps) == 8 and heard.said_bye
+    names = {records.name(int(name)) for name in records.phases["name"]}
+    assert {"forward", "backward", "optimizer"} <= names
+
+
 def test_renumbered_gpus_change_nothing_but_the_layout(receiver: FakeReceiver, script: Path) -> None:
     env = {"CUDA_VISIBLE_DEVICES": "3,1", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
     done = argus_run(receiver, sys.executable, str(script), env=env)
