@@ -10,7 +10,7 @@ from argus.analytics.kernel_luck import lasting, rate_of_others
 WINDOWS, NEEDED = 3, 2
 
 
-def judged(hits: np.ndarray, *, kernels: int = 50) -> np.ndarray:  # type: ignore[type-arg]
+def judged(hits: np.ndarray, *, kernels: int = 50) -> np.ndarray:
     rate = rate_of_others(hits, hits, windows=WINDOWS, kernels=kernels)
     return lasting(hits, windows=WINDOWS, needed=NEEDED, rate=rate)
 

@@ -114,7 +114,7 @@ def test_a_blob_damaged_in_the_middle_costs_its_own_ranks_only() -> None:
     digest = digest_kernels(window(0, (good, bytes(bad))))
     assert digest is not None and digest.table is not None
     assert digest.ranks.tolist() == [0, 1, 2, 3]
-    assert digest.table.refused == {"kernel blob is cut inside a chunk": 1}
+    assert sum(digest.table.refused.values()) == 1
 
 
 def test_blobs_of_another_version_are_counted() -> None:
