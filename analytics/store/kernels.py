@@ -174,8 +174,8 @@ def _parts(connection: Connection, wanted: Sequence[_Part], *, attempt_id: int, 
         KERNEL_BLOBS.c.host == asked.c.host,
         KERNEL_BLOBS.c.rank == asked.c.rank,
     )
-    found = {n: body for n, body in connection.execute(statement)}
-    return [bytes(found[n]) for n in range(len(wanted))]
+    found = connection.execute(statement.order_by(asked.c.n)).all()
+    return [bytes(body) for _, body in found]
 
 
 def _whole_fronts(blobs: Sequence[_Stored], parts: Callable[[Sequence[_Part]], list[bytes]]) -> list[_Stored]:
