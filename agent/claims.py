@@ -57,6 +57,35 @@ _FORMS: Mapping[str, _Form] = {
         with_baseline="By replay of the pipeline a step would be {v} shorter if it were healthy; its own excess is {b}.",
     ),
     "step_s": _Form(text="A step takes {v}.", with_baseline="A step takes {v}, before it took {b}."),
+    "compile_s": _Form(
+        text="It compiles for {v} a step.", with_baseline="It compiles for {v} a step, a usual rank for {b}."
+    ),
+    "alloc_retries": _Form(
+        text="It had to retry {v} allocations.",
+        with_baseline="It had to retry {v} allocations, a usual rank {b}.",
+        unit="",
+    ),
+    "stack_share": _Form(
+        text="{v} of its stacks in slow steps show one thing: {note}.",
+        with_baseline="{v} of its stacks in slow steps and {b} of its peers' show one thing: {note}.",
+        unit="share",
+    ),
+    "half_excess_s": _Form(
+        text="Its half of the host takes {v} a step longer ({note}).",
+        with_baseline="Its half of the host takes {v} a step longer, the other half {b} ({note}).",
+    ),
+    "period_steps": _Form(text="It is slow every {v} steps.", unit=""),
+    "changed": _Form(text="Changed since the attempt before: {note}.", unit=""),
+    "bouts": _Form(
+        text="It was bad {v} times {note}.",
+        with_baseline="It was bad {v} times {note}, by chance {b} times.",
+        unit="",
+    ),
+    "earlier_runs": _Form(text="The same device was suspected in {v} other runs.", unit=""),
+    "event_for": _Form(text="Others saw the same: {note}.", unit=""),
+    "event_against": _Form(text="Others reported {note}.", unit=""),
+    "probe_slow": _Form(text="A probe took {v} of its healthy peers' time: {note}.", unit="x"),
+    "probe_well": _Form(text="A probe took {v} of its healthy peers' time and is well: {note}.", unit="x"),
     "stalled_s": _Form(text="No step has ended for {v}."),
     "median_step_s": _Form(text="A step usually takes {v}."),
     "lost": _Form(text="Rank {v} is gone: {note}.", unit=""),
@@ -88,6 +117,17 @@ _FORMS: Mapping[str, _Form] = {
         with_baseline="Its kernels compress by {v}, before by {b}: {note}.",
         unit="x",
     ),
+    "stage_compute_s": _Form(
+        text="The stage computes for {v} a step.",
+        with_baseline="The stage computes for {v} a step {note}, {b}.",
+    ),
+    "bubble_s": _Form(
+        text="It does not work for {v} of a step.",
+        with_baseline="It does not work for {v} of a step, the other stages for {b}.",
+    ),
+    "lost_s": _Form(text="The rank with most work takes {v} a step longer than the mean."),
+    "lost_by_unit_s": _Form(text="{v} of it follow the {note}."),
+    "explained": _Form(text="The work explains {v} of what makes times differ.", unit="share"),
     "gc_share": _Form(text="Collection pauses account for {v} of the lost time.", unit="share"),
     "data_share": _Form(text="{v} of the lost time lies in the data phase.", unit="share"),
     "cpu_share": _Form(text="The thread was computing in {v} of the lost time.", unit="share"),

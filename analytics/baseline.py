@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,13 +58,17 @@ def outliers(
     rho: float | None = None,
     is_skewed: bool = False,
     is_lone: bool = False,
+    unsteady: Floats | None = None,
 ) -> Outlier:
     """Which of `now` (item,) healthy noise of `history` (window, item) explains too rarely.
 
     `tests` = comparisons made in one window, `window_s` = its length. In a lone window, where `now` is all
-    there is, the largest deviation does not vouch for itself.
+    there is, the largest deviation does not vouch for itself. `unsteady` (item,) is what the present window's
+    own steps say of the noise of its mean: more than the past knows where the work has become uneven.
     """
     noise: Noise = noise_of(history, now=_without_largest(now) if is_lone else now)
+    if unsteady is not None:
+        noise = replace(noise, scale=np.fmax(noise.scale, unsteady))
     tests_per_day = tests * DAY_S / max(window_s, MIN_WINDOW_S)
     chance = vote_probability(
         budget_per_day=budget_per_day, tests_per_day=tests_per_day, rho=noise.rho if rho is None else rho

@@ -12,9 +12,13 @@ from argus.analytics.robust import grouped_median
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.window import Floats, Ints, Window
+from argus.analytics.work import WORKED, Explained, explain, late_by_work, phase_factors
 
 GAP_PHASE = "other"
 """Where time of a step outside every phase is booked, on wall clocks."""
+
+MIN_CLASS = 4
+"""Ranks of a class before its step-to-step spread is anybody's but the suspect's."""
 
 FLOOR_SHARE = 0.01
 """Added to both sides of a ratio, as share of the step, so that tiny phases cannot show large ratios."""
@@ -31,9 +35,13 @@ def _digest(window: Window, waits: Waits) -> Digest:
     step_s = _mean(window.step_s[:, window.usable])
     own_s = self_s.sum(axis=0)
     classes = work_classes(window.topology, window.ranks)
-    peers_s = peer_medians(self_s, classes)
-    own_peers_s = peer_medians(own_s, classes)
+    explained = explain(window)
+    factor = phase_factors(explained, window, phases)
+    peers_s = peer_medians(self_s / factor, classes) * factor
+    more_s = (self_s - self_s / factor).sum(axis=0)
+    own_peers_s = peer_medians(own_s - more_s, classes) + more_s
     late_s = np.where(np.isfinite(step_s), waits.late_s, np.nan)
+    late_s = late_s * (1 - late_by_work(explained, window, classes))
     transfers = _transfers(window, waits)
     return Digest(
         index=window.index,
@@ -59,10 +67,34 @@ def _digest(window: Window, waits: Waits) -> Digest:
         late_share=_late_share(late_s, classes, step_s),
         gc_s=_gc(window),
         waited_s=waits.waited_s,
+        unsteady_s=_unsteady(window, explained, classes),
         num_usable=int(window.usable.sum()),
         coverage=window.coverage.ratio,
         sees_waits=bool(len(waits.calls.first)),
+        balance=None if explained is None else explained.balance,
     )
+
+
+def _unsteady(window: Window, explained: Explained | None, classes: Ints) -> Floats:
+    """Standard error of the mean own excess, from the step-to-step spread of the class's median rank. (rank,)
+
+    Of few ranks one that is slow in bursts is the spread, so they get none.
+    """
+    own = window.self_s.sum(axis=0)
+    for place, phase in enumerate(WORKED if explained is not None else ()):
+        if explained is not None and phase in window.phases:
+            times = window.self_s[window.phases.index(phase)]
+            own = own - times + times / explained.factor[place]
+    own = own[:, window.usable].T
+    excess = own - peer_medians(own, classes)
+    found = np.zeros(len(window.ranks))
+    num = int(window.usable.sum())
+    for number in np.unique(classes):
+        rows = np.flatnonzero((classes == number) & np.isfinite(excess).all(axis=0))
+        if len(rows) >= MIN_CLASS and num > 2:
+            spread = excess[:, rows].std(axis=0, ddof=1)
+            found[classes == number] = float(np.median(spread)) / np.sqrt(num)
+    return found
 
 
 def _typical(step_s: Floats) -> float:

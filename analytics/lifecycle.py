@@ -107,6 +107,15 @@ def is_stop(incident: Incident) -> bool:
     return incident.cause.fault_class.startswith("stop.")
 
 
+RECURS = "bouts"
+"""Evidence by which a cause that comes and goes is known."""
+
+
+def is_recurring(incident: Incident) -> bool:
+    """Whether it is about a fault that comes and goes: quiet windows do not end it."""
+    return any(item.name == RECURS for item in incident.cause.evidence)
+
+
 def find_open(incidents: Sequence[Incident], scope: str, *, stop: bool = False) -> Incident | None:
     """The open incident at a scope, None if there is none."""
     return next(

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest
-from argus.analytics.outside import OutsideEvent
+from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
+from argus.analytics.work import Balance
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.topology.layout import Topology
 
@@ -30,7 +31,10 @@ class Digest:
     `transfer_sum_s` = transfer time a step. `flagged` ranks and `flagged_groups` say who was
     accused then and must not become part of what is normal; `doubted` and `doubted_groups` say who was
     suspected without an incident, which bars them only while the next windows vote. `kernels` is what L3
-    keeps.
+    keeps. What a rank is compared with (`peers_s`, `own_peers_s`) is what the peers would take for its work, and
+    `unsteady_s` (rank,) is the standard error of a rank's own work as its class varies from step to step;
+    `late_s` leaves out lateness by more work, as far as the ranks tell their work; `balance` says how uneven it
+    was.
     """
 
     index: int
@@ -56,6 +60,7 @@ class Digest:
     late_share: Floats
     gc_s: Floats
     waited_s: Floats
+    unsteady_s: Floats
     num_usable: int
     coverage: float
     sees_waits: bool
@@ -64,6 +69,7 @@ class Digest:
     doubted: tuple[int, ...] = ()
     doubted_groups: tuple[str, ...] = ()
     kernels: KernelDigest | None = None
+    balance: Balance | None = None
 
     @property
     def typical_step_s(self) -> float:
@@ -86,7 +92,7 @@ class View:
     `worth_s` = seconds a step the job would gain if a rank were healthy, by replay of its pipeline, None without
     pipeline records. `is_stopped` = the beats are a watchdog's last words: the job stands still for sure.
     `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
-    `events` = what others said of the job's nodes lately.
+    `outside` = what others than the ranks told.
     """
 
     run: str
@@ -101,4 +107,4 @@ class View:
     is_lone: bool = False
     worth_s: Mapping[int, float] | None = None
     is_stopped: bool = False
-    events: tuple[OutsideEvent, ...] = ()
+    outside: Outside = NOTHING

@@ -13,11 +13,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.numbers import window_numbers
+from argus.analytics.outside import Outside
+from argus.analytics.store import history as history_store
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import orders, progress
 from argus.analytics.store.engine import Store
-from argus.analytics.store.numbers import window_numbers
 from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.store.relaunch import RELAUNCHED
 from argus.analytics.view import PAST_WINDOWS
@@ -26,6 +28,7 @@ from argus.api.closing import closing
 from argus.api.course import Analyses, Look
 from argus.api.liveness import seen_now
 from argus.api.metrics import Metrics
+from argus.api.outside import outside_now, recall
 from argus.api.plans import choose_plan
 from argus.api.settings import Settings
 from argus.api.watch import Watch
@@ -69,7 +72,8 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
         raise
     except Exception as error:  # noqa: BLE001 - a topology that cannot be built must not stop the others
         survive(means, watch, error, part="replay")
-    watch.course = watch.course.restored(kept)
+    watch.course = watch.course.restored(kept, watch.bouts)
+    watch.has_begun = True
     return watch
 
 
@@ -79,15 +83,24 @@ def refresh(means: Means, watch: Watch) -> None:
         return
     with means.store.read() as connection:
         layouts = progress.layouts_of(connection, watch.live.row.id)
+    was_known = watch.topology is not None
     watch.topology = build(layouts) if layouts else None
     watch.layouts_version = watch.live.layouts_version
+    if watch.topology is None or was_known:
+        return
+    recall(means.store, watch)
+    if watch.has_begun:  # else the windows seen again come first
+        watch.course = watch.course.restored(list(watch.kept.values()), watch.bouts)
 
 
 def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
     """Let the course see a window again; what it says of it was told when it was new."""
     assert watch.topology is not None and row.analysed_s is not None
     window = _read_window(means, watch, row, topology=watch.topology)
-    look = watch.course.look(topology=watch.topology, now_s=row.analysed_s, window=window, beats=())
+    outside = outside_now(means.store, watch, now_s=row.analysed_s, with_stacks=True)
+    look = watch.course.look(
+        topology=watch.topology, now_s=row.analysed_s, window=window, beats=(), outside=outside
+    )
     watch.course = look.course
     watch.numbers, watch.coverage_ratio = window_numbers(window), window.coverage.ratio
     watch.missing = missing_evidence(window)
@@ -119,7 +132,8 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
         window = _read_window(means, watch, row, topology=topology)
         watch.missing = missing_evidence(window)
         fast = replace(window, kernels=())
-        look = watch.course.look(topology=topology, now_s=now_s, window=fast, beats=beats)
+        outside = outside_now(means.store, watch, now_s=now_s, with_stacks=True)
+        look = watch.course.look(topology=topology, now_s=now_s, window=fast, beats=beats, outside=outside)
         numbers = window_numbers(window)
     except SQLAlchemyError:
         raise
@@ -139,20 +153,26 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     watch.trouble = ""
     _save(means, watch, look, topology=topology, now_s=now_s, done=None if window.kernels else done)
     if window.kernels:
-        _join_kernels(means, watch, window, now_s=now_s, done=done)
+        _join_kernels(means, watch, window, now_s=now_s, outside=outside, done=done)
     watch.numbers, watch.coverage_ratio = numbers, window.coverage.ratio
     means.metrics.analysed.labels(result="analysed").inc()
     means.metrics.analysis_s.observe(time.perf_counter() - started)
 
 
 def _join_kernels(
-    means: Means, watch: Watch, window: Window, *, now_s: float, done: tuple[int, Coverage, bytes]
+    means: Means,
+    watch: Watch,
+    window: Window,
+    *,
+    now_s: float,
+    outside: Outside,
+    done: tuple[int, Coverage, bytes],
 ) -> None:
     """The same window once more with its kernels, which take longer: by now everybody knows the rest."""
     topology = watch.topology
     assert topology is not None
     try:
-        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=())
+        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=(), outside=outside)
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
@@ -205,7 +225,8 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
         return
     watch.ranks_lost = sum(beat.state in ("lost", "exited") for beat in beats)
     try:
-        look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats)
+        outside = outside_now(means.store, watch, now_s=now_s, with_stacks=False)
+        look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats, outside=outside)
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
@@ -242,7 +263,7 @@ def _save(
         _diagnosed(means, watch, incident, topology=topology, fresh=look.findings)
         for incident in look.incidents
     ]
-    if findings or incidents or done:
+    if findings or incidents or done or look.bouts:
         attempt_id = watch.live.row.id
         with means.store.write() as connection:
             progress.add_findings(connection, attempt_id, findings, now_s=now_s)
@@ -255,6 +276,7 @@ def _save(
                 progress.mark_analysed(
                     connection, attempt_id, window, now_s=now_s, coverage=coverage, numbers=numbers
                 )
+            history_store.save_bouts(connection, attempt_id, look.bouts, topology=topology)
             for event in events:
                 if event is not None and event.what == "opened":
                     plan, world = watch.live.row.plan, topology.world_size

@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from argus.analytics.incident import Incident
-from argus.analytics.store.numbers import WindowNumbers
+from argus.analytics.numbers import WindowNumbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +47,7 @@ class Metrics:
     heartbeats: Counter
     layouts: Counter
     observations: Counter
+    events: Counter
     requests: Counter
     body_bytes: Counter
     analysed: Counter
@@ -61,6 +62,7 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("argus_ingest_heartbeats_total", "counter", "result", "heartbeats by what became of them"),
     ("argus_ingest_layouts_total", "counter", "result", "layout records by what became of them"),
     ("argus_ingest_observations_total", "counter", "result", "stack dumps and host samples by result"),
+    ("argus_ingest_events_total", "counter", "result", "out-of-band events by result"),
     ("argus_ingest_requests_total", "counter", "route,code", "ingest requests by answer"),
     ("argus_ingest_body_bytes_total", "counter", "", "bytes of ingest bodies as sent"),
     ("argus_windows_analysed_total", "counter", "result", "windows by outcome of their analysis"),
@@ -92,6 +94,7 @@ def make_metrics(watched: Watched, *, max_series: int) -> Metrics:
         heartbeats=counters["argus_ingest_heartbeats_total"],
         layouts=counters["argus_ingest_layouts_total"],
         observations=counters["argus_ingest_observations_total"],
+        events=counters["argus_ingest_events_total"],
         requests=counters["argus_ingest_requests_total"],
         body_bytes=counters["argus_ingest_body_bytes_total"],
         analysed=counters["argus_windows_analysed_total"],

@@ -9,7 +9,7 @@ from prometheus_client import Counter
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from argus.analytics.store import control, intake, kernels, observations
+from argus.analytics.store import control, events, intake, kernels, observations
 from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Rejection
 from argus.analytics.store.relaunch import make_room
@@ -23,6 +23,7 @@ from argus.api.published import Published
 from argus.api.settings import Settings
 from argus.api.worker import Worker
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.outside_event import events_of_sample
 
 Answer = dict[str, object]
 
@@ -87,12 +88,32 @@ class Service:
             observations.add_stacks(connection, dumps.items, attempts=attempts, now_s=now_s)
             observations.add_samples(connection, samples.items, now_s=now_s)
             observations.forget_observations(connection, before_s=now_s - keep_s)
+            told = [event for sample in samples.items for event in events_of_sample(sample)]
+            if told:
+                events.add_events(connection, told, now_s=now_s, before_s=now_s - keep_s)
         accepted, rejected = len(dumps.items) + len(samples.items), (*dumps.rejected, *samples.rejected)
         self.metrics.observations.labels(result="accepted").inc(accepted)
         self.metrics.observations.labels(result="rejected").inc(len(rejected))
         if rejected and not accepted:
             raise NothingTaken(rejected)
         return {"accepted": accepted, "rejected": [asdict(item) for item in rejected]}
+
+    def receive_events(self, body: bytes) -> Answer:
+        """Store out-of-band events, each once. Raises WireError, NothingTaken."""
+        parsed = ingest.parse_events(body)
+        now_s = self.clock()
+        before_s = now_s - self.settings.keep_observations_s
+        with self.store.write() as connection:
+            new = events.add_events(connection, parsed.items, now_s=now_s, before_s=before_s)
+        self.metrics.events.labels(result="accepted").inc(new)
+        self.metrics.events.labels(result="rejected").inc(len(parsed.rejected))
+        if parsed.rejected and not parsed.items:
+            raise NothingTaken(parsed.rejected)
+        return {
+            "accepted": new,
+            "duplicates": len(parsed.items) - new,
+            "rejected": [asdict(item) for item in parsed.rejected],
+        }
 
     def receive_windows(self, body: bytes) -> Answer:
         """Store rank windows, each once. Raises WireError, NothingTaken."""

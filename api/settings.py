@@ -80,6 +80,12 @@ class Settings:
         "how long stacks and host samples are kept; a week",
         env="ARGUS_KEEP_OBSERVATIONS_S",
     )
+    keep_history_s: float = _setting(
+        180 * 86400.0,
+        "how long the days of each GPU and its bad windows are kept, over runs; half a year",
+        env="ARGUS_KEEP_HISTORY_S",
+        low=90 * 86400.0,
+    )
     remote_write_url: str = _setting(
         "",
         "push the service's metrics there by Prometheus remote write; empty = do not",

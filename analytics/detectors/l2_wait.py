@@ -53,6 +53,7 @@ def detect(
         window_s=window_seconds(digest, is_lone=view.is_lone),
         budget_per_day=false_alarms_per_day,
         is_skewed=True,
+        unsteady=digest.unsteady_s / digest.typical_step_s,
         is_lone=view.is_lone,
     )
     found: list[Finding] = []

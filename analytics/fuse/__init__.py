@@ -6,6 +6,7 @@ The order of tests is that of incidents.md §2.2, one module a test, called from
 2. `startup`      start-up only teaches (known steps were left out of the window's usable ones before)
 3. `restart`      all ranks, from a restart: what changed between two runs
 4. `own_work`     a rank's own work, by host path and compute (`classify`); what a host's ranks share (`scope`)
+   `uneven`       a pipeline stage that is slow or unevenly cut; uneven work, which accuses nobody
 5. `transfer`     transfers of a group, only where nobody is late and the members are clean
 6. `kernels`      kernels that L3 finds changed: a silent fault of its own, or more about a cause named before
 7. checks         counters, host metrics and events confirm or contradict a cause, never make one
@@ -26,6 +27,13 @@ rank causes
   step_s (clean windows)    step time now
   replay_gain_s (own excess)   what the step would gain if the suspect were healthy, by replay of the pipeline
   transfer_s (own past)     transfer time of the group it delayed; in `ruled_out` of link.slow
+  compile_s (median rank)   compilations, as the runtime told
+  alloc_retries (median rank)  allocations that had to be retried, in the window
+  stack_share (peers)       share of the suspect's dumps that show a kind of host work, kind and frame in the note
+  half_excess_s (other half)   excess of the half of a host the suspect is on
+  period_steps              every how many steps its own time is high
+  bouts (by chance)         stretches of bad windows in a day, of a fault that comes and goes
+  earlier_runs              other runs in which the same GPU was suspected
   gc_share, data_share, cpu_share, phase_share   shares of the lost time, in `ruled_out`
 link causes
   transfer_s (own past or sibling groups)   transfer time of the group per step
@@ -39,6 +47,15 @@ kernel causes; also added to the causes above when L3 sees the same suspects
   error_bound_ratio, w1_to_peers_us (median rank), own_past_ratio, max_ratio   of that kernel
   compression_ratio (own past)   of the rank's kernels
   caused_wait_s             by the latest member of a slow group; in `ruled_out` of compute.slow
+stage and work causes
+  stage_compute_s (past or other stages)   own compute of the stage in a step
+  bubble_s (other stages)   what of the step is not own work
+  lost_s, lost_by_unit_s    what the rank with most work takes beyond the mean, in all and by unit (note)
+  explained                 share of the deviation of times that the work explains (ratio)
+any cause, from others than the ranks
+  event_for                 an event that fits class and suspects: its reading, 1 without one; which in the note
+  probe_slow, probe_well    a probe's time over its healthy peers' (ratio)
+  event_against             in `ruled_out`: an event that tempts and does not fit
 stops
   stalled_s (limit)         no step ended for so long
   median_step_s             usual step time
@@ -48,8 +65,8 @@ stops
 """
 
 from argus.analytics.fuse.lasting import Lasting
-from argus.analytics.fuse.order import decide
+from argus.analytics.fuse.order import checked, decide
 from argus.analytics.fuse.series_only import series_cause
 from argus.analytics.fuse.stopped import stop_cause
 
-__all__ = ["Lasting", "decide", "series_cause", "stop_cause"]
+__all__ = ["Lasting", "checked", "decide", "series_cause", "stop_cause"]

@@ -113,5 +113,15 @@ def upsert(connection: Connection, table: Table, *, set_: Sequence[str], where: 
     return statement  # type: ignore[no-any-return]
 
 
+def add_up(connection: Connection, table: Table, *, columns: Sequence[str]) -> Executable:
+    """An INSERT that, where the primary key is there already, adds its `columns` to those of the row."""
+    statement = _insert(connection)(table)
+    statement = statement.on_conflict_do_update(
+        index_elements=list(table.primary_key.columns),
+        set_={name: table.c[name] + statement.excluded[name] for name in columns},
+    )
+    return statement  # type: ignore[no-any-return]
+
+
 def _insert(connection: Connection) -> Callable[[Table], Any]:
     return sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert

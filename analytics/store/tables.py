@@ -101,7 +101,7 @@ WINDOWS = Table(
     Column("closed_s", Float),
     Column("analysed_s", Float),
     Column("coverage", Text),
-    Column("numbers", LargeBinary),  # see numbers.py
+    Column("numbers", LargeBinary),  # see analytics.numbers
     Column("error", Text),
     PrimaryKeyConstraint("attempt_id", "window"),
     Index(None, "status", "attempt_id"),

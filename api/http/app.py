@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from argus.api import metrics
-from argus.api.http import capturing, intake, observed, reading
+from argus.api.http import capturing, events, history, intake, observed, reading
 from argus.api.http.answers import Json, add_problem_handlers
 from argus.api.http.intake import Gate
 from argus.api.http.wiring import ServiceOf, require_key
@@ -36,7 +36,14 @@ def make_app(service: Service, *, on_ready: Callable[[], None] = lambda: None) -
     app.state.service = service
     app.state.gate = Gate(room=service.settings.max_uploads)
     add_problem_handlers(app)
-    for routes in (intake.router(), capturing.router(), observed.router(), reading.router()):
+    for routes in (
+        intake.router(),
+        events.router(),
+        history.router(),
+        capturing.router(),
+        observed.router(),
+        reading.router(),
+    ):
         app.include_router(routes, dependencies=[Depends(require_key)])
     for path, handler in (("/healthz", healthz), ("/readyz", readyz), ("/metrics", get_metrics)):
         app.add_api_route(path, handler, methods=["GET"], operation_id=handler.__name__, tags=["probes"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.incident import Incident
-from argus.analytics.store.numbers import WindowNumbers
+from argus.analytics.numbers import WindowNumbers
 from argus.api.metrics import RunNow, make_metrics, render
 from argus.collectors.host.counters import MAX_LABELS, Counters
 
@@ -42,6 +42,7 @@ def numbers() -> WindowNumbers:
         phase_s=grid,
         wait_s=grid,
         cpu_s=grid,
+        work=np.full(10, np.nan),
     )
 
 
