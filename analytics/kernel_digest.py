@@ -18,7 +18,7 @@ from argus.analytics.peers import stages_of, work_classes
 from argus.analytics.window import Window
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.kernel_read import bundle, open_blob, read
-from argus.collectors.records.kernels import RAW_EVENT_BYTES
+from argus.collectors.records.kernels import CLUSTER_BYTES, RAW_EVENT_BYTES
 from argus.topology.layout import Topology
 
 Reals = NDArray[np.float32]
@@ -31,9 +31,6 @@ KEPT = 8
 
 ACROSS = -1
 """Stands for the stage of a group that reaches over several."""
-
-CLUSTER_BYTES = 20
-"""A cluster as packed binary, for the compression ratio of a rank: independent of who shares its upload."""
 
 
 @dataclass(frozen=True, kw_only=True)
