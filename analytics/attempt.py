@@ -16,6 +16,7 @@ from argus.analytics.ballots import (
     still_slow,
 )
 from argus.analytics.baseline import is_comparable
+from argus.analytics.delays import path_of
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
@@ -34,12 +35,13 @@ from argus.analytics.lifecycle import (
     resolve_incident,
     update_incident,
 )
+from argus.analytics.link_symptom import link_symptoms
 from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
 from argus.analytics.run_diff import change_finding
 from argus.analytics.stops import is_over, was_cancelled
-from argus.analytics.symptom import RankSymptom, link_symptoms, rank_symptoms
+from argus.analytics.symptom import RankSymptom, rank_symptoms
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import waits_of
 from argus.analytics.window import Window
@@ -83,7 +85,7 @@ class Advance:
 
 
 def advance(
-    state: AttemptState,
+    before: AttemptState,
     *,
     topology: Topology,
     now_s: float,
@@ -100,11 +102,20 @@ def advance(
 
     The newest window may be given again with its kernels, which take longer; given at once it comes to the same.
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
+<<<<<<< HEAD
     here if None. `worth_s`, `is_stopped` and `outside` are those of `View`.
     """
     before = state
     fresh, with_kernels = _news(state, window)
     state = _hear(state, beats)
+=======
+    here if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
+    `is_stopped` says that the beats are those of a job known to stand still. `outside` is what others than
+    the ranks told of the job.
+    """
+    fresh, with_kernels = _news(before, window)
+    state = _hear(before, beats)
+>>>>>>> main
     view = replace(
         _view(state, topology, window=fresh, now_s=now_s),
         is_lone=votes == 1,
@@ -121,6 +132,11 @@ def advance(
         state, findings = _join(state, view, findings, engine=engine, min_past=min_past, told=told)
     if view.beats:
         state = _watch(state, view, findings)
+    return _told(state, before, findings)
+
+
+def _told(state: AttemptState, before: AttemptState, findings: tuple[Finding, ...]) -> Advance:
+    """The state with what is new in it."""
     changed = tuple(incident for incident in state.incidents if incident not in before.incidents)
     return Advance(state=state, findings=findings, incidents=changed, bouts=_grown(before, state))
 
@@ -129,6 +145,17 @@ def _grown(before: AttemptState, state: AttemptState) -> tuple[Bout, ...]:
     """Bouts that are new or grew."""
     same = {id(bout) for bout in before.bouts}
     return tuple(bout for bout in state.bouts if id(bout) not in same)
+
+
+def _news(state: AttemptState, window: Window | None) -> tuple[Window | None, Window | None]:
+    """The window if it was not seen before, and the window if its kernels were not."""
+    if window is None:
+        return None, None
+    kernels = window if window.kernels else None
+    newest = state.past[-1] if state.past else None
+    if newest is None or window.index > newest.index:
+        return window, kernels
+    return None, kernels if window.index == newest.index and newest.kernels is None else None
 
 
 def _run_changes(view: View) -> tuple[Finding, ...]:
@@ -141,17 +168,6 @@ def _run_changes(view: View) -> tuple[Finding, ...]:
         view.outside.change, run=view.run, attempt=view.attempt, window=window, first_step=first
     )
     return () if found is None else (found,)
-
-
-def _news(state: AttemptState, window: Window | None) -> tuple[Window | None, Window | None]:
-    """The window if it was not seen before, and the window if its kernels were not."""
-    if window is None:
-        return None, None
-    kernels = window if window.kernels else None
-    newest = state.past[-1] if state.past else None
-    if newest is None or window.index > newest.index:
-        return window, kernels
-    return None, kernels if window.index == newest.index and newest.kernels is None else None
 
 
 def _view(state: AttemptState, topology: Topology, *, window: Window | None, now_s: float) -> View:
@@ -225,7 +241,7 @@ def _judge(
     doubted = replace(
         digest,
         doubted=tuple(sorted(s.rank for s in ranks)),
-        doubted_groups=tuple(sorted({f.group for f in findings if f.kind == "transfer" and f.group})),
+        doubted_paths=tuple(sorted({path for f in findings if (path := path_of(f))})),
     )
     state = replace(state, past=remember(state.past, doubted, incidents=state.incidents))
     return _close(state, [i for i in state.incidents if _is_gone(i, state.past, recurring)])
@@ -293,19 +309,16 @@ def _join(
 
 def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
     """An open incident that already holds the cause's suspects: the same cause seen in part or as a whole."""
-    if cause.fault_class == "link.slow":
-        return None
     return next(
-        (
-            i
-            for i in incidents
-            if i.status == "open"
-            and not is_stop(i)
-            and i.cause.fault_class != "link.slow"
-            and set(i.cause.suspects) & set(cause.suspects)
-        ),
-        None,
+        (i for i in incidents if i.status == "open" and not is_stop(i) and _is_part(i.cause, cause)), None
     )
+
+
+def _is_part(known: Cause, cause: Cause) -> bool:
+    """Whether both speak of the same ranks, or of the same paths."""
+    if "link.slow" in (known.fault_class, cause.fault_class):
+        return bool(set(known.paths) & set(cause.paths))
+    return bool(set(known.suspects) & set(cause.suspects))
 
 
 def _opened(state: AttemptState, view: View, cause: Cause, window: int) -> Incident:

@@ -180,16 +180,13 @@ def _calls(
     shortest = _reduce(np.minimum, end_s - rows.entry_s[kept], first)
     end = np.where(by_durations, last_in + shortest, _reduce(np.minimum, end_s, first))
     group = rows.group[heads]
-    where = np.full(len(rows.call), -1, np.int64)
-    where[kept] = np.arange(len(kept))
-    order = where[lives.order]
     return Calls(
         call=np.repeat(np.arange(len(first)), size),
         rank=np.searchsorted(window.ranks, rows.rank[kept]).astype(np.int64),
         entry_s=entry,
         work_s=lives.work_s[kept],
         place=lives.place[kept],
-        order=order[order >= 0],
+        order=_by_life(lives, kept, num_rows=len(rows.call)),
         synced=lives.synced[kept],
         source=rows.is_op(("send",))[kept] | roots,
         first=first,
@@ -205,6 +202,14 @@ def _calls(
         one_way=rows.is_op(ONE_WAY_OPS)[heads],
         skipped=skipped,
     )
+
+
+def _by_life(lives: Lives, kept: Ints, *, num_rows: int) -> Ints:
+    """The kept rows, numbered as kept, in the order of each rank's life."""
+    where = np.full(num_rows, -1, np.int64)
+    where[kept] = np.arange(len(kept))
+    order = where[lives.order]
+    return order[order >= 0]
 
 
 def _wires(window: Window, kept: Ints, first: Ints) -> Ints:

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from argus.analytics.delays import delays_of
+from argus.analytics.host_use import odd_hosts
 from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.peers import peer_medians, work_classes
-from argus.analytics.robust import grouped_median
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.window import Floats, Ints, Window
@@ -33,16 +34,12 @@ def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | No
 def _digest(window: Window, waits: Waits) -> Digest:
     phases, self_s, cpu_s, max_s = _phases(window)
     step_s = _mean(window.step_s[:, window.usable])
-    own_s = self_s.sum(axis=0)
-    classes = work_classes(window.topology, window.ranks)
+    classes, own_s = work_classes(window.topology, window.ranks), self_s.sum(axis=0)
     explained = explain(window)
-    factor = phase_factors(explained, window, phases)
-    peers_s = peer_medians(self_s / factor, classes) * factor
-    more_s = (self_s - self_s / factor).sum(axis=0)
-    own_peers_s = peer_medians(own_s - more_s, classes) + more_s
+    peers_s, own_peers_s = _peers(self_s, phase_factors(explained, window, phases), classes)
     late_s = np.where(np.isfinite(step_s), waits.late_s, np.nan)
     late_s = late_s * (1 - late_by_work(explained, window, classes))
-    transfers = _transfers(window, waits)
+    delays = delays_of(window, waits)
     return Digest(
         index=window.index,
         first_step=window.first_step,
@@ -53,9 +50,9 @@ def _digest(window: Window, waits: Waits) -> Digest:
         phases=phases,
         self_s=self_s,
         late_s=late_s,
-        groups=window.groups,
-        transfer_s=transfers[0],
-        transfer_sum_s=transfers[1],
+        paths=delays.paths,
+        transfer_s=delays.call_s,
+        transfer_sum_s=delays.sum_s,
         step_s=step_s,
         cpu_s=cpu_s,
         max_s=max_s,
@@ -71,8 +68,17 @@ def _digest(window: Window, waits: Waits) -> Digest:
         num_usable=int(window.usable.sum()),
         coverage=window.coverage.ratio,
         sees_waits=bool(len(waits.calls.first)),
+        odd_hosts=odd_hosts(window),
         balance=None if explained is None else explained.balance,
     )
+
+
+def _peers(self_s: Floats, factor: Floats, classes: Ints) -> tuple[Floats, Floats]:
+    """What the peers would take for each rank's work: by phase (phase, rank), and in all (rank,)."""
+    alike_s = self_s / factor
+    more_s = (self_s - alike_s).sum(axis=0)
+    own_peers_s = peer_medians(alike_s.sum(axis=0), classes) + more_s
+    return peer_medians(alike_s, classes) * factor, own_peers_s
 
 
 def _unsteady(window: Window, explained: Explained | None, classes: Ints) -> Floats:
@@ -113,12 +119,12 @@ def observed(view: View) -> Digest | None:
     return digest_of(view.window, view.waits)
 
 
-def own_series(window: Window, row: int) -> Floats:
-    """Self time of one rank in every step of the window, gap included. (step,)"""
-    busy = window.self_s[:, row].sum(axis=0)
+def own_series(window: Window) -> Floats:
+    """Self time of every rank in every step of the window, gap included. (rank, step)"""
+    busy = window.self_s.sum(axis=0)
     if window.clock_gpu.any():
         return np.asarray(busy)
-    return np.asarray(busy + _gap(window)[row])
+    return np.asarray(busy + _gap(window))
 
 
 def _mean(values: Floats) -> Floats:
@@ -180,14 +186,3 @@ def _gc(window: Window) -> Floats:
 def _late_share(late_s: Floats, classes: Ints, step_s: Floats) -> Floats:
     """How much more the others waited for a rank than for its peers, as share of the step. (rank,)"""
     return np.asarray((late_s - peer_medians(late_s, classes)) / _typical(step_s))
-
-
-def _transfers(window: Window, waits: Waits) -> tuple[Floats, Floats]:
-    """Median transfer of a call and transfer time per usable step. (group,)"""
-    calls, num = waits.calls, len(window.groups)
-    counted = np.isin(calls.step, window.steps[window.usable])
-    group, transfer_s = calls.group[counted], calls.transfer_s[counted]
-    count = np.bincount(group, minlength=num)
-    total = np.bincount(group, weights=transfer_s, minlength=num)
-    total = np.where(count > 0, total, np.nan)
-    return grouped_median(transfer_s, group, num), total / max(int(window.usable.sum()), 1)

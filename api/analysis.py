@@ -20,16 +20,19 @@ from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import orders, progress
 from argus.analytics.store.engine import Store
+from argus.analytics.store.levels import add_change
 from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.store.relaunch import RELAUNCHED
 from argus.analytics.view import PAST_WINDOWS
 from argus.analytics.window import Coverage, Window, assemble
 from argus.api.closing import closing
 from argus.api.course import Analyses, Look
+from argus.api.governing import govern, level_of
 from argus.api.liveness import seen_now
 from argus.api.metrics import Metrics
 from argus.api.outside import outside_now, recall
 from argus.api.plans import choose_plan
+from argus.api.run_gauges import host_gaps_of, scores_of
 from argus.api.settings import Settings
 from argus.api.watch import Watch
 from argus.collectors.records.heartbeat import Heartbeat
@@ -59,6 +62,7 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
         beats = progress.beats_of(connection, live.row.id)
         kept = incident_store.open_incidents(connection, live.row.id)
         past = progress.last_windows(connection, live.row.id, limit=PAST_WINDOWS)
+        watch.level = level_of(connection, (live.row.run, live.row.attempt))
     watch.heard = {item.beat.rank: item for item in beats}
     watch.kept = {incident.id: incident for incident in kept}
     # The windows seen again are compared with their past as they were: without the suspects of then.
@@ -155,6 +159,7 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     if window.kernels:
         _join_kernels(means, watch, window, now_s=now_s, outside=outside, done=done)
     watch.numbers, watch.coverage_ratio = numbers, window.coverage.ratio
+    watch.scores, watch.host_gaps = scores_of(look.findings), host_gaps_of(window)
     means.metrics.analysed.labels(result="analysed").inc()
     means.metrics.analysis_s.observe(time.perf_counter() - started)
 
@@ -233,6 +238,7 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
         survive(means, watch, error, part="heartbeats")
         return
     _save(means, watch, look, topology=topology, now_s=now_s, done=None)
+    _govern(means, watch, beats=beats, now_s=now_s)
     plan = watch.live.row.plan
     if not means.settings.window_steps:
         plan = choose_plan(
@@ -245,6 +251,25 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
     if plan != watch.live.row.plan:
         with means.store.write() as connection:
             progress.save_plan(connection, watch.live.row.id, plan)
+
+
+def _govern(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float) -> None:
+    """Have channels off on all hosts while their pooled cost is above the budget."""
+    row = watch.live.row
+    level, change = govern(
+        watch.level,
+        key=(row.run, row.attempt),
+        beats=beats,
+        highest_step=row.highest_step,
+        budget=means.settings.overhead_budget,
+        now_s=now_s,
+    )
+    if change is not None:
+        with means.store.write() as connection:
+            add_change(connection, change)
+        means.metrics.channel_changes.labels(what="down" if level.level > watch.level.level else "up").inc()
+        LOG.info("run %s: %s", row.run, change.text)
+    watch.level = level
 
 
 def _save(

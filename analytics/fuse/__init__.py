@@ -38,6 +38,8 @@ rank causes
 link causes
   transfer_s (own past or sibling groups)   transfer time of the group per step
   own_ratio                 members' own work against their past (ratio; 1 = clean)
+  cpu_ratio                 CPU time of the member that got least of it, against its past (ratio)
+  unclean                   a member whose process did not run, in the note
   victims_wait_s, step_s    as above
 kernel causes; also added to the causes above when L3 sees the same suspects
   kernel_ratio              the slowest kernel against its peers' (ratio), its name in the note
@@ -62,6 +64,11 @@ stops
   entered, completed (furthest member)      calls of the rank behind (calls), rank and group in the note
   lost (rank number)        one per vanished rank, state and exit reason in the note
   last_step                 last step of the lost rank (step)
+what hosts measured, beside any cause (ratio of the window's time unless the unit says otherwise)
+  thread_run_delay_ratio (other ranks)   the suspects' thread that waited longest in the run queue
+  throttled_ratio (other ranks)          their cgroup had used up its quota
+  member_state (rank)                    a member of a slow group that is stopped or blocked, state in the note
+  host_excess                            by how much the suspects' host stands out, number in the note
 """
 
 from argus.analytics.fuse.lasting import Lasting

@@ -17,7 +17,7 @@ import numpy as np
 from argus.analytics.baseline import baseline_step_s
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.lasting import Lasting
-from argus.analytics.fuse.scope import join_hosts, scope_of_ranks
+from argus.analytics.fuse.scope import join_ranks, scope_of_ranks
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.kernel_kinds import ALL, ATTENTION, COPIES, GROUPED, MEMORY
 from argus.analytics.view import View
@@ -65,7 +65,7 @@ def kernel_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     step_s = view.digest.typical_step_s if view.digest is not None else 0.0
     causes = [_cause(view, one, falls=falls, step_s=step_s) for one in alone]
     named = [
-        *join_hosts(view, [cause for cause in causes if cause.share_of_step >= WORTH_TELLING]),
+        *join_ranks(view, [cause for cause in causes if cause.share_of_step >= WORTH_TELLING]),
         *(_cause(view, some, falls=falls, step_s=step_s) for some in together),
         *_links(view, found, step_s=step_s),
     ]
