@@ -121,8 +121,6 @@ _FORMS: Mapping[str, _Form] = {
         with_baseline="Its kernels compress by {v}, before by {b}: {note}.",
         unit="x",
     ),
-<<<<<<< HEAD
-=======
     "thread_run_delay_ratio": _Form(
         text="One of its threads was ready and waited for a CPU for {v} of the time.",
         with_baseline="One of its threads was ready and waited for a CPU for {v} of the time, the other ranks' for {b}.",
@@ -135,7 +133,6 @@ _FORMS: Mapping[str, _Form] = {
     ),
     "member_state": _Form(text="The process of rank {v} is in state {note}.", unit=""),
     "host_excess": _Form(text="Its host lies {v} above the other hosts in {note}.", unit="x"),
->>>>>>> main
     "stage_compute_s": _Form(
         text="The stage computes for {v} a step.",
         with_baseline="The stage computes for {v} a step {note}, {b}.",

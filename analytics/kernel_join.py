@@ -11,6 +11,7 @@ from argus.analytics.finding import Finding
 from argus.analytics.fuse import Lasting, decide
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.lifecycle import (
+    NAMED_BETTER,
     amend_incident,
     find_open,
     is_stop,
@@ -66,7 +67,7 @@ def join_kernels(
         elif _is_explanation(after[at], cause):
             known = after.pop(at)
             if known.id in told:
-                after.insert(at, resolve_incident(known, end_step=steps_done))
+                after.insert(at, resolve_incident(known, end_step=steps_done, ended=NAMED_BETTER))
             after.append(_opened(view, _explained(known.cause, cause), steps_done))
         else:
             after[at] = _told_more(view, after[at], cause, steps_done)
