@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from argus.analytics.ballots import (
@@ -106,9 +107,7 @@ def advance(
 
     The newest window may be given again with its kernels, which take longer; given at once it comes to the same.
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
-    here if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
-    `is_stopped` says that the beats are those of a job known to stand still. `outside` is what others than
-    the ranks told of the job.
+    here if None. `worth_s`, `is_stopped` and `outside` are those of `View`.
     """
     fresh, with_kernels = _news(before, window)
     state = _hear(before, beats)
@@ -124,7 +123,8 @@ def advance(
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
     if with_kernels is not None:
         view = replace(view, window=with_kernels)
-        state, findings = _join(state, view, findings, engine=engine, min_past=min_past)
+        told = frozenset(incident.id for incident in before.incidents)
+        state, findings = _join(state, view, findings, engine=engine, min_past=min_past, told=told)
     if view.beats:
         state = _watch(state, view, findings)
     return _told(state, before, findings)
@@ -277,7 +277,13 @@ def _causes(
 
 
 def _join(
-    state: AttemptState, view: View, findings: tuple[Finding, ...], *, engine: Engine | None, min_past: int
+    state: AttemptState,
+    view: View,
+    findings: tuple[Finding, ...],
+    *,
+    engine: Engine | None,
+    min_past: int,
+    told: AbstractSet[str],
 ) -> tuple[AttemptState, tuple[Finding, ...]]:
     """The kernels of the newest window, and what they say beside the findings made before."""
     assert view.window is not None
@@ -288,6 +294,7 @@ def _join(
     joined = join_kernels(
         replace(view, past=past, digest=digest, beats=()),
         state.incidents,
+        told=told,
         undecided={symptom.rank for symptom in state.ballots[-1].ranks},
         steps_done=state.last_step,
         is_start_up=is_start_up(past, min_past=min_past),
