@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from argus.analytics.kernel_digest import Engine, digest_kernels
+from argus.analytics.pauses import pauses_of
 from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.robust import grouped_median
 from argus.analytics.view import Digest, View
@@ -71,6 +72,7 @@ def _digest(window: Window, waits: Waits) -> Digest:
         num_usable=int(window.usable.sum()),
         coverage=window.coverage.ratio,
         sees_waits=bool(len(waits.calls.first)),
+        pauses=pauses_of(window),
         balance=None if explained is None else explained.balance,
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest
 from argus.analytics.outside import OutsideEvent
+from argus.analytics.pauses import Pause
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
 from argus.analytics.work import Balance
@@ -34,7 +35,7 @@ class Digest:
     keeps. What a rank is compared with (`peers_s`, `own_peers_s`) is what the peers would take for its work, and
     `unsteady_s` (rank,) is the standard error of a rank's own work as its class varies from step to step;
     `late_s` leaves out lateness by more work, as far as the ranks tell their work; `balance` says how uneven it
-    was.
+    was, `pauses` are the long ones the runtime told of.
     """
 
     index: int
@@ -70,6 +71,7 @@ class Digest:
     doubted_groups: tuple[str, ...] = ()
     kernels: KernelDigest | None = None
     balance: Balance | None = None
+    pauses: tuple[Pause, ...] = ()
 
     @property
     def typical_step_s(self) -> float:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
 from argus.analytics.fuse.own_work import rank_causes
+from argus.analytics.fuse.paused import pause_causes
 from argus.analytics.fuse.transfer import link_causes
-from argus.analytics.fuse.uneven import stage_causes, work_causes
+from argus.analytics.fuse.uneven import majority_causes, stage_causes, work_causes
 from argus.analytics.incident import Cause
 from argus.analytics.view import View
 
@@ -20,6 +21,8 @@ Check = Callable[[Cause, View], Cause]
 
 RULES: tuple[Rule, ...] = (
     rank_causes,
+    pause_causes,
+    majority_causes,
     stage_causes,
     work_causes,
     link_causes,
