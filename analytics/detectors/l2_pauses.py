@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from argus.analytics.baseline import START_UP_WINDOWS
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
-from argus.analytics.fuse.startup import MIN_PAST
 from argus.analytics.pauses import KINDS, Pause
 from argus.analytics.view import Digest, View
 
@@ -22,6 +22,7 @@ def detect(
     *,
     last_windows: int = 10,
     min_pauses: int = 3,  # one is an accident, two are a coincidence
+    chance: float = 1e-3,  # that rare pauses of any rank all fall on the same one
     min_share: float = 0.01,  # of the time: a pause of one step in a hundred
     fresh_windows: int = 2,  # what stopped is history: compilation ends by itself once all shapes are known
 ) -> tuple[Finding, ...]:
@@ -29,19 +30,24 @@ def detect(
     digest = observed(view)
     if digest is None or not digest.typical_step_s > 0:
         return ()
-    seen = [d for d in (*view.past[1 - last_windows :], digest) if d.index >= MIN_PAST]
+    seen = [d for d in (*view.past[1 - last_windows :], digest) if d.index >= START_UP_WINDOWS]
     found = []
     for kind in KINDS:
         pauses = [pause for one in seen for pause in one.pauses if pause.kind == kind]
         fresh = any(pause.kind == kind for one in seen[-fresh_windows:] for pause in one.pauses)
         lost_s = _lost_s(pauses, seen)
-        if (
-            len({p.step for p in pauses}) >= min_pauses
-            and fresh
-            and lost_s >= min_share * digest.typical_step_s
-        ):
+        enough = len({p.step for p in pauses}) >= min_pauses
+        decided = _is_decided(pauses, len(digest.ranks), chance)
+        if enough and decided and fresh and lost_s >= min_share * digest.typical_step_s:
             found.append(_finding(view, digest, pauses, lost_s))
     return tuple(found)
+
+
+def _is_decided(pauses: Sequence[Pause], num_ranks: int, chance: float) -> bool:
+    """Several ranks paused, or one so often that it is no chance."""
+    steps = len({pause.step for pause in pauses})
+    by_chance = float(num_ranks) ** (1 - steps)
+    return len({pause.rank for pause in pauses}) > 1 or by_chance < chance
 
 
 def _lost_s(pauses: Sequence[Pause], seen: Sequence[Digest]) -> float:

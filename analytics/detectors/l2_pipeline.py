@@ -70,11 +70,9 @@ def detect(
     now = stages_in(digest, view.topology)
     if now is None:
         return ()
-    recent = view.past[-VOTE_WINDOWS + 1 :]
-    clean = [d for d in view.past if d.is_clean and d.index >= FIRST_WINDOWS and is_comparable(d)]
-    grown = _grown(
-        view, digest, now, _all_stages(clean, view), budget=false_alarms_per_day, growth=min_growth
-    )
+    recent = view.past[-RECENT_WINDOWS:]
+    before = _all_stages(settled(view, digest), view)
+    grown = _grown(view, digest, now, before, budget=false_alarms_per_day, growth=min_growth)
     found = []
     for stage, growth in grown.items():
         votes = [d for d in recent if _grew(d, view, stage, usual=growth.usual, limit=growth.limit)]
@@ -205,6 +203,11 @@ def _uneven(
             share_of_step=gain_s / digest.typical_step_s,
         ),
     )
+
+
+def _is_longest(one: Stages, stage: int, *, min_ratio: float) -> bool:
+    others = np.delete(one.compute_s, stage)
+    return bool(one.compute_s[stage] >= min_ratio * np.median(others))
 
 
 def _slow(view: View, digest: Digest, now: Stages, stage: int, *, growth: Growth, first_step: int) -> Finding:
