@@ -208,7 +208,26 @@ def _remediation(cause: Cause, about: tuple[str, ...]) -> tuple[Action, ...]:
         verify_by="The incident resolves: two windows without the signal.",
         claim_ids=about,
     )
-    return (look, act)
+    return (look, *_separating(cause, known, about), act)
+
+
+def _separating(cause: Cause, known: CauseClass, about: tuple[str, ...]) -> tuple[Action, ...]:
+    """The one command that tells the cause from the second best."""
+    if cause.separation is None or cause.second_best is None:
+        return ()
+    return (
+        Action(
+            action=f"Tell {cause.fault_class} from {cause.second_best}.",
+            target=cause.scope,
+            command=cause.separation.command,
+            owner=known.owner,
+            risk="none",
+            reversible=True,
+            verify_by=f"{cause.fault_class} if {cause.separation.first_if}; "
+            f"{cause.second_best} if {cause.separation.second_if}.",
+            claim_ids=about,
+        ),
+    )
 
 
 def _unseen(incident: Incident, findings: Sequence[Finding], missing: Sequence[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from argus.analytics.ballots import (
     still_slow,
 )
 from argus.analytics.baseline import is_comparable
+from argus.analytics.delays import path_of
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
@@ -23,17 +24,23 @@ from argus.analytics.fuse.startup import MIN_PAST, is_start_up
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.kernel_digest import Engine
 from argus.analytics.lifecycle import (
+    ALL_EXITED,
     GONE_WINDOWS,
+    NAMED_BETTER,
+    RUN_OVER,
+    SIGNAL_GONE,
+    STEPS_GO_ON,
     find_open,
     is_stop,
     open_incident,
     resolve_incident,
     update_incident,
 )
+from argus.analytics.link_symptom import link_symptoms
 from argus.analytics.memory import remember
 from argus.analytics.outside import OutsideEvent
-from argus.analytics.stops import is_over, was_cancelled
-from argus.analytics.symptom import link_symptoms, rank_symptoms
+from argus.analytics.stops import EXITED_S, all_gone_s, is_over, was_cancelled
+from argus.analytics.symptom import rank_symptoms
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import waits_of
 from argus.analytics.window import Window
@@ -146,12 +153,16 @@ def _hear(state: AttemptState, beats: Iterable[Heartbeat]) -> AttemptState:
 
 def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> AttemptState:
     """Stops: opened at once, resolved when steps end again, everything resolved when the attempt is over."""
+    opened = [i for i in state.incidents if i.status == "open"]
+    gone_s = all_gone_s(view.beats, world_size=view.topology.world_size, now_s=view.now_s)
+    if gone_s is not None and gone_s > EXITED_S:
+        return _close(state, opened, ended=ALL_EXITED)
     stop = next((finding for finding in findings if finding.kind == "stop"), None)
-    known = next((i for i in state.incidents if i.status == "open" and is_stop(i)), None)
+    known = next((i for i in opened if is_stop(i)), None)
     if stop is None:
         if is_over(view.beats) or was_cancelled(view.beats):
-            return _close(state, [i for i in state.incidents if i.status == "open"])
-        return _close(state, [known] if known else [])
+            return _close(state, opened, ended=RUN_OVER)
+        return _close(state, [known] if known else [], ended=STEPS_GO_ON)
     cause = stop_cause(view, stop)
     if known is None:
         return _replace(state, _opened(state, view, cause, stop.window))
@@ -184,13 +195,15 @@ def _judge(
         if known is None:
             state = _replace(state, _opened(state, view, cause, digest.index))
         elif known.cause.fault_class == "unknown" != cause.fault_class:
-            state = _replace(_close(state, [known]), _opened(state, view, cause, digest.index))
+            state = _replace(
+                _close(state, [known], ended=NAMED_BETTER), _opened(state, view, cause, digest.index)
+            )
         else:
             state = _replace(state, _updated(state, view, known, cause, digest.index))
     doubted = replace(
         digest,
         doubted=tuple(sorted(s.rank for s in ranks)),
-        doubted_groups=tuple(sorted({f.group for f in findings if f.kind == "transfer" and f.group})),
+        doubted_paths=tuple(sorted({path for f in findings if (path := path_of(f))})),
     )
     state = replace(state, past=remember(state.past, doubted, incidents=state.incidents))
     return _close(state, [i for i in state.incidents if _is_gone(i, state.past)])
@@ -198,19 +211,16 @@ def _judge(
 
 def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
     """An open incident that already holds the cause's suspects: the same cause seen in part or as a whole."""
-    if cause.fault_class == "link.slow":
-        return None
     return next(
-        (
-            i
-            for i in incidents
-            if i.status == "open"
-            and not is_stop(i)
-            and i.cause.fault_class != "link.slow"
-            and set(i.cause.suspects) & set(cause.suspects)
-        ),
-        None,
+        (i for i in incidents if i.status == "open" and not is_stop(i) and _is_part(i.cause, cause)), None
     )
+
+
+def _is_part(known: Cause, cause: Cause) -> bool:
+    """Whether both speak of the same ranks, or of the same paths."""
+    if "link.slow" in (known.fault_class, cause.fault_class):
+        return bool(set(known.paths) & set(cause.paths))
+    return bool(set(known.suspects) & set(cause.suspects))
 
 
 def _opened(state: AttemptState, view: View, cause: Cause, window: int) -> Incident:
@@ -238,11 +248,11 @@ def _is_gone(incident: Incident, past: Sequence[Digest]) -> bool:
     return len(silent) >= GONE_WINDOWS
 
 
-def _close(state: AttemptState, incidents: Sequence[Incident]) -> AttemptState:
+def _close(state: AttemptState, incidents: Sequence[Incident], *, ended: str = SIGNAL_GONE) -> AttemptState:
     for incident in incidents:
         end = next((d for d in state.past if d.index == incident.last_window), None)
         last = end.first_step + end.num_steps - 1 if end and not is_stop(incident) else state.last_step
-        state = _replace(state, resolve_incident(incident, end_step=last))
+        state = _replace(state, resolve_incident(incident, end_step=last, ended=ended))
     return state
 
 

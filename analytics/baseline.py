@@ -40,7 +40,8 @@ EXPONENTIAL_SCALE = 1.53
 
 @dataclass(frozen=True, kw_only=True)
 class Outlier:
-    """Deviations (item,) against their limits; `significance` = −log10 of such findings per healthy day."""
+    """Deviations (item,) against their limits; `significance` = −log10 of such findings per healthy day, where a
+    limit is exceeded."""
 
     exceeds: Bools
     limit: Floats
@@ -79,13 +80,12 @@ def outliers(
         scales = max(scales, min(-math.log(chance) / EXPONENTIAL_SCALE, MAX_TAIL))
     limit = np.maximum(noise.scale * scales, fitted)
     deviations = np.nan_to_num(now / noise.scale)
-    expected = [tests_per_day * tail_probability(max(float(d), 0.0), noise.dof) for d in deviations]
-    return Outlier(
-        exceeds=np.nan_to_num(now, nan=-np.inf) > limit,
-        limit=limit,
-        scale=noise.scale,
-        significance=-np.log10(np.maximum(expected, 1e-300)),
-    )
+    exceeds = np.nan_to_num(now, nan=-np.inf) > limit
+    significance = np.zeros(len(now))
+    for row in np.flatnonzero(exceeds):
+        expected = tests_per_day * tail_probability(max(float(deviations[row]), 0.0), noise.dof)
+        significance[row] = -math.log10(max(expected, 1e-300))
+    return Outlier(exceeds=exceeds, limit=limit, scale=noise.scale, significance=significance)
 
 
 VOTING_WINDOWS = 2
@@ -159,16 +159,20 @@ def phase_of(digest: Digest, phase: str, values: Callable[[Digest], Floats]) -> 
     return values(digest)[digest.phases.index(phase)] if phase in digest.phases else None
 
 
-def group_history(past: Sequence[Digest], group: str) -> Floats:
-    """Transfer time per step of a group in the windows in which it was not suspected. (window,)"""
-    values = [
-        float(digest.transfer_sum_s[digest.groups.index(group)])
-        for age, digest in enumerate(past, start=-len(past))
-        if group in digest.groups
-        and group not in digest.flagged_groups
-        and not (age >= -VOTING_WINDOWS and group in digest.doubted_groups)
-    ]
-    return np.array([value for value in values if np.isfinite(value)])
+def path_history(past: Sequence[Digest], paths: Sequence[str]) -> Floats:
+    """Transfer time per step of some paths in the windows in which they were not suspected. (window, path)"""
+    rows = np.full((len(past), len(paths)), np.nan)
+    known: tuple[str, ...] | None = None
+    for age, digest in enumerate(past, start=-len(past)):
+        if digest.paths is not known:  # windows of one job mostly share them
+            known, place = digest.paths, {name: n for n, name in enumerate(digest.paths)}
+            at = np.array([place.get(name, -1) for name in paths], np.int64)
+        row = np.append(digest.transfer_sum_s, np.nan)[at]
+        barred = {*digest.flagged_paths, *(digest.doubted_paths if age >= -VOTING_WINDOWS else ())}
+        if barred:
+            row[[n for n, name in enumerate(paths) if name in barred]] = np.nan
+        rows[age] = row
+    return rows
 
 
 def baseline_step_s(past: Sequence[Digest]) -> float | None:

@@ -140,12 +140,12 @@ def _entries(window: Window, kept: Ints, first: Ints, size: Ints) -> tuple[Float
     """Entry times on one clock; where hosts' clocks are too far apart, common end minus own duration."""
     rows = window.collectives
     entry = rows.entry_s[kept]
-    if not len(first) or window.clock_residual_s <= 0:
+    errors, island = errors_of(window)
+    if not len(first) or (not errors.any() and len(np.unique(island)) == 1):
         return entry, np.zeros(len(first), np.bool_)
     row = np.searchsorted(window.ranks, rows.rank[kept])
     here = clock_domains(window)[row]
     spans = _reduce(np.maximum, here, first) != _reduce(np.minimum, here, first)
-    errors, island = errors_of(window)
     error = _reduce(np.maximum, errors[row], first)
     apart = _reduce(np.maximum, island[row], first) != _reduce(np.minimum, island[row], first)
     wait = _reduce(np.maximum, entry, first) - _reduce(np.minimum, entry, first)
@@ -180,16 +180,13 @@ def _calls(
     shortest = _reduce(np.minimum, end_s - rows.entry_s[kept], first)
     end = np.where(by_durations, last_in + shortest, _reduce(np.minimum, end_s, first))
     group = rows.group[heads]
-    where = np.full(len(rows.call), -1, np.int64)
-    where[kept] = np.arange(len(kept))
-    order = where[lives.order]
     return Calls(
         call=np.repeat(np.arange(len(first)), size),
         rank=np.searchsorted(window.ranks, rows.rank[kept]).astype(np.int64),
         entry_s=entry,
         work_s=lives.work_s[kept],
         place=lives.place[kept],
-        order=order[order >= 0],
+        order=_by_life(lives, kept, num_rows=len(rows.call)),
         synced=lives.synced[kept],
         source=rows.is_op(("send",))[kept] | roots,
         first=first,
@@ -205,6 +202,14 @@ def _calls(
         one_way=rows.is_op(ONE_WAY_OPS)[heads],
         skipped=skipped,
     )
+
+
+def _by_life(lives: Lives, kept: Ints, *, num_rows: int) -> Ints:
+    """The kept rows, numbered as kept, in the order of each rank's life."""
+    where = np.full(num_rows, -1, np.int64)
+    where[kept] = np.arange(len(kept))
+    order = where[lives.order]
+    return order[order >= 0]
 
 
 def _wires(window: Window, kept: Ints, first: Ints) -> Ints:

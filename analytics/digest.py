@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from argus.analytics.delays import delays_of
 from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.pauses import pauses_of
 from argus.analytics.peers import peer_medians, work_classes
-from argus.analytics.robust import grouped_median
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.window import Floats, Ints, Window
@@ -43,7 +43,7 @@ def _digest(window: Window, waits: Waits) -> Digest:
     own_peers_s = peer_medians(own_s - more_s, classes) + more_s
     late_s = np.where(np.isfinite(step_s), waits.late_s, np.nan)
     late_s = late_s * (1 - late_by_work(explained, window, classes))
-    transfers = _transfers(window, waits)
+    delays = delays_of(window, waits)
     return Digest(
         index=window.index,
         first_step=window.first_step,
@@ -54,9 +54,9 @@ def _digest(window: Window, waits: Waits) -> Digest:
         phases=phases,
         self_s=self_s,
         late_s=late_s,
-        groups=window.groups,
-        transfer_s=transfers[0],
-        transfer_sum_s=transfers[1],
+        paths=delays.paths,
+        transfer_s=delays.call_s,
+        transfer_sum_s=delays.sum_s,
         step_s=step_s,
         cpu_s=cpu_s,
         max_s=max_s,
@@ -115,12 +115,12 @@ def observed(view: View) -> Digest | None:
     return digest_of(view.window, view.waits)
 
 
-def own_series(window: Window, row: int) -> Floats:
-    """Self time of one rank in every step of the window, gap included. (step,)"""
-    busy = window.self_s[:, row].sum(axis=0)
+def own_series(window: Window) -> Floats:
+    """Self time of every rank in every step of the window, gap included. (rank, step)"""
+    busy = window.self_s.sum(axis=0)
     if window.clock_gpu.any():
         return np.asarray(busy)
-    return np.asarray(busy + _gap(window)[row])
+    return np.asarray(busy + _gap(window))
 
 
 def _mean(values: Floats) -> Floats:
@@ -182,14 +182,3 @@ def _gc(window: Window) -> Floats:
 def _late_share(late_s: Floats, classes: Ints, step_s: Floats) -> Floats:
     """How much more the others waited for a rank than for its peers, as share of the step. (rank,)"""
     return np.asarray((late_s - peer_medians(late_s, classes)) / _typical(step_s))
-
-
-def _transfers(window: Window, waits: Waits) -> tuple[Floats, Floats]:
-    """Median transfer of a call and transfer time per usable step. (group,)"""
-    calls, num = waits.calls, len(window.groups)
-    counted = np.isin(calls.step, window.steps[window.usable])
-    group, transfer_s = calls.group[counted], calls.transfer_s[counted]
-    count = np.bincount(group, minlength=num)
-    total = np.bincount(group, weights=transfer_s, minlength=num)
-    total = np.where(count > 0, total, np.nan)
-    return grouped_median(transfer_s, group, num), total / max(int(window.usable.sum()), 1)

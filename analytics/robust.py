@@ -227,6 +227,17 @@ def split_gain(values: Floats, *, margin: int) -> tuple[int, float, float] | Non
     return int(k[best]), float(left[best]), float(right[best])
 
 
+def median_of_columns(values: Floats) -> Floats:
+    """Median of what is finite in each column of (row, column), NaN where nothing is. (column,)"""
+    ranked = np.sort(values, axis=0)
+    counts = np.isfinite(ranked).sum(axis=0)
+    place, column = np.maximum(counts, 1), np.arange(values.shape[1])
+    if not len(values):
+        return np.full(values.shape[1], np.nan)
+    middle = (ranked[(place - 1) // 2, column] + ranked[place // 2, column]) / 2
+    return np.asarray(np.where(counts > 0, middle, np.nan))
+
+
 def matrix(rows: Sequence[Floats], width: int) -> Floats:
     """Rows stacked to (row, width), also when there is none."""
     return np.stack(rows) if rows else np.empty((0, width))

@@ -18,8 +18,10 @@ import numpy as np
 from argus.analytics.baseline import (
     FALSE_ALARMS_PER_DAY,
     MIN_COVERAGE,
+    RECENT_WINDOWS,
     is_comparable,
     outliers,
+    settled,
     window_seconds,
 )
 from argus.analytics.digest import observed

@@ -32,6 +32,8 @@ rank causes
 link causes
   transfer_s (own past or sibling groups)   transfer time of the group per step
   own_ratio                 members' own work against their past (ratio; 1 = clean)
+  cpu_ratio                 CPU time of the member that got least of it, against its past (ratio)
+  unclean                   a member whose process did not run, in the note
   victims_wait_s, step_s    as above
 stage and work causes
   stage_compute_s (past or other stages)   own compute of the stage in a step

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argus.analytics.baseline import baseline_step_s
 from argus.analytics.finding import Finding
 from argus.analytics.fuse.scope import scope_of_ranks
+from argus.analytics.fuse.second_best import with_separation
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.view import View
 
@@ -24,7 +25,7 @@ def stop_cause(view: View, finding: Finding) -> Cause:
     is_seen = exited or bool(running - set(finding.ranks)) if lost else bool(finding.ranks)
     look_alike = "stop.hang" if lost else "stop.lost"
     why = "the process is gone" if lost else "every process is still there"
-    return Cause(
+    cause = Cause(
         fault_class="stop.lost" if lost else "stop.hang",
         verdict=("CONFIRMED" if lost else "LIKELY") if is_seen else "INCONCLUSIVE",
         suspects=finding.ranks,
@@ -32,7 +33,7 @@ def stop_cause(view: View, finding: Finding) -> Cause:
         victims=tuple(sorted(running - set(finding.ranks))),
         phase=finding.phase,
         group=finding.group,
-        second_best=None if lost else "link.slow",
+        second_best=look_alike,
         ruled_out=(RuledOut(fault_class=look_alike, why=why),) if is_seen or not lost else (),
         evidence=finding.evidence,
         findings=(finding.id,),
@@ -40,3 +41,4 @@ def stop_cause(view: View, finding: Finding) -> Cause:
         s_per_step=baseline_step_s(view.past) or 0.0,
         onset_step=finding.start_step or 0,
     )
+    return with_separation(cause, view)
