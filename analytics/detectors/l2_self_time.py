@@ -24,20 +24,18 @@ from argus.analytics.baseline import (
 )
 from argus.analytics.digest import FLOOR_SHARE, GAP_PHASE, observed
 from argus.analytics.finding import Evidence, Finding
+from argus.analytics.hiccup import lasts
 from argus.analytics.lone import stands_out
-from argus.analytics.peers import class_sizes, peer_medians, work_classes
+from argus.analytics.peers import class_sizes, work_classes
 from argus.analytics.robust import leave_one_out_median
 from argus.analytics.view import Digest, View
-from argus.analytics.window import Bools, Floats, Ints, Window
+from argus.analytics.window import Floats, Ints, Window
 from argus.collectors.records.events import COMM_PHASES
 
 NEEDS = "slow_rank"
 
 NOT_WORK = COMM_PHASES | {"checkpoint", "eval"}
 """Phases that accuse nobody: their time is transfer, or known and uneven by design."""
-
-STEP_PART = 0.25
-"""A step shows an excess when at least a quarter of the window's mean lies in it."""
 
 SMALL = 5
 """Classes up to this size use the larger ratio."""
@@ -50,7 +48,6 @@ def detect(
     min_ratio: float = 1.03,  # 0.6 of the 5 % slowdown that is to be found
     min_ratio_small: float = 1.06,  # 0.6 of 10 %: the median of few peers is itself uncertain
     min_share: float = 0.02,  # an excess below 2 % of the step is worth nobody's time
-    min_steps: int = 3,  # of a window: what happened once or twice, however badly, is a hiccup
     min_coverage: float = MIN_COVERAGE,
 ) -> tuple[Finding, ...]:
     """One culprit finding per rank and phase; `phase` None = all of the rank's own work in the step."""
@@ -78,7 +75,7 @@ def detect(
         share = np.nan_to_num(excess / digest.typical_step_s)
         chosen = test.exceeds & (share >= min_share) & (np.nan_to_num(dev) >= ratio_gate)
         if chosen.any() and not view.is_lone:
-            chosen &= _lasts(_by_step(view.window, phase), classes, excess=excess, min_steps=min_steps)
+            chosen &= lasts(_by_step(view.window, phase), classes)
         if view.is_lone:
             chosen &= stands_out(_by_step(view.window, phase), classes, deviation=dev, share=share)
         found += [
@@ -95,16 +92,6 @@ def _by_step(window: Window, phase: str | None) -> Floats:
     if phase in (None, GAP_PHASE) and not window.clock_gpu.any():
         total = total + np.maximum(window.step_s - window.dur_s.sum(axis=0), 0.0)
     return total[:, window.usable]
-
-
-def _lasts(times: Floats, classes: Ints, *, excess: Floats, min_steps: int) -> Bools:
-    """Ranks whose excess shows in enough steps of the window, by a quarter of its mean at least. (rank,)
-
-    `times` (rank, step); seconds of work that differs count as they are, for the mean was judged before.
-    """
-    beyond = times.T - peer_medians(times.T, classes)
-    shown = (np.nan_to_num(beyond) >= STEP_PART * np.nan_to_num(excess)).sum(axis=0)
-    return np.asarray(shown >= min(min_steps, times.shape[1] / 2))
 
 
 def _row(digest: Digest, phase: str | None) -> tuple[Floats, Floats]:
