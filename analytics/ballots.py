@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from argus.analytics.incident import Incident
-from argus.analytics.lifecycle import is_stop
+from argus.analytics.lifecycle import is_recurring, is_stop
 from argus.analytics.link_symptom import LinkSymptom
 from argus.analytics.robust import at
 from argus.analytics.symptom import RankSymptom, measure
@@ -87,7 +87,9 @@ def still_slow(
     assert window is not None and waits is not None and digest is not None
     found = []
     for incident in incidents:
-        if incident.status != "open" or is_stop(incident) or incident.cause.fault_class == "link.slow":
+        if incident.status != "open" or is_stop(incident) or is_recurring(incident):
+            continue
+        if incident.cause.fault_class == "link.slow":
             continue
         for rank in incident.cause.suspects:
             row = at(digest.ranks, rank)
@@ -105,10 +107,12 @@ def still_slow(
 
 
 def _open_suspects(incidents: Sequence[Incident]) -> frozenset[int]:
-    """Ranks an open incident accuses, links aside: their members are not at fault."""
+    """Ranks an open incident accuses, links aside: their members are not at fault; nor faults that come and go."""
     return frozenset(
         rank
         for incident in incidents
-        if incident.status == "open" and incident.cause.fault_class != "link.slow"
+        if incident.status == "open"
+        and incident.cause.fault_class != "link.slow"
+        and not is_recurring(incident)
         for rank in incident.cause.suspects
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from argus.analytics.delays import delays_of
+from argus.analytics.host_use import odd_hosts
 from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.pauses import pauses_of
 from argus.analytics.peers import peer_medians, work_classes
@@ -34,13 +35,9 @@ def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | No
 def _digest(window: Window, waits: Waits) -> Digest:
     phases, self_s, cpu_s, max_s = _phases(window)
     step_s = _mean(window.step_s[:, window.usable])
-    own_s = self_s.sum(axis=0)
-    classes = work_classes(window.topology, window.ranks)
+    classes, own_s = work_classes(window.topology, window.ranks), self_s.sum(axis=0)
     explained = explain(window)
-    factor = phase_factors(explained, window, phases)
-    peers_s = peer_medians(self_s / factor, classes) * factor
-    more_s = (self_s - self_s / factor).sum(axis=0)
-    own_peers_s = peer_medians(own_s - more_s, classes) + more_s
+    peers_s, own_peers_s = _peers(self_s, phase_factors(explained, window, phases), classes)
     late_s = np.where(np.isfinite(step_s), waits.late_s, np.nan)
     late_s = late_s * (1 - late_by_work(explained, window, classes))
     delays = delays_of(window, waits)
@@ -73,8 +70,17 @@ def _digest(window: Window, waits: Waits) -> Digest:
         coverage=window.coverage.ratio,
         sees_waits=bool(len(waits.calls.first)),
         pauses=pauses_of(window),
+        odd_hosts=odd_hosts(window),
         balance=None if explained is None else explained.balance,
     )
+
+
+def _peers(self_s: Floats, factor: Floats, classes: Ints) -> tuple[Floats, Floats]:
+    """What the peers would take for each rank's work: by phase (phase, rank), and in all (rank,)."""
+    alike_s = self_s / factor
+    more_s = (self_s - alike_s).sum(axis=0)
+    own_peers_s = peer_medians(alike_s.sum(axis=0), classes) + more_s
+    return peer_medians(alike_s, classes) * factor, own_peers_s
 
 
 def _unsteady(window: Window, explained: Explained | None, classes: Ints) -> Floats:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest
-from argus.analytics.outside import OutsideEvent
+from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.pauses import Pause
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
@@ -35,7 +35,7 @@ class Digest:
     transfer time a step. `flagged` ranks and `flagged_paths` say who was
     accused then and must not become part of what is normal; `doubted` and `doubted_paths` say who was
     suspected without an incident, which bars them only while the next windows vote. `kernels` is what L3
-    keeps. What a rank is compared with (`peers_s`, `own_peers_s`) is what the peers would take for its work, and
+    keeps. `odd_hosts` stood out from the others in what their kernel measured. What a rank is compared with (`peers_s`, `own_peers_s`) is what the peers would take for its work, and
     `unsteady_s` (rank,) is the standard error of a rank's own work as its class varies from step to step;
     `late_s` leaves out lateness by more work, as far as the ranks tell their work; `balance` says how uneven it
     was, `pauses` are the long ones the runtime told of.
@@ -73,6 +73,7 @@ class Digest:
     doubted: tuple[int, ...] = ()
     doubted_paths: tuple[str, ...] = ()
     kernels: KernelDigest | None = None
+    odd_hosts: tuple[str, ...] = ()
     balance: Balance | None = None
     pauses: tuple[Pause, ...] = ()
 
@@ -97,7 +98,8 @@ class View:
     `worth_s` = seconds a step the job would gain if a rank were healthy, by replay of its pipeline, None without
     pipeline records. `is_stopped` = the beats are a watchdog's last words: the job stands still for sure.
     `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
-    `events` = what others said of the job's nodes lately. `fleet` = the job's hardware where a loader told it.
+    `fleet` = the job's hardware where a loader told it.
+    `outside` = what others than the ranks told.
     """
 
     run: str
@@ -112,5 +114,5 @@ class View:
     is_lone: bool = False
     worth_s: Mapping[int, float] | None = None
     is_stopped: bool = False
-    events: tuple[OutsideEvent, ...] = ()
     fleet: Fleet | None = None
+    outside: Outside = NOTHING

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
 from argus.analytics.collectives import Collectives, collect
 from argus.analytics.gathered import Texts, end_to_end
+from argus.collectors.records.cost import Cost
 from argus.collectors.records.events import CLOCK_GPU, EXCLUDED_FLAGS
 from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import Topology
@@ -33,13 +35,17 @@ class RuntimeEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """What of the window arrived. `ratio` = rank-steps present / rank-steps expected."""
+    """What of the window arrived. `ratio` = rank-steps present / rank-steps expected.
+
+    `overhead` is what Argus cost by channel as the hosts measured it in the run so far, their mean.
+    """
 
     ratio: float
     missing_ranks: tuple[int, ...]
     missing_steps: int
     dropped: Mapping[str, int]
     unseen: tuple[str, ...]
+    overhead: Mapping[str, Cost] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +66,8 @@ class Window:
 
     Shapes: `ranks` (rank,), `steps`, `flags`, `usable` (step,), `step_s`, `step_cpu_s` (rank, step),
     phase arrays (phase, rank, step). `groups` are ids of `topology`. `kernels` are packed kernel summaries,
-    one or more ranks each; `kernel_names` the definitions of names they do not bring along.
+    one or more ranks each; `kernel_names` the definitions of names they do not bring along. `use` maps what
+    hosts measured (names of `RankWindow.use`) to (rank,), `marks` a rank to what its host stated in words.
     """
 
     run: str
@@ -90,6 +97,8 @@ class Window:
     clocks: RankClocks | None = None
     kernels: tuple[bytes, ...] = ()
     kernel_names: Mapping[int, str] = field(default_factory=dict)
+    use: Mapping[str, Floats] = field(default_factory=dict)
+    marks: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def usable(self) -> Bools:
@@ -141,7 +150,18 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         wait_s=cells.times["wait_ns"],
         max_s=cells.times["max_ns"],
         cpu_s=cells.times["cpu_ns"],
+        use=_use(parts, row, num_ranks=len(ranks)),
+        marks={part.rank: part.marks for part in parts if part.marks},
     )
+
+
+def _use(parts: list[RankWindow], row: Ints, *, num_ranks: int) -> dict[str, Floats]:
+    """What hosts measured, NaN where they did not. (rank,)"""
+    use = {name: np.full(num_ranks, np.nan) for part in parts for name in part.use}
+    for at, part in zip(row, parts, strict=True):
+        for name, value in part.use.items():
+            use[name][at] = value
+    return use
 
 
 def _one_window(summaries: Iterable[RankWindow]) -> list[RankWindow]:
@@ -230,5 +250,27 @@ def _coverage(parts: list[RankWindow], ranks: Ints, step_s: Floats) -> Coverage:
         missing_ranks=tuple(int(rank) for rank in ranks if int(rank) not in here),
         missing_steps=missing,
         dropped=dropped,
-        unseen=tuple(sorted({text for part in parts for text in part.unseen})),
+        unseen=tuple(sorted({text for part in parts for text in (*part.unseen, *_stepped_down(part))})),
+        overhead=_overhead({part.host: part.overhead for part in parts}.values()),
     )
+
+
+def _stepped_down(part: RankWindow) -> tuple[str, ...]:
+    return tuple(f"{channel}: off, so that Argus costs less" for channel in part.channels_off)
+
+
+def _overhead(hosts: Iterable[Mapping[str, Cost]]) -> dict[str, Cost]:
+    """The mean over the hosts; they see the same steps, so the narrowest number of pairs counts."""
+    found: dict[str, list[Cost]] = {}
+    for costs in hosts:
+        for channel, cost in costs.items():
+            found.setdefault(channel, []).append(cost)
+    return {
+        channel: Cost(
+            ratio=fmean(cost.ratio for cost in costs),
+            low=fmean(cost.low for cost in costs),
+            high=fmean(cost.high for cost in costs),
+            n=min(cost.n for cost in costs),
+        )
+        for channel, costs in found.items()
+    }

@@ -80,7 +80,7 @@ SUITES: Mapping[str, Suite] = {
 def run_trial(trial: Trial) -> Outcome:
     """Simulate, analyse, score. A crash of the analysis is an outcome too."""
     made = scenarios()[trial.scenario](seed=trial.seed, ranks=trial.ranks, severity=trial.severity)
-    simulation = simulate(made.job, made.faults, rng=np.random.default_rng(_entropy(trial)))
+    simulation = simulate(made.job, made.faults, rng=np.random.default_rng(entropy(trial)))
     onset_s = made.job.start_s + float(simulation.start_s[made.truth.onset_step].max())
     try:
         played = play(simulation, events=made.events)
@@ -99,5 +99,6 @@ def run_trial(trial: Trial) -> Outcome:
     )
 
 
-def _entropy(trial: Trial) -> list[int]:
+def entropy(trial: Trial) -> list[int]:
+    """What a trial's random numbers grow from."""
     return [trial.seed, trial.ranks, round(trial.severity * 1000), zlib.crc32(trial.scenario.encode())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from argus.analytics.outside import OutsideEvent
+from argus.collectors.records.outside_event import OutsideEvent
 from argus.evals.simulator.job import Fault, Job
 
 

@@ -116,14 +116,14 @@ def test_the_truth_of_a_scenario_fits_its_faults(name: str, ranks: int) -> None:
             continue
         assert truth.fault_class in cause_classes()
         assert min(fault.start_step for fault in scenario.faults) == truth.onset_step < scenario.job.steps
-        assert (
-            {rank for fault in scenario.faults for rank in fault.ranks}
-            <= set(truth.ranks)
-            <= set(range(ranks))
-        )
-        nodes = {f"rank:{rank}" for rank in truth.ranks} | {
-            f"group:{group.id}" for group in build(layouts(scenario.job)).groups
-        }
+        accused = {rank for one in scenario.truths for rank in one.ranks}
+        touched = {rank for fault in scenario.faults for rank in fault.ranks}
+        assert accused <= set(range(ranks)) and (not truth.ranks or touched <= accused)
+        topology = build(layouts(scenario.job))
+        nodes = {f"rank:{rank}" for rank in truth.ranks} | {f"run:{topology.run}"}
+        nodes |= {f"group:{group.id}" for group in topology.groups}
+        nodes |= {f"host:{host}" for host in topology.hosts.values()}
+        nodes |= {f"stage:{stage}" for stage in range(scenario.job.pp)}
         assert truth.scope in nodes
 
 

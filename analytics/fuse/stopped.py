@@ -5,7 +5,6 @@ from __future__ import annotations
 from argus.analytics.baseline import baseline_step_s
 from argus.analytics.finding import Finding
 from argus.analytics.fuse.scope import scope_of_ranks
-from argus.analytics.fuse.second_best import with_separation
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.view import View
 
@@ -25,7 +24,7 @@ def stop_cause(view: View, finding: Finding) -> Cause:
     is_seen = exited or bool(running - set(finding.ranks)) if lost else bool(finding.ranks)
     look_alike = "stop.hang" if lost else "stop.lost"
     why = "the process is gone" if lost else "every process is still there"
-    cause = Cause(
+    return Cause(
         fault_class="stop.lost" if lost else "stop.hang",
         verdict=("CONFIRMED" if lost else "LIKELY") if is_seen else "INCONCLUSIVE",
         suspects=finding.ranks,
@@ -41,4 +40,3 @@ def stop_cause(view: View, finding: Finding) -> Cause:
         s_per_step=baseline_step_s(view.past) or 0.0,
         onset_step=finding.start_step or 0,
     )
-    return with_separation(cause, view)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from argus.analytics.outside import OutsideEvent
+from argus.collectors.records.outside_event import OutsideEvent
 from argus.evals.scenarios._draw import draw_experts
 from argus.evals.simulator.job import Fault
 from argus.evals.truth import Scenario

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.clocks import align
 from argus.analytics.incident import Incident
-from argus.analytics.window import assemble
+from argus.analytics.window import Bools, assemble
 from argus.collectors.records.events import Rows
 from argus.collectors.records.summary import RankWindow
 from argus.evals.simulator.mesh import Harm, Mesh, mesh_layouts, mesh_windows
@@ -92,9 +92,9 @@ def torn(number: int, parts: Sequence[RankWindow], rng: np.random.Generator) -> 
     ]
 
 
-def _kept(part: RankWindow, chosen: Callable[[Rows], Rows]) -> RankWindow:
+def _kept(part: RankWindow, chosen: Callable[[Rows], Bools]) -> RankWindow:
     names = ("steps", "cells", "collectives")
-    return replace(part, **{name: getattr(part, name)[chosen(getattr(part, name))] for name in names})  # type: ignore[arg-type]
+    return replace(part, **{name: getattr(part, name)[chosen(getattr(part, name))] for name in names})
 
 
 def jumps(seconds: float) -> Damage:
