@@ -81,10 +81,7 @@ def score(
     by_truth = [[i for i in true if is_true(i, one, window_steps=window_steps)] for one in truths]
     if not _all_found(by_truth, truths):
         return outcome
-    right = [
-        [i for i in mine if i.cause.fault_class == one.fault_class]
-        for mine, one in zip(by_truth, truths, strict=True)
-    ]
+    right = _of_class(by_truth, truths)
     first = (right[0] or by_truth[0])[0]
     is_stop = truth.fault_class is not None and truth.fault_class.startswith("stop.")
     values = {
@@ -96,6 +93,14 @@ def score(
         "delay_s": next(s for i, s in counted if i is first) - onset_s,
     }
     return Outcome(**values)
+
+
+def _of_class(incidents: Sequence[Sequence[Incident]], truths: Sequence[Truth]) -> list[list[Incident]]:
+    """Of each truth's incidents those that name its class."""
+    return [
+        [i for i in mine if i.cause.fault_class == one.fault_class]
+        for mine, one in zip(incidents, truths, strict=True)
+    ]
 
 
 def _all_found(incidents: Sequence[Sequence[Incident]], truths: Sequence[Truth]) -> bool:
