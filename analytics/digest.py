@@ -9,11 +9,12 @@ import numpy as np
 from argus.analytics.delays import delays_of
 from argus.analytics.host_use import odd_hosts
 from argus.analytics.kernel_digest import Engine, digest_kernels
+from argus.analytics.pauses import pauses_of
 from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.window import Floats, Ints, Window
-from argus.analytics.work import WORKED, Explained, explain, late_by_work, phase_factors
+from argus.analytics.work import WORKED, Explained, explain, late_by_machine, phase_factors
 
 GAP_PHASE = "other"
 """Where time of a step outside every phase is booked, on wall clocks."""
@@ -37,8 +38,7 @@ def _digest(window: Window, waits: Waits) -> Digest:
     classes, own_s = work_classes(window.topology, window.ranks), self_s.sum(axis=0)
     explained = explain(window)
     peers_s, own_peers_s = _peers(self_s, phase_factors(explained, window, phases), classes)
-    late_s = np.where(np.isfinite(step_s), waits.late_s, np.nan)
-    late_s = late_s * (1 - late_by_work(explained, window, classes))
+    late_s = np.where(np.isfinite(step_s), waits.late_s * late_by_machine(explained, window, classes), np.nan)
     delays = delays_of(window, waits)
     return Digest(
         index=window.index,
@@ -68,6 +68,7 @@ def _digest(window: Window, waits: Waits) -> Digest:
         num_usable=int(window.usable.sum()),
         coverage=window.coverage.ratio,
         sees_waits=bool(len(waits.calls.first)),
+        pauses=pauses_of(window),
         odd_hosts=odd_hosts(window),
         balance=None if explained is None else explained.balance,
     )
