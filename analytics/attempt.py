@@ -118,9 +118,13 @@ def advance(
     if view.beats:
         state = _watch(state, view, findings)
     changed = tuple(incident for incident in state.incidents if incident not in before.incidents)
+    return Advance(state=state, findings=findings, incidents=changed, bouts=_grown(state, before))
+
+
+def _grown(state: AttemptState, before: AttemptState) -> tuple[Bout, ...]:
+    """Bouts that began or got longer."""
     same = {id(bout) for bout in before.bouts}
-    grown = tuple(bout for bout in state.bouts if id(bout) not in same)
-    return Advance(state=state, findings=findings, incidents=changed, bouts=grown)
+    return tuple(bout for bout in state.bouts if id(bout) not in same)
 
 
 def _run_changes(view: View) -> tuple[Finding, ...]:
