@@ -20,6 +20,9 @@ BOUND = "bound from the mean rank's step"
 
 REPLAY = "pipeline dependency replay"
 
+SPREAD = "spread of operations"
+"""What a step would gain if every operation took what its like takes; only a replay can tell."""
+
 NAMES = (
     "exposed communication",
     "pipeline bubbles",
@@ -61,8 +64,9 @@ def gains_of(
     }
     by_replay = _replayed(replayed)
     gains, lacks = [], []
-    for name in NAMES:
-        share, note = measured[name]
+    if SPREAD in by_replay:
+        measured = {SPREAD: (None, "every operation at its ideal"), **measured}
+    for name, (share, note) in measured.items():
         if name in by_replay:
             share, method = by_replay[name], REPLAY
         else:
@@ -89,7 +93,8 @@ def _replayed(replayed: WhatIf | None) -> dict[str, float]:
         return {}
     loss = max(replayed.sim_s - replayed.ideal_s, 0.0) / replayed.sim_s
     others = [kind for kind in COMMUNICATION if kind not in P2P]
-    return {"exposed communication": loss * sum(replayed.by_op.get(kind, 0.0) for kind in others)}
+    communication = loss * sum(replayed.by_op.get(kind, 0.0) for kind in others)
+    return {SPREAD: loss, "exposed communication": communication}
 
 
 def _typical(numbers: Sequence[WindowNumbers]) -> float | None:
