@@ -15,6 +15,7 @@ from argus.analytics.ballots import (
     still_slow,
 )
 from argus.analytics.baseline import is_comparable
+from argus.analytics.delays import path_of
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
@@ -22,7 +23,8 @@ from argus.analytics.fuse import Lasting, checked, decide, stop_cause
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
 from argus.analytics.host_path import is_better_seen
 from argus.analytics.incident import Cause, Incident
-from argus.analytics.kernel_digest import Engine
+from argus.analytics.kernel_digest import Engine, digest_kernels
+from argus.analytics.kernel_join import join_kernels
 from argus.analytics.lifecycle import (
     GONE_WINDOWS,
     find_open,
@@ -32,12 +34,13 @@ from argus.analytics.lifecycle import (
     resolve_incident,
     update_incident,
 )
+from argus.analytics.link_symptom import link_symptoms
 from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
 from argus.analytics.run_diff import change_finding
 from argus.analytics.stops import is_over, was_cancelled
-from argus.analytics.symptom import RankSymptom, link_symptoms, rank_symptoms
+from argus.analytics.symptom import RankSymptom, rank_symptoms
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import waits_of
 from argus.analytics.window import Window
@@ -81,7 +84,7 @@ class Advance:
 
 
 def advance(
-    state: AttemptState,
+    before: AttemptState,
     *,
     topology: Topology,
     now_s: float,
@@ -96,17 +99,16 @@ def advance(
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
+    The newest window may be given again with its kernels, which take longer; given at once it comes to the same.
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
-    in this process if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
+    here if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
     `is_stopped` says that the beats are those of a job known to stand still. `outside` is what others than
     the ranks told of the job.
     """
-    before = state
-    state = _hear(state, beats)
-    if window is not None and state.past and window.index <= state.past[-1].index:
-        window = None
+    fresh, with_kernels = _news(before, window)
+    state = _hear(before, beats)
     view = replace(
-        _view(state, topology, window=window, now_s=now_s, engine=engine),
+        _view(state, topology, window=fresh, now_s=now_s),
         is_lone=votes == 1,
         worth_s=worth_s,
         is_stopped=is_stopped,
@@ -115,8 +117,16 @@ def advance(
     findings = (*run_detectors(view), *_run_changes(view))
     if view.digest is not None:
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
+    if with_kernels is not None:
+        view = replace(view, window=with_kernels)
+        state, findings = _join(state, view, findings, engine=engine, min_past=min_past)
     if view.beats:
         state = _watch(state, view, findings)
+    return _told(state, before, findings)
+
+
+def _told(state: AttemptState, before: AttemptState, findings: tuple[Finding, ...]) -> Advance:
+    """The state with what is new in it."""
     changed = tuple(incident for incident in state.incidents if incident not in before.incidents)
     return Advance(state=state, findings=findings, incidents=changed, bouts=_grown(state, before))
 
@@ -125,6 +135,17 @@ def _grown(state: AttemptState, before: AttemptState) -> tuple[Bout, ...]:
     """Bouts that began or got longer."""
     same = {id(bout) for bout in before.bouts}
     return tuple(bout for bout in state.bouts if id(bout) not in same)
+
+
+def _news(state: AttemptState, window: Window | None) -> tuple[Window | None, Window | None]:
+    """The window if it was not seen before, and the window if its kernels were not."""
+    if window is None:
+        return None, None
+    kernels = window if window.kernels else None
+    newest = state.past[-1] if state.past else None
+    if newest is None or window.index > newest.index:
+        return window, kernels
+    return None, kernels if window.index == newest.index and newest.kernels is None else None
 
 
 def _run_changes(view: View) -> tuple[Finding, ...]:
@@ -139,10 +160,8 @@ def _run_changes(view: View) -> tuple[Finding, ...]:
     return () if found is None else (found,)
 
 
-def _view(
-    state: AttemptState, topology: Topology, *, window: Window | None, now_s: float, engine: Engine | None
-) -> View:
-    """What detectors see of the state and the new window."""
+def _view(state: AttemptState, topology: Topology, *, window: Window | None, now_s: float) -> View:
+    """What detectors see of the state and the new window, its kernels aside."""
     waits = waits_of(window) if window is not None else None
     return View(
         run=state.run,
@@ -153,7 +172,7 @@ def _view(
         past=state.past,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
-        digest=digest_of(window, waits, engine=engine) if window is not None else None,
+        digest=digest_of(replace(window, kernels=()), waits) if window is not None else None,
     )
 
 
@@ -212,7 +231,7 @@ def _judge(
     doubted = replace(
         digest,
         doubted=tuple(sorted(s.rank for s in ranks)),
-        doubted_groups=tuple(sorted({f.group for f in findings if f.kind == "transfer" and f.group})),
+        doubted_paths=tuple(sorted({path for f in findings if (path := path_of(f))})),
     )
     state = replace(state, past=remember(state.past, doubted, incidents=state.incidents))
     return _close(state, [i for i in state.incidents if _is_gone(i, state.past, recurring)])
@@ -250,21 +269,39 @@ def _causes(
     return tuple(as_recurring(cause, again) for cause in causes)
 
 
+def _join(
+    state: AttemptState, view: View, findings: tuple[Finding, ...], *, engine: Engine | None, min_past: int
+) -> tuple[AttemptState, tuple[Finding, ...]]:
+    """The kernels of the newest window, and what they say beside the findings made before."""
+    assert view.window is not None
+    kernels = digest_kernels(view.window, engine=engine)
+    if kernels is None:
+        return state, findings
+    digest, past = replace(state.past[-1], kernels=kernels), state.past[:-1]
+    joined = join_kernels(
+        replace(view, past=past, digest=digest, beats=()),
+        state.incidents,
+        undecided={symptom.rank for symptom in state.ballots[-1].ranks},
+        steps_done=state.last_step,
+        is_start_up=is_start_up(past, min_past=min_past),
+    )
+    remembered = remember(past, digest, incidents=joined.incidents)
+    state = replace(state, past=remembered, incidents=joined.incidents)
+    return state, (*findings, *joined.findings)
+
+
 def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
     """An open incident that already holds the cause's suspects: the same cause seen in part or as a whole."""
-    if cause.fault_class == "link.slow":
-        return None
     return next(
-        (
-            i
-            for i in incidents
-            if i.status == "open"
-            and not is_stop(i)
-            and i.cause.fault_class != "link.slow"
-            and set(i.cause.suspects) & set(cause.suspects)
-        ),
-        None,
+        (i for i in incidents if i.status == "open" and not is_stop(i) and _is_part(i.cause, cause)), None
     )
+
+
+def _is_part(known: Cause, cause: Cause) -> bool:
+    """Whether both speak of the same ranks, or of the same paths."""
+    if "link.slow" in (known.fault_class, cause.fault_class):
+        return bool(set(known.paths) & set(cause.paths))
+    return bool(set(known.suspects) & set(cause.suspects))
 
 
 def _opened(state: AttemptState, view: View, cause: Cause, window: int) -> Incident:

@@ -210,7 +210,7 @@ def _period(view: View, rank: int) -> tuple[Evidence, ...]:
     row = at(window.ranks, rank) if window is not None else -1
     if window is None or row < 0:
         return ()
-    own = own_series(window, row)
+    own = own_series(window)[row]
     seen = np.isfinite(own)
     if not seen.any():
         return ()

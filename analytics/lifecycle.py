@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from argus.analytics.cost import NONE, cost_of_steps, cost_of_stop
+from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Incident
 
 GONE_WINDOWS = 2
@@ -55,6 +56,28 @@ def update_incident(
     )
     newer = replace(incident, cause=kept, last_window=window)
     return _weigh(newer, steps_done=steps_done, world=world)
+
+
+def amend_incident(incident: Incident, cause: Cause) -> Incident:
+    """The incident with what another level says of the same suspects in the same window.
+
+    It keeps class, scope and cost; two levels that see the same class independently confirm it.
+    """
+    known = incident.cause
+    agree = cause.fault_class == known.fault_class and "INCONCLUSIVE" not in (known.verdict, cause.verdict)
+    amended = replace(
+        known,
+        verdict="CONFIRMED" if agree else known.verdict,
+        evidence=joined_evidence(known, cause),
+        findings=tuple(dict.fromkeys((*known.findings, *cause.findings)))[-MAX_FINDINGS:],
+    )
+    return replace(incident, cause=amended)
+
+
+def joined_evidence(known: Cause, cause: Cause) -> tuple[Evidence, ...]:
+    """What was known, with the newer number where both measured the same."""
+    newer = {item.name for item in cause.evidence}
+    return (*(item for item in known.evidence if item.name not in newer), *cause.evidence)
 
 
 MAX_FINDINGS = 60

@@ -81,6 +81,16 @@ class WindowNumbers:
         )
 
 
+def read_steps(payload: bytes) -> tuple[Ints, Floats, Floats]:
+    """`ranks`, `step_s` and `job_step_s` of packed numbers, without the phases."""
+    _, arrays = unpack(payload, _DTYPES)
+    return (
+        np.asarray(arrays["ranks"], np.int64),
+        np.asarray(arrays["step_s"], np.float64),
+        np.asarray(arrays["job_step_s"], np.float64),
+    )
+
+
 _SQUARE = ("phase_s", "wait_s", "cpu_s")
 
 

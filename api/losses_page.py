@@ -19,61 +19,48 @@ small { color: #666; }
 
 def page(report: Mapping[str, Any]) -> str:
     """The page of what `argus report --json` prints."""
-    lost = report["lost"]
     title = escape(f"What run {report['run']} lost")
+    head = f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style></head><body>'
     parts = [
         "<!doctype html>",
-        f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style></head><body>',
+        head,
         f"<h1>{title}</h1>",
         f"<p>{escape(report['paragraph'])}</p>",
         "<h2>GPU-hours by cause</h2>",
-        _table(
-            ("cause", "GPU-hours", "share", "in steps ≥ 2× baseline", ""),
-            (
-                *(
-                    (
-                        name,
-                        _number(loss["hours"]),
-                        _percent(loss["share"]),
-                        _number(loss["far_hours"]),
-                        _bar(loss),
-                    )
-                    for name, loss in report["by_class"].items()
-                ),
-                (
-                    "no incident's",
-                    _number(report["unexplained"]["hours"]),
-                    _percent(report["unexplained"]["share"]),
-                    _number(report["unexplained"]["far_hours"]),
-                    _bar(report["unexplained"]),
-                ),
-                (
-                    "all",
-                    _number(lost["hours"]),
-                    _percent(lost["share"]),
-                    _number(lost["far_hours"]),
-                    _bar(lost),
-                ),
-            ),
-        ),
+        _causes(report),
         "<h2>What every step pays</h2>",
-        _table(
-            ("", "share of step", "gain a step", "GPU-hours a day", "how it was found"),
-            (
-                (
-                    gain["name"],
-                    _percent(gain["share"]),
-                    f"{gain['gain_s_per_step'] * 1e3:.3g} ms",
-                    _number(gain["gpu_hours_per_day"]),
-                    f"{gain['method']}. {gain['note']}",
-                )
-                for gain in report["gains"]
-            ),
-        ),
+        _gains(report["gains"]),
         f"<p><small>Not known: {escape('; '.join(report['lacks']) or 'nothing')}.</small></p>",
         "</body></html>",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _causes(report: Mapping[str, Any]) -> str:
+    rows = {**report["by_class"], "no incident's": report["unexplained"], "all": report["lost"]}
+    return _table(
+        ("cause", "GPU-hours", "share", "in steps ≥ 2× baseline", ""),
+        (
+            (name, _number(loss["hours"]), _percent(loss["share"]), _number(loss["far_hours"]), _bar(loss))
+            for name, loss in rows.items()
+        ),
+    )
+
+
+def _gains(gains: Iterable[Mapping[str, Any]]) -> str:
+    return _table(
+        ("", "share of step", "gain a step", "GPU-hours a day", "how it was found"),
+        (
+            (
+                gain["name"],
+                _percent(gain["share"]),
+                f"{gain['gain_s_per_step'] * 1e3:.3g} ms",
+                _number(gain["gpu_hours_per_day"]),
+                f"{gain['method']}. {gain['note']}",
+            )
+            for gain in gains
+        ),
+    )
 
 
 class _Html(str):

@@ -11,6 +11,7 @@ from argus.analytics.recurrence import Bout
 from argus.analytics.run_diff import RunDiff
 from argus.analytics.store.progress import HeardBeat, LiveAttempt
 from argus.api.course import Course
+from argus.collectors.host.stepping import Level
 from argus.topology.layout import Topology
 
 
@@ -32,8 +33,11 @@ class Watch:
     told: frozenset[str] = frozenset()
     numbers: WindowNumbers | None = None
     coverage_ratio: float | None = None
+    scores: Mapping[tuple[int, str], float] = field(default_factory=dict)
+    host_gaps: Mapping[int, float] = field(default_factory=dict)
     ranks_lost: int = 0
     missing: tuple[str, ...] = ()
+    level: Level = field(default_factory=Level)
     trouble: str = ""
     change: RunDiff | None = None
     is_compared: bool = False

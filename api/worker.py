@@ -14,9 +14,10 @@ from argus.analytics.store.kernels import PRUNED_AT_ONCE, prune_kernels
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis, historian
 from argus.api.analysis import Means
-from argus.api.metrics import RunNow
 from argus.api.published import Published
+from argus.api.run_gauges import RunNow
 from argus.api.watch import Watch
+from argus.collectors.records.channels import off_at
 from argus.collectors.records.heartbeat import Heartbeat
 
 TICK_S = 1.0
@@ -214,6 +215,11 @@ class Worker:
                 numbers=watch.numbers,
                 coverage_ratio=watch.coverage_ratio,
                 ranks_lost=watch.ranks_lost,
+                attempt=watch.live.row.attempt,
+                topology=watch.topology,
+                channels_off=off_at(watch.level.level),
+                scores=watch.scores,
+                host_gaps=watch.host_gaps,
             )
             for watch in watches
         )

@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 from argus.analytics.fuse.counters import check_events
 from argus.analytics.fuse.earlier import check_earlier
+from argus.analytics.fuse.host_evidence import clean_members, host_similarity, starvation
+from argus.analytics.fuse.kernels import kernel_causes
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
 from argus.analytics.fuse.own_work import rank_causes
 from argus.analytics.fuse.restart import restart_causes
 from argus.analytics.fuse.transfer import link_causes
+from argus.analytics.fuse.uneven import stage_causes, work_causes
 from argus.analytics.incident import Cause
 from argus.analytics.view import View
 
@@ -23,11 +26,14 @@ Check = Callable[[Cause, View], Cause]
 RULES: tuple[Rule, ...] = (
     restart_causes,
     rank_causes,
+    stage_causes,
+    work_causes,
     link_causes,
+    kernel_causes,
 )
 """In the order of incidents.md §2.2: of two causes that name the same suspects the earlier one stands."""
 
-CHECKS: tuple[Check, ...] = (check_events, check_earlier)
+CHECKS: tuple[Check, ...] = (starvation, clean_members, host_similarity, check_events, check_earlier)
 """Counters, host metrics and out-of-band events."""
 
 

@@ -243,3 +243,30 @@ CAPTURE_PARTS = Table(
     Column("body", LargeBinary, nullable=False),  # a recording, zstd; empty: nothing of the rank is left
     PrimaryKeyConstraint("capture_id", "rank"),
 )
+
+LEVEL_CHANGES = Table(
+    "level_changes",
+    METADATA,
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
+    Column("run", String(256), nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("at_s", Float, nullable=False),
+    Column("level", Integer, nullable=False),  # channels off
+    Column("from_step", BigInteger, nullable=False),
+    Column("patience", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Index(None, "run", "attempt"),
+)
+
+EVIDENCE = Table(
+    "evidence",
+    METADATA,
+    Column("id", String(32), primary_key=True),  # of the content
+    Column("seen_s", Float, nullable=False),  # when it was last answered
+    Column("tool", String(64), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("run", String(256)),
+    Column("attempt", Integer),
+    Column("body", Text, nullable=False),  # ToolResult.to_json()
+    Index(None, "seen_s"),
+)

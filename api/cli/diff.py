@@ -12,8 +12,8 @@ from pathlib import Path
 from argus.agent.wording import quantity
 from argus.analytics.run_diff import SECTIONS, Change, RunDiff, diff
 from argus.analytics.run_facts import RunFacts
-from argus.api.cli.ask import add_server, ask, quoted, server_of
 from argus.api.cli.errors import CliError
+from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.records.text import tame
 
 ANALYSED, IN_PART, NOTHING = 0, 1, 2

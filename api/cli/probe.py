@@ -16,8 +16,8 @@ from dataclasses import asdict
 from typing import Any
 
 from argus.analytics.probe import Reading, Verdict, events_of, judged, slow_pairs
-from argus.api.cli.ask import add_server, ask, quoted, server_of
 from argus.api.cli.errors import CliError
+from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.probe.__main__ import MARK
 from argus.collectors.records.text import tame
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from argus.agent.wording import printable, quantity
-from argus.api.cli.ask import add_server, ask, quoted, server_of
 from argus.api.cli.errors import CliError
+from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.records.text import tame
 
 ANALYSED, IN_PART, NOTHING = 0, 1, 2

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from argus.api.cli.ask import add_server, ask, quoted, server_of
 from argus.api.cli.errors import CliError
+from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.records.stacks import StackDump, Thread
 from argus.collectors.records.text import tame
 

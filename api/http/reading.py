@@ -88,7 +88,7 @@ def router() -> APIRouter:
         ("/runs/{run}/windows", list_windows, Items),
         ("/runs/{run}/windows/{window}", get_window, Document),
         ("/runs/{run}/series", get_series, Document),
-        ("/runs/{run}/findings", list_findings, Items),
+        ("/runs/{run}/findings", list_run_findings, Items),
         ("/runs/{run}", get_run, Document),  # last: a run's name may hold a slash
         ("/incidents", list_incidents, Items),
         ("/incidents/{incident}", get_incident, Document),
@@ -207,7 +207,7 @@ def get_series(
     return Json({"run": run, "attempt": which.attempt, "unit": "s", "points": points})
 
 
-def list_findings(
+def list_run_findings(
     *,
     service: ServiceOf,
     run: RunPath,

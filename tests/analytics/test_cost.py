@@ -58,7 +58,7 @@ def played(*faults: Fault) -> tuple[list[Incident], float, float]:
     state = AttemptState.start(job.run, 0)
     for window in windows(done, topology):
         state = advance(state, topology=topology, now_s=0.0, window=window).state
-    steps = (done.timeline.end - done.timeline.start).max(axis=1)
+    steps = (done.timeline.end_s - done.timeline.start_s).max(axis=1)
     return list(state.incidents), float(steps[60:100].mean()), float(steps[100:].mean())
 
 
