@@ -133,9 +133,13 @@ def advance(
 def _told(state: AttemptState, before: AttemptState, findings: tuple[Finding, ...]) -> Advance:
     """The state with what is new in it."""
     changed = tuple(incident for incident in state.incidents if incident not in before.incidents)
+    return Advance(state=state, findings=findings, incidents=changed, bouts=_grown(state, before))
+
+
+def _grown(state: AttemptState, before: AttemptState) -> tuple[Bout, ...]:
+    """Bouts that began or got longer."""
     same = {id(bout) for bout in before.bouts}
-    grown = tuple(bout for bout in state.bouts if id(bout) not in same)
-    return Advance(state=state, findings=findings, incidents=changed, bouts=grown)
+    return tuple(bout for bout in state.bouts if id(bout) not in same)
 
 
 def _news(state: AttemptState, window: Window | None) -> tuple[Window | None, Window | None]:
