@@ -74,17 +74,17 @@ class RunFacts(Protocol):
     def fleet(self) -> Fleet | None:
         """Its graph; None while no layout is known."""
 
-    def windows(self, *, limit: int) -> Sequence[WindowFact]:
-        """Its last analysed windows, the latest first."""
+    def windows(self, *, limit: int, upto: int | None = None) -> Sequence[WindowFact]:
+        """Its last analysed windows, none beyond `upto`, the latest first."""
 
-    def findings(self, *, since_window: int | None = None) -> Sequence[Finding]:
-        """Its findings from a window on, those of the latest window first."""
+    def findings(self, *, since: int | None = None, upto: int | None = None) -> Sequence[Finding]:
+        """Its findings of windows `since` … `upto`, those of the latest window first."""
 
     def numbers(self, window: int) -> WindowNumbers | None:
         """Per rank and phase what a window took."""
 
-    def step_times(self, *, ranks: Sequence[int], limit: int) -> Sequence[StepPoint]:
-        """Step times of the last windows, oldest first."""
+    def step_times(self, *, ranks: Sequence[int], limit: int, upto: int | None = None) -> Sequence[StepPoint]:
+        """Step times of the last windows, none beyond `upto`, oldest first."""
 
     def group_window(self, window: int, *, ranks: Sequence[int]) -> Window | None:
         """A window's records of at least these ranks, on one clock."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -53,13 +54,17 @@ class HeldRun:
     def _derived(self) -> Fleet:
         return build_fleet(topology=self.topology)
 
-    def windows(self, *, limit: int) -> Sequence[WindowFact]:
-        """Its last windows, the latest first."""
-        return tuple(_fact(window) for window in self.windows_held[: -limit - 1 : -1])
+    def windows(self, *, limit: int, upto: int | None = None) -> Sequence[WindowFact]:
+        """Its last windows, none beyond `upto`, the latest first."""
+        return tuple(_fact(window) for window in self._until(upto)[: -limit - 1 : -1])
 
-    def findings(self, *, since_window: int | None = None) -> Sequence[Finding]:
-        """Its findings from a window on, those of the latest window first."""
-        wanted = [one for one in self.findings_held if since_window is None or one.window >= since_window]
+    def _until(self, upto: int | None) -> tuple[Window, ...]:
+        return tuple(one for one in self.windows_held if upto is None or one.index <= upto)
+
+    def findings(self, *, since: int | None = None, upto: int | None = None) -> Sequence[Finding]:
+        """Its findings of windows `since` … `upto`, those of the latest window first."""
+        low, high = -math.inf if since is None else since, math.inf if upto is None else upto
+        wanted = [one for one in self.findings_held if low <= one.window <= high]
         return tuple(sorted(wanted, key=lambda one: -one.window))
 
     def _held(self, window: int) -> Window | None:
@@ -70,9 +75,9 @@ class HeldRun:
         found = self._held(window)
         return None if found is None else window_numbers(found)
 
-    def step_times(self, *, ranks: Sequence[int], limit: int) -> Sequence[StepPoint]:
-        """Step times of the last windows, oldest first."""
-        return tuple(_point(window, ranks) for window in self.windows_held[-limit:])
+    def step_times(self, *, ranks: Sequence[int], limit: int, upto: int | None = None) -> Sequence[StepPoint]:
+        """Step times of the last windows, none beyond `upto`, oldest first."""
+        return tuple(_point(window, ranks) for window in self._until(upto)[-limit:])
 
     def group_window(self, window: int, *, ranks: Sequence[int]) -> Window | None:
         """The whole window, whatever ranks are asked for."""

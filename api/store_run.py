@@ -48,26 +48,28 @@ class StoreRun:
         """Its graph; None while no layout is known."""
         return self.graph(self.which.id)
 
-    def windows(self, *, limit: int) -> Sequence[WindowFact]:
-        """Its last analysed windows, the latest first."""
+    def windows(self, *, limit: int, upto: int | None = None) -> Sequence[WindowFact]:
+        """Its last analysed windows, none beyond `upto`, the latest first."""
         with self.store.read() as connection:
-            rows = asked.analysed_windows(connection, self.which.id, limit=limit)
+            rows = asked.analysed_windows(connection, self.which.id, limit=limit, upto=upto)
         return tuple(_fact(row) for row in rows)
 
-    def findings(self, *, since_window: int | None = None) -> Sequence[Finding]:
-        """Its findings from a window on, those of the latest window first."""
+    def findings(self, *, since: int | None = None, upto: int | None = None) -> Sequence[Finding]:
+        """Its findings of windows `since` … `upto`, those of the latest window first."""
         with self.store.read() as connection:
-            return asked.findings_since(connection, self.which.id, window=since_window, limit=MAX_FINDINGS)
+            return asked.findings_between(
+                connection, self.which.id, since=since, upto=upto, limit=MAX_FINDINGS
+            )
 
     def numbers(self, window: int) -> WindowNumbers | None:
         """Per rank and phase what a window took."""
         with self.store.read() as connection:
             return asked.numbers_of(connection, self.which.id, window)
 
-    def step_times(self, *, ranks: Sequence[int], limit: int) -> Sequence[StepPoint]:
-        """Step times of the last windows, oldest first."""
+    def step_times(self, *, ranks: Sequence[int], limit: int, upto: int | None = None) -> Sequence[StepPoint]:
+        """Step times of the last windows, none beyond `upto`, oldest first."""
         with self.store.read() as connection:
-            rows = asked.numbers_bodies(connection, self.which.id, limit=limit)
+            rows = asked.numbers_bodies(connection, self.which.id, limit=limit, upto=upto)
             points = [_point(row.window, row.first_step, row.num_steps, row.numbers, ranks) for row in rows]
         return points[::-1]
 

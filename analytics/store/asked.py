@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Table, func, select
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
@@ -39,12 +39,16 @@ def layouts_version(connection: Connection, attempt_id: int) -> int:
     return int(connection.execute(found).scalar_one())
 
 
-def analysed_windows(connection: Connection, attempt_id: int, *, limit: int) -> list[Json]:
-    """The last analysed windows, the latest first, without their numbers."""
+def analysed_windows(connection: Connection, attempt_id: int, *, limit: int, upto: int | None) -> list[Json]:
+    """The last analysed windows, none beyond `upto`, the latest first, without their numbers."""
     columns = [WINDOWS.c[name] for name in ("window", "first_step", "num_steps", "analysed_s", "coverage")]
-    here = (WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.status == "analysed")
+    here = [WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.status == "analysed", *_upto(WINDOWS, upto)]
     rows = connection.execute(select(*columns).where(*here).order_by(WINDOWS.c.window.desc()).limit(limit))
     return [{**row._mapping, "coverage": load(row.coverage)} for row in rows]
+
+
+def _upto(table: Table, window: int | None) -> list[ColumnElement[bool]]:
+    return [] if window is None else [table.c.window <= window]
 
 
 def numbers_of(connection: Connection, attempt_id: int, window: int) -> WindowNumbers | None:
@@ -54,21 +58,21 @@ def numbers_of(connection: Connection, attempt_id: int, window: int) -> WindowNu
     return None if body is None else WindowNumbers.from_bytes(body)
 
 
-def numbers_bodies(connection: Connection, attempt_id: int, *, limit: int) -> Iterator[Any]:
+def numbers_bodies(connection: Connection, attempt_id: int, *, limit: int, upto: int | None) -> Iterator[Any]:
     """Window, first_step, num_steps and packed numbers of the last windows, the latest first."""
     columns = [WINDOWS.c[name] for name in ("window", "first_step", "num_steps", "numbers")]
-    here = (WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.numbers.is_not(None))
+    here = [WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.numbers.is_not(None), *_upto(WINDOWS, upto)]
     yield from connection.execute(
         select(*columns).where(*here).order_by(WINDOWS.c.window.desc()).limit(limit)
     )
 
 
-def findings_since(
-    connection: Connection, attempt_id: int, *, window: int | None, limit: int
+def findings_between(
+    connection: Connection, attempt_id: int, *, since: int | None, upto: int | None, limit: int
 ) -> list[Finding]:
-    """Findings from a window on, those of the latest window first."""
-    wanted = [FINDINGS.c.attempt_id == attempt_id]
-    wanted += [FINDINGS.c.window >= window] if window is not None else []
+    """Findings of windows `since` … `upto`, those of the latest window first."""
+    wanted = [FINDINGS.c.attempt_id == attempt_id, *_upto(FINDINGS, upto)]
+    wanted += [FINDINGS.c.window >= since] if since is not None else []
     statement = select(FINDINGS.c.body).where(*wanted).order_by(FINDINGS.c.window.desc(), FINDINGS.c.id)
     return [Finding.from_json(load(body)) for body in connection.execute(statement.limit(limit)).scalars()]
 
