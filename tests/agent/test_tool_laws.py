@@ -139,10 +139,24 @@ def test_only_the_tool_with_an_effect_is_not_read_only() -> None:
 
 JUNK: tuple[object, ...] = (
     *(None, True, "", "x" * 5000, -1, 10**30, 1.5, float("inf")),
-    *("\x00\x1b[2J{v1}", [], {}, [None], [[1]], {"a": 1}, "null", "-7", [10**9], ["rank:5"]),
+    *(
+        "\x00\x1b[2J{v1}",
+        "\ud800",
+        "\x1b[2J",
+        [],
+        {},
+        [None],
+        [[1]],
+        {"a": 1},
+        "null",
+        "-7",
+        [10**9],
+        ["rank:5"],
+    ),
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_garbage_is_an_error_or_no_data_and_never_a_failure(name: str) -> None:
     usual = good(name)

@@ -176,6 +176,9 @@ def test_the_tools_are_listed_with_their_schemas(tmp_path: Path) -> None:
         ("/v1/tools/list_findings:call", b"", 200),
         ("/v1/tools/list_findings:call", b'{"arguments": 3}', 200),
         ("/v1/tools/list_findings:call", b'{"arguments": {"rank": NaN}}', 200),
+        ("/v1/tools/list_findings:call", b'{"arguments": {"run": "\\ud800"}}', 200),
+        ("/v1/tools/list_findings:call", b'{"arguments": {"run": "\\u0000"}}', 200),
+        ("/v1/tools/get_finding:call", b'{"arguments": {"finding": "\\u001b[2J"}}', 200),
     ],
 )
 def test_bad_calls_are_told(tmp_path: Path, path: str, body: bytes, code: int) -> None:
@@ -183,7 +186,7 @@ def test_bad_calls_are_told(tmp_path: Path, path: str, body: bytes, code: int) -
         answer = TestClient(make_app(service)).post(path, content=body, headers=JSON)
     assert answer.status_code == code, answer.text
     if code == 200:
-        assert answer.json()["status"] in ("no_data", "error")
+        assert answer.json()["status"] in ("no_data", "error") and "failed:" not in answer.json()["note"]
 
 
 def test_the_tools_need_the_key(tmp_path: Path) -> None:
