@@ -40,7 +40,7 @@ from argus.evals.simulator.simulate import simulate
 from argus.topology.layout import build
 
 RANKS: Mapping[Size, int] = {"smoke": 256, "default": 10_240, "full": 10_240}
-STEPS, WINDOWS = 10, 60
+STEPS, WINDOWS = 5, 60
 SLOW, TP = 37, 8
 REPEATS = 5
 UPLOAD = 512
@@ -94,10 +94,10 @@ def _lived(store: Store, ranks: int) -> Service:
     fault = Fault(kind="compute", ranks=(SLOW,), severity=1.5)
     done = simulate(job, (fault,), rng=np.random.default_rng(0))
     now_s = done.last_end_s
-    service = make_service(settings=Settings(), store=store, analyses=product_analyses(), clock=lambda: now_s)
+    service = make_service(settings=Settings(window_steps=STEPS), store=store, analyses=product_analyses(), clock=lambda: now_s)
     layouts = [_lean(layout) for layout in done.layouts]
     service.receive_layouts(dump({"layouts": [layout.to_json() for layout in layouts]}).encode())
-    parts = [_last(part) for records in done.records for part in cut(records, WindowPlan())]
+    parts = [_last(part) for records in done.records for part in cut(records, WindowPlan(first=STEPS))]
     for start in range(0, len(parts), UPLOAD):
         service.receive_windows(encode_windows(part.to_bytes() for part in parts[start : start + UPLOAD]))
     observed = {"host": "h-0000", **encode_stacks(_dumps(job, now_s)), "samples": []}
