@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from argus.api.cli.ask import add_server, ask, quoted, server_of
 from argus.api.cli.errors import CliError
+from argus.api.cli.over_http import add_server, ask, quoted, server_of
 
 if TYPE_CHECKING:
     from argus.agent.evidence import Json, ToolResult

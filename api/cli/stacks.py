@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from argus.api.cli.ask import add_server, ask, quoted, server_of
+from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.records.text import tame
 
 SETTLE_S = 12.0

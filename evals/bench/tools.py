@@ -16,10 +16,10 @@ import numpy as np
 from argus.agent.fit import MAX_RESULT_BYTES
 from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.clocks import align
+from argus.analytics.numbers import window_numbers
 from argus.analytics.store import incidents, progress, queries
 from argus.analytics.store.documents import dump
 from argus.analytics.store.engine import Store, insert_new, open_store
-from argus.analytics.store.numbers import window_numbers
 from argus.analytics.store.tables import WINDOWS as WINDOW_ROWS
 from argus.analytics.window import Window, assemble
 from argus.api.cli.serve import product_analyses

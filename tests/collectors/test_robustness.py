@@ -219,4 +219,4 @@ def test_a_full_disk_ends_the_recording_not_the_processor(
         recorder.flush()
     recorder.close()
     assert len(said) == 1 and "No space left" in said[0]
-    assert counters.get("argus_collector_dropped_records_total", "record_full") == 2
+    assert counters.get("argus_collector_dropped_events_total", "record_full") == 2
