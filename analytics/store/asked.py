@@ -11,6 +11,7 @@ from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.store.documents import load
+from argus.analytics.store.history_tables import BOUTS
 from argus.analytics.store.incidents import read_incident
 from argus.analytics.store.intake import CHUNK
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS
@@ -133,3 +134,18 @@ def captured_since(connection: Connection, attempt_id: int, *, since_s: float) -
     return [
         load(body)["ranks"] for body in connection.execute(select(CAPTURES.c.body).where(*here)).scalars()
     ]
+
+
+def bouts_of(connection: Connection, *, host: str | None, device: str | None, limit: int) -> list[Json]:
+    """When a host's GPUs or one of them were bad, in which run, the latest first."""
+    wanted: list[ColumnElement[bool]] = []
+    wanted += [BOUTS.c.host == host] if host is not None else []
+    wanted += [BOUTS.c.device == device] if device is not None else []
+    columns = [BOUTS.c[name] for name in ("host", "device", "since_s", "until_s")]
+    statement = (
+        select(ATTEMPTS.c.run, *columns, BOUTS.c.num.label("windows"))
+        .join(ATTEMPTS, ATTEMPTS.c.id == BOUTS.c.attempt_id)
+        .where(*wanted)
+        .order_by(BOUTS.c.until_s.desc())
+    )
+    return [dict(row._mapping) for row in connection.execute(statement.limit(limit))]

@@ -94,7 +94,9 @@ def _lived(store: Store, ranks: int) -> Service:
     fault = Fault(kind="compute", ranks=(SLOW,), severity=1.5)
     done = simulate(job, (fault,), rng=np.random.default_rng(0))
     now_s = done.last_end_s
-    service = make_service(settings=Settings(window_steps=STEPS), store=store, analyses=product_analyses(), clock=lambda: now_s)
+    service = make_service(
+        settings=Settings(window_steps=STEPS), store=store, analyses=product_analyses(), clock=lambda: now_s
+    )
     layouts = [_lean(layout) for layout in done.layouts]
     service.receive_layouts(dump({"layouts": [layout.to_json() for layout in layouts]}).encode())
     parts = [_last(part) for records in done.records for part in cut(records, WindowPlan(first=STEPS))]
