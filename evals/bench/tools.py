@@ -48,7 +48,7 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="argus-tools-") as name:
         store = open_store(str(Path(name) / "a.sqlite"))
         upgrade(store)
-        service = _lived(store, RANKS[size])
+        service = lived_service(store, RANKS[size])
         begun = time.perf_counter()
         toolbox = toolbox_of(service)
         first = toolbox.call("blast_radius", {"node": f"rank:{SLOW}"})
@@ -86,7 +86,7 @@ class _Clock:
         return self.now_s
 
 
-def _lived(store: Store, ranks: int) -> Service:
+def lived_service(store: Store, ranks: int) -> Service:
     """A service that saw a job with one slow rank."""
     job = Job(run="bench", ranks=ranks, tp=TP, steps=STEPS, kernels=12)
     fault = Fault(kind="compute", ranks=(SLOW,), start_step=ONSET, severity=1.5)
