@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from argus.agent.evidence import AsOf, EvidenceBook, Json, MemoryBook
 from argus.agent.facts import Facts, RunFacts, WindowFact
 from argus.analytics.incident import Incident
-from argus.analytics.store.numbers import WindowNumbers
+from argus.analytics.numbers import WindowNumbers
 from argus.topology.fleet import Fleet
 from argus.topology.names import close_names
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.kernel_table import KernelTable
-from argus.analytics.store.numbers import WindowNumbers
+from argus.analytics.numbers import WindowNumbers
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window
 from argus.collectors.records.host_sample import HostSample

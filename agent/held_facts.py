@@ -12,7 +12,7 @@ from argus.agent.facts import Json, OutOfBand, RunFacts, StepPoint, WindowFact
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.kernel_table import KernelTable, open_table
-from argus.analytics.store.numbers import WindowNumbers, window_numbers
+from argus.analytics.numbers import WindowNumbers, window_numbers
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window
 from argus.collectors.records.host_sample import HostSample

@@ -3,60 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
+from argus.analytics.ballots import (
+    VOTE_WINDOWS,
+    VOTES,
+    Ballot,
+    blame,
+    lasting_links,
+    lasting_ranks,
+    still_slow,
+)
 from argus.analytics.baseline import is_comparable
+from argus.analytics.delays import path_of
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
-from argus.analytics.fuse import link_causes, rank_causes, stop_cause
+from argus.analytics.fuse import Lasting, checked, decide, stop_cause
+from argus.analytics.fuse.startup import MIN_PAST, is_start_up
+from argus.analytics.host_path import is_better_seen
 from argus.analytics.incident import Cause, Incident
-from argus.analytics.kernel_digest import KEPT, Engine
+from argus.analytics.kernel_digest import Engine, digest_kernels
+from argus.analytics.kernel_join import join_kernels
 from argus.analytics.lifecycle import (
     GONE_WINDOWS,
     find_open,
+    is_recurring,
     is_stop,
     open_incident,
     resolve_incident,
     update_incident,
 )
-from argus.analytics.robust import at
+from argus.analytics.link_symptom import link_symptoms
+from argus.analytics.memory import remember
+from argus.analytics.outside import NOTHING, Outside
+from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
+from argus.analytics.run_diff import change_finding
 from argus.analytics.stops import is_over, was_cancelled
-from argus.analytics.symptom import LinkSymptom, RankSymptom, link_symptoms, measure, rank_symptoms
-from argus.analytics.view import PAST_WINDOWS, Digest, View
+from argus.analytics.symptom import RankSymptom, rank_symptoms
+from argus.analytics.view import Digest, View
 from argus.analytics.waits import waits_of
 from argus.analytics.window import Window
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.topology.layout import Topology
-
-VOTES = 2
-VOTE_WINDOWS = 3
-"""A cause must show in 2 of the last 3 windows before it becomes an incident."""
-
-UNEXPLAINED_VOTES = 3
-"""Lateness without any excess of own work needs all three."""
-
-MIN_PAST = 2
-"""Windows of an attempt that only teach: start-up is uneven in ways no step flag covers."""
-
-STILL = 0.5
-"""An open incident lasts while at least half of its cost is still seen, detectors silent or not."""
-
-KEEP_CLEAN = 30
-"""Windows without any suspect that are kept for baselines however long a fault lasts."""
-
-Item = TypeVar("Item", RankSymptom, LinkSymptom)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ballot:
-    """Who was suspected in one window."""
-
-    window: int
-    ranks: tuple[RankSymptom, ...] = ()
-    links: tuple[LinkSymptom, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +58,7 @@ class AttemptState:
     ballots: tuple[Ballot, ...] = ()
     beats: Mapping[int, Heartbeat] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
+    bouts: tuple[Bout, ...] = ()
 
     @staticmethod
     def start(run: str, attempt: int) -> AttemptState:
@@ -85,15 +75,16 @@ class AttemptState:
 
 @dataclass(frozen=True, kw_only=True)
 class Advance:
-    """What one observation led to: the next state, the findings made, the incidents that changed."""
+    """What one observation led to: the next state, the findings made, the incidents and bouts that changed."""
 
     state: AttemptState
     findings: tuple[Finding, ...]
     incidents: tuple[Incident, ...]
+    bouts: tuple[Bout, ...] = ()
 
 
 def advance(
-    state: AttemptState,
+    before: AttemptState,
     *,
     topology: Topology,
     now_s: float,
@@ -104,48 +95,69 @@ def advance(
     engine: Engine | None = None,
     worth_s: Mapping[int, float] | None = None,
     is_stopped: bool = False,
+    outside: Outside = NOTHING,
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
+    The newest window may be given again with its kernels, which take longer; given at once it comes to the same.
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
-    in this process if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
-    `is_stopped` says that the beats are those of a job known to stand still.
+    here if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
+    `is_stopped` says that the beats are those of a job known to stand still. `outside` is what others than
+    the ranks told of the job.
     """
-    before = {incident.id: incident for incident in state.incidents}
-    state = _hear(state, beats)
-    if window is not None and state.past and window.index <= state.past[-1].index:
-        window = None
-    view = _view(
-        state,
-        topology,
-        window=window,
-        now_s=now_s,
+    fresh, with_kernels = _news(before, window)
+    state = _hear(before, beats)
+    view = replace(
+        _view(state, topology, window=fresh, now_s=now_s),
         is_lone=votes == 1,
-        engine=engine,
         worth_s=worth_s,
         is_stopped=is_stopped,
+        outside=outside,
     )
-    findings = run_detectors(view)
+    findings = (*run_detectors(view), *_run_changes(view))
     if view.digest is not None:
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
+    if with_kernels is not None:
+        view = replace(view, window=with_kernels)
+        state, findings = _join(state, view, findings, engine=engine, min_past=min_past)
     if view.beats:
         state = _watch(state, view, findings)
-    changed = tuple(incident for incident in state.incidents if before.get(incident.id) != incident)
-    return Advance(state=state, findings=findings, incidents=changed)
+    return _told(state, before, findings)
 
 
-def _view(
-    state: AttemptState,
-    topology: Topology,
-    *,
-    window: Window | None,
-    now_s: float,
-    is_lone: bool,
-    engine: Engine | None,
-    worth_s: Mapping[int, float] | None,
-    is_stopped: bool,
-) -> View:
-    """What detectors see of the state and the new window."""
+def _told(state: AttemptState, before: AttemptState, findings: tuple[Finding, ...]) -> Advance:
+    """The state with what is new in it."""
+    changed = tuple(incident for incident in state.incidents if incident not in before.incidents)
+    same = {id(bout) for bout in before.bouts}
+    grown = tuple(bout for bout in state.bouts if id(bout) not in same)
+    return Advance(state=state, findings=findings, incidents=changed, bouts=grown)
+
+
+def _news(state: AttemptState, window: Window | None) -> tuple[Window | None, Window | None]:
+    """The window if it was not seen before, and the window if its kernels were not."""
+    if window is None:
+        return None, None
+    kernels = window if window.kernels else None
+    newest = state.past[-1] if state.past else None
+    if newest is None or window.index > newest.index:
+        return window, kernels
+    return None, kernels if window.index == newest.index and newest.kernels is None else None
+
+
+def _run_changes(view: View) -> tuple[Finding, ...]:
+    """That the run is slower than before it was started again, told with every window while it is known."""
+    if view.digest is None or view.outside.change is None:
+        return ()
+    first = view.past[0].first_step if view.past else view.digest.first_step
+    window = view.digest.index
+    found = change_finding(
+        view.outside.change, run=view.run, attempt=view.attempt, window=window, first_step=first
+    )
+    return () if found is None else (found,)
+
+
+def _view(state: AttemptState, topology: Topology, *, window: Window | None, now_s: float) -> View:
+    """What detectors see of the state and the new window, its kernels aside."""
     waits = waits_of(window) if window is not None else None
     return View(
         run=state.run,
@@ -156,10 +168,7 @@ def _view(
         past=state.past,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
-        digest=digest_of(window, waits, engine=engine) if window is not None else None,
-        is_lone=is_lone,
-        worth_s=worth_s,
-        is_stopped=is_stopped,
+        digest=digest_of(replace(window, kernels=()), waits) if window is not None else None,
     )
 
 
@@ -182,7 +191,7 @@ def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> Atte
         if is_over(view.beats) or was_cancelled(view.beats):
             return _close(state, [i for i in state.incidents if i.status == "open"])
         return _close(state, [known] if known else [])
-    cause = stop_cause(view, stop)
+    cause = checked(view, stop_cause(view, stop))
     if known is None:
         return _replace(state, _opened(state, view, cause, stop.window))
     if set(cause.suspects) == set(known.cause.suspects) or not known.cause.suspects:
@@ -197,119 +206,98 @@ def _judge(
     digest = view.digest
     assert digest is not None
     ranks = rank_symptoms(view, findings)
-    links = link_symptoms(view, findings, suspects=_blame(state, ranks))
-    shown = (*ranks, *_still_slow(state, view, known={symptom.rank for symptom in ranks}))
+    links = link_symptoms(view, findings, suspects=blame(state.ballots, state.incidents, ranks))
+    shown = (*ranks, *still_slow(state.incidents, view, known={symptom.rank for symptom in ranks}))
     ballots = (*state.ballots, Ballot(window=digest.index, ranks=shown, links=links))[-VOTE_WINDOWS:]
     state = replace(state, ballots=ballots)
     causes: tuple[Cause, ...] = ()
-    if len(state.past) >= min_past:
-        causes = (
-            *rank_causes(view, _lasting(state, shown, votes)),
-            *link_causes(view, _lasting_links(state, links, votes)),
-        )
+    recurring: Mapping[int, Recurrence] = {}
+    if not is_start_up(state.past, min_past=min_past):
+        state = _counted(state, view, ranks)
+        recurring = recurrences(view, state.bouts)
+        causes = _causes(state, view, findings, votes=votes, recurring=recurring)
     for cause in causes:
         known = find_open(state.incidents, cause.scope) or _member_of(state.incidents, cause)
         if known is None:
             state = _replace(state, _opened(state, view, cause, digest.index))
-        elif known.cause.fault_class == "unknown" != cause.fault_class:
+        elif known.cause.fault_class == "unknown" != cause.fault_class or is_better_seen(known.cause, cause):
             state = _replace(_close(state, [known]), _opened(state, view, cause, digest.index))
         else:
             state = _replace(state, _updated(state, view, known, cause, digest.index))
     doubted = replace(
         digest,
         doubted=tuple(sorted(s.rank for s in ranks)),
-        doubted_groups=tuple(sorted({f.group for f in findings if f.kind == "transfer" and f.group})),
+        doubted_paths=tuple(sorted({path for f in findings if (path := path_of(f))})),
     )
-    state = _remember(state, doubted)
-    return _close(state, [i for i in state.incidents if _is_gone(i, state.past)])
+    state = replace(state, past=remember(state.past, doubted, incidents=state.incidents))
+    return _close(state, [i for i in state.incidents if _is_gone(i, state.past, recurring)])
 
 
-def _blame(state: AttemptState, ranks: Sequence[RankSymptom]) -> dict[int, float]:
-    """What each rank suspected of late costs per step, by this window, the last ones or an open incident."""
-    recent = [s for ballot in state.ballots[-VOTE_WINDOWS + 1 :] for s in ballot.ranks]
-    blame: dict[int, float] = {}
-    for symptom in (*recent, *ranks):
-        if symptom.is_vote:
-            blame[symptom.rank] = max(blame.get(symptom.rank, 0.0), symptom.impact_s)
-    for incident in state.incidents:
-        if incident.status == "open" and incident.cause.fault_class != "link.slow":
-            for rank in incident.cause.suspects:
-                blame[rank] = max(blame.get(rank, 0.0), incident.cost.s_per_step)
-    return blame
+def _counted(state: AttemptState, view: View, ranks: Sequence[RankSymptom]) -> AttemptState:
+    """The window's suspects added to the day's bouts."""
+    assert view.digest is not None
+    window, now_s = view.digest.index, view.now_s
+    bouts = extended(state.bouts, ranks, attempt=state.attempt, window=window, now_s=now_s)
+    return replace(state, bouts=bouts)
+
+
+def _causes(
+    state: AttemptState,
+    view: View,
+    findings: Sequence[Finding],
+    *,
+    votes: int,
+    recurring: Mapping[int, Recurrence],
+) -> tuple[Cause, ...]:
+    """Causes of what lasts by its votes, and of what comes and goes too often, in its newest bout."""
+    votes_now = {symptom.rank for symptom in state.ballots[-1].ranks if symptom.is_vote}
+    lasting = lasting_ranks(state.ballots, state.incidents, votes=votes)
+    has_votes = {symptoms[-1].rank for symptoms in lasting}
+    again = {rank: found for rank, found in recurring.items() if rank in votes_now - has_votes}
+    causes = decide(
+        view,
+        Lasting(
+            ranks=(*lasting, *(found.symptoms for found in again.values())),
+            links=lasting_links(state.ballots, state.incidents, votes=votes),
+            findings=tuple(findings),
+        ),
+    )
+    return tuple(as_recurring(cause, again) for cause in causes)
+
+
+def _join(
+    state: AttemptState, view: View, findings: tuple[Finding, ...], *, engine: Engine | None, min_past: int
+) -> tuple[AttemptState, tuple[Finding, ...]]:
+    """The kernels of the newest window, and what they say beside the findings made before."""
+    assert view.window is not None
+    kernels = digest_kernels(view.window, engine=engine)
+    if kernels is None:
+        return state, findings
+    digest, past = replace(state.past[-1], kernels=kernels), state.past[:-1]
+    joined = join_kernels(
+        replace(view, past=past, digest=digest, beats=()),
+        state.incidents,
+        undecided={symptom.rank for symptom in state.ballots[-1].ranks},
+        steps_done=state.last_step,
+        is_start_up=is_start_up(past, min_past=min_past),
+    )
+    remembered = remember(past, digest, incidents=joined.incidents)
+    state = replace(state, past=remembered, incidents=joined.incidents)
+    return state, (*findings, *joined.findings)
 
 
 def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
     """An open incident that already holds the cause's suspects: the same cause seen in part or as a whole."""
-    if cause.fault_class == "link.slow":
-        return None
     return next(
-        (
-            i
-            for i in incidents
-            if i.status == "open"
-            and not is_stop(i)
-            and i.cause.fault_class != "link.slow"
-            and set(i.cause.suspects) & set(cause.suspects)
-        ),
-        None,
+        (i for i in incidents if i.status == "open" and not is_stop(i) and _is_part(i.cause, cause)), None
     )
 
 
-def _lasting(state: AttemptState, shown: Sequence[RankSymptom], votes: int) -> list[list[RankSymptom]]:
-    """Symptoms of each rank that has the votes, or whose open incident still shows."""
-    lasting = []
-    for symptom in shown:
-        mine = [s for ballot in state.ballots for s in ballot.ranks if s.rank == symptom.rank]
-        agreed = [s for s in mine if s.is_vote]
-        if symptom.rank in _open_suspects(state):
-            lasting.append(mine)
-        elif symptom.is_vote and len(agreed) >= votes:
-            lasting.append(agreed)
-        elif "wait" in symptom.signals and len(mine) >= (UNEXPLAINED_VOTES if votes > 1 else 1):
-            lasting.append(mine)
-    return lasting
-
-
-def _still_slow(state: AttemptState, view: View, *, known: AbstractSet[int]) -> list[RankSymptom]:
-    """Suspects of open incidents whom no detector names now but who still cost half of what they did."""
-    window, waits, digest = view.window, view.waits, view.digest
-    assert window is not None and waits is not None and digest is not None
-    found = []
-    for incident in state.incidents:
-        if incident.status != "open" or is_stop(incident) or incident.cause.fault_class == "link.slow":
-            continue
-        for rank in incident.cause.suspects:
-            row = at(digest.ranks, rank)
-            if rank in known or row < 0 or not digest.own_s[row] > 0:
-                continue
-            symptom = measure(window, waits, digest, rank=rank, worth_s=view.worth_s)
-            costs = (
-                min(symptom.impact_s, symptom.excess_s)
-                if symptom.sees_waits or symptom.worth_s is not None
-                else symptom.excess_s
-            )
-            if costs >= STILL * incident.cost.s_per_step > 0:
-                found.append(symptom)
-    return found
-
-
-def _lasting_links(state: AttemptState, links: Sequence[LinkSymptom], votes: int) -> list[list[LinkSymptom]]:
-    lasting = []
-    for link in links:
-        mine = [s for ballot in state.ballots for s in ballot.links if s.group == link.group]
-        if len(mine) >= votes or find_open(state.incidents, f"group:{link.group}"):
-            lasting.append(mine)
-    return lasting
-
-
-def _open_suspects(state: AttemptState) -> frozenset[int]:
-    """Ranks an open incident accuses, links aside: their members are not at fault."""
-    return frozenset(
-        rank
-        for incident in state.incidents
-        if incident.status == "open" and incident.cause.fault_class != "link.slow"
-        for rank in incident.cause.suspects
-    )
+def _is_part(known: Cause, cause: Cause) -> bool:
+    """Whether both speak of the same ranks, or of the same paths."""
+    if "link.slow" in (known.fault_class, cause.fault_class):
+        return bool(set(known.paths) & set(cause.paths))
+    return bool(set(known.suspects) & set(cause.suspects))
 
 
 def _opened(state: AttemptState, view: View, cause: Cause, window: int) -> Incident:
@@ -329,10 +317,15 @@ def _updated(state: AttemptState, view: View, known: Incident, cause: Cause, win
     )
 
 
-def _is_gone(incident: Incident, past: Sequence[Digest]) -> bool:
-    """Enough windows that could have shown it did not; a window half unseen proves nothing."""
+def _is_gone(incident: Incident, past: Sequence[Digest], recurring: Mapping[int, Recurrence]) -> bool:
+    """Enough windows that could have shown it did not; a window half unseen proves nothing.
+
+    What comes and goes is gone when the last day has too few bouts of it.
+    """
     if incident.status != "open" or is_stop(incident):
         return False
+    if is_recurring(incident):
+        return not set(incident.cause.suspects) & recurring.keys()
     silent = [d for d in past if d.index > incident.last_window and is_comparable(d)]
     return len(silent) >= GONE_WINDOWS
 
@@ -350,50 +343,3 @@ def _replace(state: AttemptState, incident: Incident) -> AttemptState:
     others = tuple(i for i in state.incidents if i.id != incident.id)
     position = next((n for n, i in enumerate(state.incidents) if i.id == incident.id), len(others))
     return replace(state, incidents=(*others[:position], incident, *others[position:]))
-
-
-def _remember(state: AttemptState, digest: Digest) -> AttemptState:
-    """Add the window to the past; whoever an open incident accuses is no part of what is normal.
-
-    The windows that led to an incident are marked with it, since they were remembered before it opened.
-    """
-    accused = [i for i in state.incidents if i.status == "open" and not is_stop(i)]
-    past = tuple(
-        _flagged(each, [i for i in accused if each.index > i.opened_window - VOTE_WINDOWS])
-        for each in (*state.past, digest)
-    )
-    return replace(state, past=_lighter(_forget(past)))
-
-
-def _flagged(digest: Digest, accused: Sequence[Incident]) -> Digest:
-    ranks = {r for i in accused if i.cause.fault_class != "link.slow" for r in i.cause.suspects}
-    groups = {i.cause.group for i in accused if i.cause.fault_class == "link.slow" and i.cause.group}
-    if ranks <= set(digest.flagged) and groups <= set(digest.flagged_groups):
-        return digest
-    return replace(
-        digest,
-        flagged=tuple(sorted(ranks | set(digest.flagged))),
-        flagged_groups=tuple(sorted(groups | set(digest.flagged_groups))),
-    )
-
-
-def _lighter(past: tuple[Digest, ...]) -> tuple[Digest, ...]:
-    """Kernels of the last windows only, and of those no more than their means."""
-    return tuple(
-        each
-        if each.kernels is None
-        else replace(each, kernels=each.kernels.slim() if n >= len(past) - KEPT else None)
-        for n, each in enumerate(past)
-    )
-
-
-def _forget(past: tuple[Digest, ...]) -> tuple[Digest, ...]:
-    """Drop the oldest window, but let no long fault push out the last clean ones."""
-    while len(past) > PAST_WINDOWS:
-        clean = sum(digest.is_clean for digest in past)
-        drop = next(
-            (n for n, d in enumerate(past) if clean > KEEP_CLEAN or not d.is_clean),
-            0,
-        )
-        past = (*past[:drop], *past[drop + 1 :])
-    return past

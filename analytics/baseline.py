@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,13 +58,17 @@ def outliers(
     rho: float | None = None,
     is_skewed: bool = False,
     is_lone: bool = False,
+    unsteady: Floats | None = None,
 ) -> Outlier:
     """Which of `now` (item,) healthy noise of `history` (window, item) explains too rarely.
 
     `tests` = comparisons made in one window, `window_s` = its length. In a lone window, where `now` is all
-    there is, the largest deviation does not vouch for itself.
+    there is, the largest deviation does not vouch for itself. `unsteady` (item,) is what the present window's
+    own steps say of the noise of its mean: more than the past knows where the work has become uneven.
     """
     noise: Noise = noise_of(history, now=_without_largest(now) if is_lone else now)
+    if unsteady is not None:
+        noise = replace(noise, scale=np.fmax(noise.scale, unsteady))
     tests_per_day = tests * DAY_S / max(window_s, MIN_WINDOW_S)
     chance = vote_probability(
         budget_per_day=budget_per_day, tests_per_day=tests_per_day, rho=noise.rho if rho is None else rho
@@ -149,16 +153,20 @@ def phase_of(digest: Digest, phase: str, values: Callable[[Digest], Floats]) -> 
     return values(digest)[digest.phases.index(phase)] if phase in digest.phases else None
 
 
-def group_history(past: Sequence[Digest], group: str) -> Floats:
-    """Transfer time per step of a group in the windows in which it was not suspected. (window,)"""
-    values = [
-        float(digest.transfer_sum_s[digest.groups.index(group)])
-        for age, digest in enumerate(past, start=-len(past))
-        if group in digest.groups
-        and group not in digest.flagged_groups
-        and not (age >= -VOTING_WINDOWS and group in digest.doubted_groups)
-    ]
-    return np.array([value for value in values if np.isfinite(value)])
+def path_history(past: Sequence[Digest], paths: Sequence[str]) -> Floats:
+    """Transfer time per step of some paths in the windows in which they were not suspected. (window, path)"""
+    rows = np.full((len(past), len(paths)), np.nan)
+    known: tuple[str, ...] | None = None
+    for age, digest in enumerate(past, start=-len(past)):
+        if digest.paths is not known:  # windows of one job mostly share them
+            known, place = digest.paths, {name: n for n, name in enumerate(digest.paths)}
+            at = np.array([place.get(name, -1) for name in paths], np.int64)
+        row = np.append(digest.transfer_sum_s, np.nan)[at]
+        barred = {*digest.flagged_paths, *(digest.doubted_paths if age >= -VOTING_WINDOWS else ())}
+        if barred:
+            row[[n for n, name in enumerate(paths) if name in barred]] = np.nan
+        rows[age] = row
+    return rows
 
 
 def baseline_step_s(past: Sequence[Digest]) -> float | None:

@@ -36,7 +36,8 @@ class Cost:
 class Cause:
     """What `fuse` decided: class, who, where, how sure, and what it is not.
 
-    `scope` is the node id of the smallest object that explains the suspects. `findings` are ids.
+    `scope` is the node id of the smallest object that explains the suspects. `findings` are ids. `paths` are those
+    whose transfers are slow, of a link only (`delays`).
     """
 
     fault_class: str
@@ -46,6 +47,7 @@ class Cause:
     victims: tuple[int, ...] = ()
     phase: str | None = None
     group: str | None = None
+    paths: tuple[str, ...] = ()
     second_best: str | None = None
     ruled_out: tuple[RuledOut, ...] = ()
     evidence: tuple[Evidence, ...] = ()

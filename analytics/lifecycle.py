@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Cost, Incident
 
 COST_METHOD = "critical path of the step"
@@ -61,6 +62,28 @@ def update_incident(
     return _weigh(newer, steps_done=steps_done, world=world)
 
 
+def amend_incident(incident: Incident, cause: Cause) -> Incident:
+    """The incident with what another level says of the same suspects in the same window.
+
+    It keeps class, scope and cost; two levels that see the same class independently confirm it.
+    """
+    known = incident.cause
+    agree = cause.fault_class == known.fault_class and "INCONCLUSIVE" not in (known.verdict, cause.verdict)
+    amended = replace(
+        known,
+        verdict="CONFIRMED" if agree else known.verdict,
+        evidence=joined_evidence(known, cause),
+        findings=tuple(dict.fromkeys((*known.findings, *cause.findings)))[-MAX_FINDINGS:],
+    )
+    return replace(incident, cause=amended)
+
+
+def joined_evidence(known: Cause, cause: Cause) -> tuple[Evidence, ...]:
+    """What was known, with the newer number where both measured the same."""
+    newer = {item.name for item in cause.evidence}
+    return (*(item for item in known.evidence if item.name not in newer), *cause.evidence)
+
+
 MAX_FINDINGS = 60
 """Findings an incident keeps naming: the latest, as many as there are windows of history."""
 
@@ -82,6 +105,15 @@ def resolve_incident(incident: Incident, *, end_step: int) -> Incident:
 def is_stop(incident: Incident) -> bool:
     """Whether it is about a job that stands still."""
     return incident.cause.fault_class.startswith("stop.")
+
+
+RECURS = "bouts"
+"""Evidence by which a cause that comes and goes is known."""
+
+
+def is_recurring(incident: Incident) -> bool:
+    """Whether it is about a fault that comes and goes: quiet windows do not end it."""
+    return any(item.name == RECURS for item in incident.cause.evidence)
 
 
 def find_open(incidents: Sequence[Incident], scope: str, *, stop: bool = False) -> Incident | None:

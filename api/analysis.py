@@ -13,20 +13,25 @@ from sqlalchemy.exc import SQLAlchemyError
 from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.numbers import window_numbers
+from argus.analytics.store import history as history_store
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import orders, progress
 from argus.analytics.store.engine import Store
-from argus.analytics.store.numbers import window_numbers
+from argus.analytics.store.levels import add_change
 from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.store.relaunch import RELAUNCHED
 from argus.analytics.view import PAST_WINDOWS
 from argus.analytics.window import Coverage, Window, assemble
 from argus.api.closing import closing
 from argus.api.course import Analyses, Look
+from argus.api.governing import govern, level_of
 from argus.api.liveness import seen_now
 from argus.api.metrics import Metrics
+from argus.api.outside import outside_now, recall
 from argus.api.plans import choose_plan
+from argus.api.run_gauges import host_gaps_of, scores_of
 from argus.api.settings import Settings
 from argus.api.watch import Watch
 from argus.collectors.records.heartbeat import Heartbeat
@@ -56,6 +61,7 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
         beats = progress.beats_of(connection, live.row.id)
         kept = incident_store.open_incidents(connection, live.row.id)
         past = progress.last_windows(connection, live.row.id, limit=PAST_WINDOWS)
+        watch.level = level_of(connection, (live.row.run, live.row.attempt))
     watch.heard = {item.beat.rank: item for item in beats}
     watch.kept = {incident.id: incident for incident in kept}
     # The windows seen again are compared with their past as they were: without the suspects of then.
@@ -69,7 +75,8 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
         raise
     except Exception as error:  # noqa: BLE001 - a topology that cannot be built must not stop the others
         survive(means, watch, error, part="replay")
-    watch.course = watch.course.restored(kept)
+    watch.course = watch.course.restored(kept, watch.bouts)
+    watch.has_begun = True
     return watch
 
 
@@ -79,15 +86,24 @@ def refresh(means: Means, watch: Watch) -> None:
         return
     with means.store.read() as connection:
         layouts = progress.layouts_of(connection, watch.live.row.id)
+    was_known = watch.topology is not None
     watch.topology = build(layouts) if layouts else None
     watch.layouts_version = watch.live.layouts_version
+    if watch.topology is None or was_known:
+        return
+    recall(means.store, watch)
+    if watch.has_begun:  # else the windows seen again come first
+        watch.course = watch.course.restored(list(watch.kept.values()), watch.bouts)
 
 
 def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
     """Let the course see a window again; what it says of it was told when it was new."""
     assert watch.topology is not None and row.analysed_s is not None
     window = _read_window(means, watch, row, topology=watch.topology)
-    look = watch.course.look(topology=watch.topology, now_s=row.analysed_s, window=window, beats=())
+    outside = outside_now(means.store, watch, now_s=row.analysed_s, with_stacks=True)
+    look = watch.course.look(
+        topology=watch.topology, now_s=row.analysed_s, window=window, beats=(), outside=outside
+    )
     watch.course = look.course
     watch.numbers, watch.coverage_ratio = window_numbers(window), window.coverage.ratio
     watch.missing = missing_evidence(window)
@@ -118,7 +134,9 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     try:
         window = _read_window(means, watch, row, topology=topology)
         watch.missing = missing_evidence(window)
-        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=beats)
+        fast = replace(window, kernels=())
+        outside = outside_now(means.store, watch, now_s=now_s, with_stacks=True)
+        look = watch.course.look(topology=topology, now_s=now_s, window=fast, beats=beats, outside=outside)
         numbers = window_numbers(window)
     except SQLAlchemyError:
         raise
@@ -135,17 +153,37 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
             )
         return
     done = (row.window, window.coverage, numbers.to_bytes())
-    _save(means, watch, look, topology=topology, now_s=now_s, done=done)
     watch.trouble = ""
+    _save(means, watch, look, topology=topology, now_s=now_s, done=None if window.kernels else done)
+    if window.kernels:
+        _join_kernels(means, watch, window, now_s=now_s, done=done)
     watch.numbers, watch.coverage_ratio = numbers, window.coverage.ratio
+    watch.scores, watch.host_gaps = scores_of(look.findings), host_gaps_of(window)
     means.metrics.analysed.labels(result="analysed").inc()
     means.metrics.analysis_s.observe(time.perf_counter() - started)
+
+
+def _join_kernels(
+    means: Means, watch: Watch, window: Window, *, now_s: float, done: tuple[int, Coverage, bytes]
+) -> None:
+    """The same window once more with its kernels, which take longer: by now everybody knows the rest."""
+    topology = watch.topology
+    assert topology is not None
+    try:
+        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=())
+    except SQLAlchemyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
+        survive(means, watch, error, part="kernels")
+        look = Look(course=watch.course, findings=(), incidents=())
+    _save(means, watch, look, topology=topology, now_s=now_s, done=done)
 
 
 def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topology) -> Window:
     with means.store.read() as connection:
         bodies = progress.bodies_of(connection, watch.live.row.id, row.window)
-        blobs = kernel_store.blobs_of(connection, watch.live.row.id, row.window)
+        stored = kernel_store.blobs_of(connection, watch.live.row.id, row.window)
+        blobs, refused = kernel_store.readable(stored)
         names = kernel_store.used_names(connection, blobs)
     parts = [RankWindow.from_bytes(body) for body in bodies]
     phases = {part.name(int(index)) for part in parts for index in set(part.cells["phase"].tolist())}
@@ -155,7 +193,9 @@ def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topolo
             f"{topology.world_size} ranks × {row.num_steps} steps × {len(phases)} phases are {cells} cells, "
             f"the limit is {MAX_CELLS}"
         )
-    return replace(align(assemble(parts, topology)), kernels=tuple(blobs), kernel_names=names)
+    window = replace(align(assemble(parts, topology)), kernels=blobs, kernel_names=names)
+    unread = tuple(f"kernel summaries of {number} hosts: {reason}" for reason, number in refused.items())
+    return replace(window, coverage=replace(window.coverage, unseen=(*window.coverage.unseen, *unread)))
 
 
 def missing_evidence(window: Window) -> tuple[str, ...]:
@@ -183,13 +223,15 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
         return
     watch.ranks_lost = sum(beat.state in ("lost", "exited") for beat in beats)
     try:
-        look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats)
+        outside = outside_now(means.store, watch, now_s=now_s, with_stacks=False)
+        look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats, outside=outside)
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
         survive(means, watch, error, part="heartbeats")
         return
     _save(means, watch, look, topology=topology, now_s=now_s, done=None)
+    _govern(means, watch, beats=beats, now_s=now_s)
     plan = watch.live.row.plan
     if not means.settings.window_steps:
         plan = choose_plan(
@@ -202,6 +244,25 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
     if plan != watch.live.row.plan:
         with means.store.write() as connection:
             progress.save_plan(connection, watch.live.row.id, plan)
+
+
+def _govern(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float) -> None:
+    """Have channels off on all hosts while their pooled cost is above the budget."""
+    row = watch.live.row
+    level, change = govern(
+        watch.level,
+        key=(row.run, row.attempt),
+        beats=beats,
+        highest_step=row.highest_step,
+        budget=means.settings.overhead_budget,
+        now_s=now_s,
+    )
+    if change is not None:
+        with means.store.write() as connection:
+            add_change(connection, change)
+        means.metrics.channel_changes.labels(what="down" if level.level > watch.level.level else "up").inc()
+        LOG.info("run %s: %s", row.run, change.text)
+    watch.level = level
 
 
 def _save(
@@ -220,7 +281,7 @@ def _save(
         _diagnosed(means, watch, incident, topology=topology, fresh=look.findings)
         for incident in look.incidents
     ]
-    if findings or incidents or done:
+    if findings or incidents or done or look.bouts:
         attempt_id = watch.live.row.id
         with means.store.write() as connection:
             progress.add_findings(connection, attempt_id, findings, now_s=now_s)
@@ -233,6 +294,7 @@ def _save(
                 progress.mark_analysed(
                     connection, attempt_id, window, now_s=now_s, coverage=coverage, numbers=numbers
                 )
+            history_store.save_bouts(connection, attempt_id, look.bouts, topology=topology)
             for event in events:
                 if event is not None and event.what == "opened":
                     plan, world = watch.live.row.plan, topology.world_size

@@ -13,6 +13,7 @@ from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.kernel_read import bundle, open_blob, read
 from argus.collectors.records.layout import MAX_WORLD, Layout
+from argus.collectors.records.outside_event import MAX_EVENTS, OutsideEvent
 from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, StackTable
 from argus.collectors.records.summary import RankWindow
@@ -75,6 +76,14 @@ def parse_observations(body: bytes) -> tuple[Parsed[StackDump], Parsed[HostSampl
         _each(enumerate(dumps), lambda _index, raw: _dump(raw, table)),
         _each(enumerate(samples, start=len(dumps)), lambda _index, raw: _sample(raw)),
     )
+
+
+def parse_events(body: bytes) -> Parsed[OutsideEvent]:
+    """Out-of-band events of a request. Raises WireError when there is no list of them, or it is too long."""
+    items = _list(body, "events")
+    if len(items) > MAX_EVENTS:
+        raise WireError(f"more than {MAX_EVENTS} events in one request")
+    return _each(enumerate(items), lambda _index, raw: OutsideEvent.from_json(raw))
 
 
 def _dump(raw: object, table: StackTable) -> StackDump:

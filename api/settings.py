@@ -18,7 +18,9 @@ JOB_VARIABLES = frozenset(
         "ARGUS_LAUNCH_HOST",
         "ARGUS_LOG",
         "ARGUS_GOVERNOR",
+        "ARGUS_KERNELS",
         "ARGUS_OFF",
+        "ARGUS_OPERATOR_STEPS",
         "ARGUS_RANK_PID",
         "ARGUS_RECORD",
         "ARGUS_RUN",
@@ -84,6 +86,17 @@ class Settings:
         604800.0,
         "how long stacks and host samples are kept; a week",
         env="ARGUS_KEEP_OBSERVATIONS_S",
+    )
+    overhead_budget: float = _setting(
+        0.02,
+        "share of step time Argus may cost in a run; above it channels step down on all its hosts",
+        env="ARGUS_OVERHEAD_BUDGET",
+    )
+    keep_history_s: float = _setting(
+        180 * 86400.0,
+        "how long the days of each GPU and its bad windows are kept, over runs; half a year",
+        env="ARGUS_KEEP_HISTORY_S",
+        low=90 * 86400.0,
     )
     model_url: str = _setting(
         "",

@@ -11,9 +11,9 @@ from argus.agent.facts import Json, OutOfBand, StepPoint, WindowFact
 from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.kernel_table import KernelTable, open_table
+from argus.analytics.numbers import WindowNumbers, read_steps
 from argus.analytics.store import asked, kernels, observations
 from argus.analytics.store.engine import Store
-from argus.analytics.store.numbers import WindowNumbers, read_steps
 from argus.analytics.store.queries import Which
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window, assemble

@@ -42,7 +42,11 @@ class AgentCase:
 def agent_case(trial: Trial) -> AgentCase:
     """Simulate and analyse a trial."""
     made = scenarios()[trial.scenario](seed=trial.seed, ranks=trial.ranks, severity=trial.severity)
-    played = play(simulate(made.job, made.faults, rng=np.random.default_rng(entropy(trial))))
+    played = play(
+        simulate(made.job, made.faults, rng=np.random.default_rng(entropy(trial))),
+        events=made.events,
+        keeps_windows=True,
+    )
     return AgentCase(trial=trial, truth=made.truth, facts=facts_of(played))
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.outside import Outside
 from argus.analytics.window import Window, assemble
+from argus.collectors.records.outside_event import OutsideEvent
 from argus.evals.moments import moments
 from argus.evals.simulator.simulate import Simulation
 from argus.topology.layout import Topology, build
@@ -23,32 +26,43 @@ class Played:
     topology: Topology = field(compare=False)
     windows: tuple[Window, ...] = field(compare=False, repr=False)
     findings: tuple[Finding, ...]
+    num_windows: int
 
     @property
     def num_findings(self) -> int:
         """How many findings there were."""
         return len(self.findings)
 
-    @property
-    def num_windows(self) -> int:
-        """How many windows closed."""
-        return len(self.windows)
 
+def play(
+    simulation: Simulation, *, events: Sequence[OutsideEvent] = (), keeps_windows: bool = False
+) -> Played:
+    """Everything the analysis says of `simulation`, from its start to some time after its end.
 
-def play(simulation: Simulation) -> Played:
-    """Everything the analysis says of `simulation`, from its start to some time after its end."""
+    `events` are what others say meanwhile, `time_s` counted from the job's start. Windows are many and large: they
+    are in the answer if `keeps_windows`.
+    """
+    outside = [replace(event, time_s=simulation.job.start_s + event.time_s) for event in events]
     topology = build(simulation.layouts)
     state = AttemptState.start(simulation.job.run, simulation.job.attempt)
     last: dict[str, Incident] = {}
     told: dict[str, float] = {}
-    findings: list[Finding] = []
-    windows: list[Window] = []
+    findings, windows = list[Finding](), list[Window]()
+    num_windows = 0
     for moment in moments(simulation):
         window = align(assemble(moment.parts, topology)) if moment.parts else None
-        step = advance(state, topology=topology, now_s=moment.now_s, window=window, beats=moment.beats)
+        step = advance(
+            state,
+            topology=topology,
+            now_s=moment.now_s,
+            window=window,
+            beats=moment.beats,
+            outside=Outside(events=tuple(event for event in outside if event.time_s <= moment.now_s)),
+        )
         state = step.state
         findings += step.findings
-        windows += [window] if window is not None else []
+        num_windows += window is not None
+        windows += [window] if window is not None and keeps_windows else []
         for incident in step.incidents:
             last[incident.id] = incident
             told.setdefault(incident.id, moment.now_s)
@@ -57,5 +71,6 @@ def play(simulation: Simulation) -> Played:
         told_s=tuple(told.values()),
         topology=topology,
         windows=tuple(windows),
+        num_windows=num_windows,
         findings=tuple({finding.id: finding for finding in findings}.values()),
     )

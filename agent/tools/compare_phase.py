@@ -12,8 +12,8 @@ from argus.agent.context import ToolContext, Unknown, as_of, fleet_of, numbers_o
 from argus.agent.coverage import with_gaps
 from argus.agent.evidence import Answer, Cut, Json
 from argus.agent.rows import DOC_RUN, DOC_WINDOW, MAX_NAME, number
+from argus.analytics.numbers import WindowNumbers
 from argus.analytics.peers import peer_medians, work_classes
-from argus.analytics.store.numbers import WindowNumbers
 from argus.analytics.window import Floats, Ints
 from argus.collectors.records.text import tame
 from argus.topology.layout import Topology

@@ -27,7 +27,7 @@ def call(
     *,
     expression: Annotated[str, "of + - * / ( ) min max abs sum over the names; numbers only for units"],
     values: list[Input],
-    unit: Annotated[Literal["s", "x", "share", "count", "GPU-h", ""], "of the result"],
+    unit: Annotated[Literal["s", "x", "share", "count", "GPU-h", "none"], "of the result"],
 ) -> Answer:
     """Compute a ratio, difference or sum from numbers in evidence; the only source of derived numbers."""
     if not values:
@@ -42,7 +42,14 @@ def call(
     inputs = [
         {"name": v.name[:40], "evidence": v.evidence, "path": v.path, "value": known[v.name]} for v in values
     ]
-    return Answer(data={"value": number(result), "unit": unit, "expression": expression, "inputs": inputs})
+    return Answer(
+        data={
+            "value": number(result),
+            "unit": "" if unit == "none" else unit,
+            "expression": expression,
+            "inputs": inputs,
+        }
+    )
 
 
 def _number(book: EvidenceBook, value: Input) -> float:

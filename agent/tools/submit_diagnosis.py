@@ -25,7 +25,7 @@ class Pointer:
     name: Annotated[str, "as in the text, without braces"]
     evidence: Annotated[str, "evidence id, ev-…"]
     path: Annotated[str, "JSON pointer into its data"]
-    unit: Literal["s", "x", "share", "count", "GPU-h", ""]
+    unit: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from argus.analytics.baseline import (
     rank_history,
     window_seconds,
 )
-from argus.analytics.digest import GAP_PHASE, observed
+from argus.analytics.digest import FLOOR_SHARE, GAP_PHASE, observed
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.lone import stands_out
 from argus.analytics.peers import class_sizes, work_classes
@@ -69,6 +69,7 @@ def detect(
             window_s=window_s,
             budget_per_day=false_alarms_per_day,
             is_lone=view.is_lone,
+            unsteady=_unsteady(digest, phase),
         )
         share = np.nan_to_num(excess / digest.typical_step_s)
         chosen = test.exceeds & (share >= min_share) & (np.nan_to_num(dev) >= ratio_gate)
@@ -95,6 +96,12 @@ def _row(digest: Digest, phase: str | None) -> tuple[Floats, Floats]:
         return digest.own_dev, digest.own_s - digest.own_peers_s
     index = digest.phases.index(phase)
     return digest.dev[index], digest.self_s[index] - digest.peers_s[index]
+
+
+def _unsteady(digest: Digest, phase: str | None) -> Floats:
+    """Noise of the window's mean by its own steps, as deviation of the phase. (rank,)"""
+    expected = digest.own_peers_s if phase is None else digest.peers_s[digest.phases.index(phase)]
+    return digest.unsteady_s / (expected + FLOOR_SHARE * digest.typical_step_s)
 
 
 def _past(past: Digest, phase: str | None) -> Floats | None:

@@ -9,11 +9,11 @@ from sqlalchemy import ColumnElement, Connection, func, select
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.numbers import WindowNumbers
 from argus.analytics.store.documents import load
 from argus.analytics.store.incidents import read_incident
 from argus.analytics.store.intake import CHUNK
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS
-from argus.analytics.store.numbers import WindowNumbers
 from argus.analytics.store.queries import Json
 from argus.analytics.store.tables import (
     ATTEMPTS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select
 from argus.analytics.store.engine import insert_new
 from argus.analytics.store.intake import CHUNK, Arrival, AttemptKey, AttemptRow
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS, KERNEL_NAMES
+from argus.collectors.records.errors import WireError
 from argus.collectors.records.kernel_blob import HEAD, INDEX, RANK
 from argus.collectors.records.kernel_read import Blob, Clusters, bundle, open_blob, read
 
@@ -74,6 +76,20 @@ def blobs_of(connection: Connection, attempt_id: int, window: int) -> list[bytes
     here = (KERNEL_BLOBS.c.attempt_id == attempt_id, KERNEL_BLOBS.c.window == window)
     statement = select(KERNEL_BLOBS.c.body).where(*here).order_by(KERNEL_BLOBS.c.host, KERNEL_BLOBS.c.rank)
     return list(connection.execute(statement).scalars())
+
+
+def readable(bodies: Iterable[bytes]) -> tuple[tuple[bytes, ...], Mapping[str, int]]:
+    """Blobs whose head this side can read, and how many cannot be read by reason: another version wrote them."""
+    kept: list[bytes] = []
+    refused: Counter[str] = Counter()
+    for body in bodies:
+        try:
+            open_blob(body).texts()
+        except WireError as error:
+            refused[str(error)] += 1
+        else:
+            kept.append(body)
+    return tuple(kept), refused
 
 
 def used_names(connection: Connection, blobs: Iterable[bytes]) -> dict[int, str]:

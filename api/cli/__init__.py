@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "off": ("argus.api.cli.switch_off", "stop observing a run, at run time"),
     "on": ("argus.api.cli.switch_on", "observe it again"),
     "triage": ("argus.api.cli.triage", "traces or a recording in, a verdict out"),
+    "diff": ("argus.api.cli.diff", "what changed between two runs"),
     "tools": ("argus.api.cli.tools", "the agent's tools by hand: what each says, and evidence by id"),
     "mcp": ("argus.api.cli.mcp", "the agent's tools for an editor or assistant, by MCP on stdio"),
     "chat": ("argus.api.cli.chat", "talk about a run or an incident, with evidence"),

@@ -46,6 +46,8 @@ def render(status: dict[str, Any]) -> Iterator[str]:
     yield tame(f"run {status['run']}, attempt {status['attempt']}{off}", MAX_LINE)
     yield from _window_lines(status["window"])
     yield from _overhead_lines([rank for host in status["hosts"] for rank in host["ranks"]])
+    for change in status["governor"]["changes"]:
+        yield tame(f"  {change['text']}", MAX_LINE)
     for host in status["hosts"]:
         yield from _host_lines(host)
 

@@ -70,25 +70,26 @@ def router() -> APIRouter:
 
 async def put_layouts(request: Request) -> Response:
     """Takes `{"layouts": [...]}`; answers with the window plans of the attempts named."""
-    return await _take(request, Service.receive_layouts, media=JSON_TYPE)
+    return await take(request, Service.receive_layouts, media=JSON_TYPE)
 
 
 async def put_heartbeats(request: Request) -> Response:
     """Takes `{"host": ..., "heartbeats": [...]}`; answers with the window plans of the attempts named."""
-    return await _take(request, Service.receive_heartbeats, media=JSON_TYPE)
+    return await take(request, Service.receive_heartbeats, media=JSON_TYPE)
 
 
 async def put_observations(request: Request) -> Response:
     """Takes `{"host", "stacks": [...], "dumps": [...], "samples": [...]}`; each is stored once."""
-    return await _take(request, Service.receive_observations, media=JSON_TYPE)
+    return await take(request, Service.receive_observations, media=JSON_TYPE)
 
 
 async def put_windows(request: Request) -> Response:
     """Takes what `records.upload.encode_windows` makes; each (run, attempt, rank, window) is stored once."""
-    return await _take(request, Service.receive_windows, media=CONTENT_TYPE)
+    return await take(request, Service.receive_windows, media=CONTENT_TYPE)
 
 
-async def _take(request: Request, receive: Receive, *, media: str) -> Response:
+async def take(request: Request, receive: Receive, *, media: str) -> Response:
+    """Let `receive` have the body, if there is room and it is of the right kind; count the answer."""
     service = the_service(request)
     try:
         response = await _received(request, receive, media=media)

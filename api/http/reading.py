@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from argus.analytics.store import progress, queries
 from argus.analytics.store.queries import Found, Which
+from argus.api.facts import stored_facts
 from argus.api.http.answers import Json, not_found
 from argus.api.http.wiring import (
     MAX_PAGE,
@@ -80,6 +81,7 @@ def router() -> APIRouter:
     table: tuple[tuple[str, Callable[..., Response], type[BaseModel]], ...] = (
         ("/runs", list_runs, Items),
         ("/runs/{run}/topology", get_topology, Document),
+        ("/runs/{run}/facts", get_facts, Document),
         ("/runs/{run}/heartbeats", list_heartbeats, Items),
         ("/runs/{run}/windows", list_windows, Items),
         ("/runs/{run}/windows/{window}", get_window, Document),
@@ -127,6 +129,15 @@ def get_topology(*, service: ServiceOf, run: RunPath, attempt: AttemptQuery = No
     if not layouts:
         raise not_found(f"no layout record of run {run!r} came in yet")
     return Json(topology_to_json(build(layouts)))
+
+
+def get_facts(*, service: ServiceOf, run: RunPath, attempt: AttemptQuery = None) -> Response:
+    """What an attempt can be compared by: environment, versions, layout, hosts, step, phases, kernels."""
+    with service.store.read() as connection:
+        found = stored_facts(connection, which_attempt(connection, run, attempt))
+    if found is None:
+        raise not_found(f"no layout record of run {run!r} came in yet")
+    return Json(found.to_json())
 
 
 def list_heartbeats(

@@ -25,7 +25,7 @@ METRICS = {
     "argus_collector_ranks": Spec(kind="gauge", help="Ranks connected now."),
     "argus_collector_rows_total": Spec(kind="counter", help="Record rows taken from ranks.", label="kind"),
     "argus_collector_windows_total": Spec(kind="counter", help="Rank windows cut."),
-    "argus_collector_dropped_records_total": Spec(
+    "argus_collector_dropped_events_total": Spec(
         kind="counter", help="Records lost in a rank, or here before they were in a window.", label="reason"
     ),
     "argus_collector_dropped_windows_total": Spec(

@@ -6,31 +6,39 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from argus.agent.fit import MAX_RESULT_BYTES
+from argus.analytics.attempt import AttemptState, advance
+from argus.analytics.clocks import align
+from argus.analytics.numbers import window_numbers
+from argus.analytics.store import incidents, progress, queries
 from argus.analytics.store.documents import dump
-from argus.analytics.store.engine import Store, open_store
+from argus.analytics.store.engine import Store, insert_new, open_store
+from argus.analytics.store.tables import WINDOWS as WINDOW_ROWS
+from argus.analytics.window import Window, assemble
 from argus.api.cli.serve import product_analyses
 from argus.api.migrate import upgrade
 from argus.api.service import Service, make_service
 from argus.api.settings import Settings
 from argus.api.toolbox import Toolbox, toolbox_of
+from argus.collectors.host.window import cut
+from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.stacks import StackDump, Thread, encode_stacks
 from argus.collectors.records.summary import RankWindow
 from argus.collectors.records.upload import encode_windows
 from argus.evals.bench import Size
-from argus.evals.moments import moments
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
+from argus.topology.layout import build
 
 RANKS: Mapping[Size, int] = {"smoke": 256, "default": 10_240, "full": 10_240}
-STEPS, ONSET = 50, 20
+STEPS, WINDOWS = 10, 60
 SLOW, TP = 37, 8
 REPEATS = 5
 UPLOAD = 512
@@ -78,39 +86,53 @@ def table(result: Mapping[str, Any]) -> str:
     return head + "\n".join(lines) + tail
 
 
-@dataclass(kw_only=True)
-class _Clock:
-    now_s: float
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 def lived_service(store: Store, ranks: int) -> Service:
-    """A service that saw a job with one slow rank."""
-    job = Job(run="bench", ranks=ranks, tp=TP, steps=STEPS, kernels=12)
-    fault = Fault(kind="compute", ranks=(SLOW,), start_step=ONSET, severity=1.5)
+    """A service that saw a job with one slow rank: its last window whole, the windows before it as copies."""
+    job = Job(run="bench", ranks=ranks, tp=TP, steps=STEPS, kernels=12, warmup_steps=0)
+    fault = Fault(kind="compute", ranks=(SLOW,), severity=1.5)
     done = simulate(job, (fault,), rng=np.random.default_rng(0))
-    clock = _Clock(now_s=job.start_s)
-    settings = Settings(settle_s=0.0, window_steps=10)
-    service = make_service(settings=settings, store=store, analyses=product_analyses(), clock=clock)
+    now_s = done.last_end_s
+    service = make_service(settings=Settings(), store=store, analyses=product_analyses(), clock=lambda: now_s)
     service.receive_layouts(dump({"layouts": [item.to_json() for item in done.layouts]}).encode())
-    for moment in moments(done):
-        if not moment.parts:
-            continue
-        clock.now_s = moment.now_s
-        for upload in _uploads(moment.parts):
-            service.receive_windows(upload)
-        while service.worker.turn(clock.now_s):
-            pass
-    observed = {"host": "h-0000", **encode_stacks(_dumps(job, clock.now_s)), "samples": []}
+    parts = [_last(part) for records in done.records for part in cut(records, WindowPlan())]
+    for start in range(0, len(parts), UPLOAD):
+        service.receive_windows(encode_windows(part.to_bytes() for part in parts[start : start + UPLOAD]))
+    observed = {"host": "h-0000", **encode_stacks(_dumps(job, now_s)), "samples": []}
     service.receive_observations(dump(observed).encode())
+    _analyse(store, align(assemble(parts, build(done.layouts))), now_s=now_s)
     return service
 
 
-def _uploads(parts: tuple[RankWindow, ...]) -> Iterator[bytes]:
-    for start in range(0, len(parts), UPLOAD):
-        yield encode_windows(part.to_bytes() for part in parts[start : start + UPLOAD])
+def _last(part: RankWindow) -> RankWindow:
+    """The window under the number of the last one; steps inside it keep theirs relative to its beginning."""
+    shift = (WINDOWS - 1) * STEPS
+    columns = {}
+    for name in ("steps", "cells", "collectives", "events", "details"):
+        rows = getattr(part, name).copy()
+        rows["step"] += shift
+        columns[name] = rows
+    return replace(part, window=WINDOWS - 1, first_step=shift, **columns)
+
+
+def _analyse(store: Store, window: Window, *, now_s: float) -> None:
+    """What the analysis says of the window, for it and for all before it."""
+    state = AttemptState.start(window.run, window.attempt)
+    step = advance(state, topology=window.topology, now_s=now_s, window=window, votes=1, min_past=0)
+    body = window_numbers(window).to_bytes()
+    with store.write() as connection:
+        which = queries.attempt_of(connection, window.run, attempt=None)
+        assert which is not None
+        for index in range(WINDOWS):
+            row = {"attempt_id": which.id, "window": index, "first_step": index * STEPS, "num_steps": STEPS}
+            told = {**row, "status": "closed", "ranks_in": len(window.ranks), "opened_s": now_s}
+            connection.execute(insert_new(connection, WINDOW_ROWS), [told])
+            progress.mark_analysed(
+                connection, which.id, index, now_s=now_s, coverage=window.coverage, numbers=body
+            )
+            found = [replace(one, window=index) for one in step.findings]
+            progress.add_findings(connection, which.id, found, now_s=now_s)
+        for incident in step.incidents:
+            incidents.save_incident(connection, which.id, incident, now_s=now_s)
 
 
 def _dumps(job: Job, now_s: float) -> list[StackDump]:

@@ -77,16 +77,16 @@ class Arms:
                 step()
             return (time.perf_counter() - start_s) / num_steps
 
-    def memory(self, step: Step, *, num_steps: int) -> list[tuple[int, int]]:
-        """Resident bytes every `MEMORY_EVERY` steps with all collectors on."""
-        self.switch("all")
-        found = []
-        for i in range(num_steps):
-            step()
-            if i % MEMORY_EVERY == 0:
-                pages = int(Path("/proc/self/statm").read_text().split()[1])
-                found.append((i, pages * os.sysconf("SC_PAGE_SIZE")))
-        return found
+
+def memory_of(step: Step, *, num_steps: int) -> list[tuple[int, int]]:
+    """Resident bytes every `MEMORY_EVERY` steps."""
+    found = []
+    for i in range(num_steps):
+        step()
+        if i % MEMORY_EVERY == 0:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            found.append((i, pages * os.sysconf("SC_PAGE_SIZE")))
+    return found
 
 
 def _every_step(_step: int) -> str:
@@ -140,7 +140,8 @@ def main() -> None:
         {arm: arms.block(steps.get(arm, observed), arm=arm, num_steps=args.block_steps) for arm in order}
         for order in rounds(args.plan, seed=args.seed)
     ]
-    resident = arms.memory(observed, num_steps=args.memory_steps)
+    arms.switch("all")
+    resident = memory_of(observed, num_steps=args.memory_steps)
     if dist.get_rank() == 0:
         args.out.write_text(json.dumps({"rows": rows, "resident": resident}))
     dist.destroy_process_group()

@@ -203,3 +203,9 @@ def test_a_rank_that_was_not_observed_is_a_gap(name: str) -> None:
 def test_missing_ranks_are_said_where_no_rank_is_named() -> None:
     result = call("compare_phase", {}, missing=(2,))
     assert result.status == "gap" and "1 of 8 ranks" in result.note and result.data["rows"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_enumeration_has_no_empty_word(name: str) -> None:
+    for schema in members(registry().tools[name].parameters):
+        assert "" not in schema.get("enum", ())

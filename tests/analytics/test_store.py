@@ -16,10 +16,10 @@ from sqlalchemy import select
 
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.incident import Cause, Cost, Incident, RuledOut
+from argus.analytics.numbers import WindowNumbers, window_numbers
 from argus.analytics.store import incidents, intake, progress
 from argus.analytics.store.documents import dump, load
 from argus.analytics.store.engine import Store, StoreError, open_store
-from argus.analytics.store.numbers import WindowNumbers, window_numbers
 from argus.analytics.store.tables import METADATA, RANK_WINDOWS
 from argus.analytics.window import assemble
 from argus.api.migrate import upgrade

@@ -24,7 +24,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     clock = FakeClock()
     with service_at(tmp_path / "a.sqlite", clock=clock) as service:
         raw = json.loads(beats_body(*(make_beat(rank, ts_s=clock.now_s, run="my/job") for rank in range(2))))
-        report = Report(host="h-0", parts={"stacks": "denied"}, dropped={"dropped_records rank": 3.0})
+        report = Report(host="h-0", parts={"stacks": "denied"}, dropped={"dropped_events rank": 3.0})
         service.receive_heartbeats(json.dumps({**raw, "processor": report.to_json()}).encode())
         sample = HostSample(host="h-0", start_s=1.0, end_s=11.0, numbers={"cpu_some_s": 5.0})
         raw = {"stacks": [], "dumps": [], "samples": [sample.to_json()]}
@@ -54,7 +54,7 @@ def test_status_tells_what_is_seen_and_lost(capsys: pytest.CaptureFixture[str]) 
     for part in (
         "host h-0",
         "stacks: denied",
-        "lost: 3 dropped_records rank",
+        "lost: 3 dropped_events rank",
         "cpu some 50%",
         "rank 1: running",
     ):

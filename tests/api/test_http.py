@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,12 +104,19 @@ def test_lists_are_paged(client: TestClient, service: Service, clock: FakeClock)
 def test_metrics_tell_the_job_and_the_service(client: TestClient, service: Service, clock: FakeClock) -> None:
     play(client, service, clock)
     text = client.get("/metrics").text
-    assert 'argus_step_duration_seconds{rank="2",run="job"} 0.3' in text
-    assert 'argus_phase_duration_seconds{clock="wall",phase="forward",rank="0",run="job"}' in text
-    assert 'argus_incident_active{class="compute.slow",run="job",severity="warning"} 1.0' in text
+    assert 'argus_step_duration_seconds{rank="2",run="job",run_id="job/0"} 0.3' in text
+    assert (
+        'argus_phase_duration_seconds{clock="wall",phase="forward",rank="0",run="job",run_id="job/0"}' in text
+    )
+    assert (
+        'argus_incident_active{class="compute.slow",run="job",run_id="job/0",severity="warning"} 1.0' in text
+    )
     assert 'argus_ingest_windows_total{result="accepted"} 12.0' in text
     for name, _, _, _ in METRICS:
         assert f"# HELP {name} " in text or f"# HELP {name.removesuffix('_total')}" in text
+    assert "argus_straggler_score{" not in text  # the fake's findings have no significance
+    place = 'cp="",dp="",ep="",gpu_uuid="",host="h-1",pp="",rank="2",run="job",run_id="job/0",tp=""'
+    assert f"argus_rank_info{{{place}}} 1.0" in text
     assert 'job="' not in text
 
 
@@ -308,3 +316,21 @@ def test_a_database_that_fails_is_a_503(client: TestClient, service: Service) ->
         connection.exec_driver_sql("DROP TABLE findings")
         connection.exec_driver_sql("DROP TABLE layouts")
     assert client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON).status_code == 503
+
+
+def test_a_disk_that_takes_no_writes_is_not_ready_and_loses_nothing(
+    client: TestClient, service: Service, tmp_path: Path
+) -> None:
+    client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON)
+    wal = max(path.stat().st_size for path in tmp_path.glob("*.sqlite-wal"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (wal, hard))
+    try:
+        refused = client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON)
+        full = client.get("/readyz")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert refused.status_code >= 500  # kept by its sender, and sent again
+    assert full.status_code == 503 and "takes no writes" in str(full.json()["reasons"])
+    assert "takes no writes" not in str(client.get("/readyz").json()["reasons"])
+    assert client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON).status_code == 200

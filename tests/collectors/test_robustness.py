@@ -44,7 +44,7 @@ for i in range(8):
         os._exit(9)
     loss.backward()
     optimizer.step()
-print("trained", i + 1, flush=True)
+print(f"trained {i + 1}\n", end="", flush=True)
 """
 
 
@@ -219,4 +219,4 @@ def test_a_full_disk_ends_the_recording_not_the_processor(
         recorder.flush()
     recorder.close()
     assert len(said) == 1 and "No space left" in said[0]
-    assert counters.get("argus_collector_dropped_records_total", "record_full") == 2
+    assert counters.get("argus_collector_dropped_events_total", "record_full") == 2

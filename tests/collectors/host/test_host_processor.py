@@ -288,8 +288,8 @@ def test_bad_rows_are_counted_in_the_window(start: Start, service: FakeService) 
     assert service.wait_for(lambda s: len(s.windows) == 1)
     (window,) = service.windows.values()
     assert window.dropped == {"bad_value": 6, "ring_full": 4}
-    assert host.counters.get("argus_collector_dropped_records_total", "bad_value") == 6
-    assert host.counters.get("argus_collector_dropped_records_total", "rank") == 4
+    assert host.counters.get("argus_collector_dropped_events_total", "bad_value") == 6
+    assert host.counters.get("argus_collector_dropped_events_total", "rank") == 4
 
 
 @pytest.fixture
@@ -346,7 +346,7 @@ def test_a_full_recording_stops_and_says_so_once(start: Start, tmp_path: Path) -
     assert host.wait_for(lambda: not len(host.ranks))
     size = (tmp_path / "rec" / "rank-0.argus").stat().st_size
     assert size <= 3000 and len([line for line in host.said if "full" in line]) == 1
-    assert host.counters.get("argus_collector_dropped_records_total", "record_full") > 0
+    assert host.counters.get("argus_collector_dropped_events_total", "record_full") > 0
     (reading,) = read(tmp_path / "rec" / "rank-0.argus")
     assert reading.records.layout.rank == 0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from argus.analytics.window import Floats, Ints, Window
+from argus.analytics.window import Bools, Floats, Ints, Window
 from argus.collectors.records.pack import pack, unpack
 
 _DTYPES: Mapping[str, np.dtype[Any]] = {
@@ -23,7 +23,8 @@ class WindowNumbers:
     """Seconds per usable step, NaN = not observed (means over the window's usable steps).
 
     Shapes: `ranks`, `step_s` (rank,), `phase_s`, `wait_s`, `cpu_s` (phase, rank), `job_step_s` (step,) =
-    the slowest rank of each usable step.
+    the slowest rank of each usable step. `work` (rank,) = units of work of a usable step as the job told them
+    (tokens, else samples), NaN where it told none.
     """
 
     ranks: Ints
@@ -34,6 +35,7 @@ class WindowNumbers:
     wait_s: Floats
     cpu_s: Floats
     job_step_s: Floats
+    work: Floats
 
     @property
     def typical_step_s(self) -> float | None:
@@ -47,6 +49,7 @@ class WindowNumbers:
             "ranks": ("<i8", self.ranks),
             "step_s": ("<f8", self.step_s),
             "job_step_s": ("<f8", self.job_step_s),
+            "work": ("<f8", self.work),
             "phase_s": ("<f4", self.phase_s.astype("<f4").reshape(-1)),
             "wait_s": ("<f4", self.wait_s.astype("<f4").reshape(-1)),
             "cpu_s": ("<f4", self.cpu_s.astype("<f4").reshape(-1)),
@@ -69,6 +72,7 @@ class WindowNumbers:
             phase_s=square["phase_s"],
             wait_s=square["wait_s"],
             cpu_s=square["cpu_s"],
+            work=np.asarray(arrays.get("work", np.full(shape[1], np.nan)), np.float64),
         )
 
 
@@ -97,7 +101,24 @@ def window_numbers(window: Window) -> WindowNumbers:
         phase_s=_mean(window.dur_s[:, :, usable]),
         wait_s=_mean(window.wait_s[:, :, usable]),
         cpu_s=_mean(window.cpu_s[:, :, usable]),
+        work=_work(window, usable),
     )
+
+
+WORK = ("work:tokens", "work:samples")
+"""Events that tell how much a rank had to do, the better first."""
+
+
+def _work(window: Window, usable: Bools) -> Floats:
+    """Units a usable step, NaN where the rank told none. (rank,)"""
+    kinds = {event.kind for event in window.events}
+    kind = next((name for name in WORK if name in kinds), "")
+    total = np.zeros(len(window.ranks))
+    steps = set(window.steps[usable].tolist())
+    for event in window.events:
+        if event.kind == kind and event.step in steps:
+            total[np.searchsorted(window.ranks, event.rank)] += event.value
+    return np.where(total > 0, total / max(len(steps), 1), np.nan)
 
 
 def _mean(values: Floats) -> Floats:
