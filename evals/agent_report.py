@@ -41,10 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Play and print; 1 if a model made an answer worse or made something up."""
     cases = list(_cases(list(SUITES[args.suite].trials())))
-    rows = [
-        _row(name, cases, lambda made, name=name: script_makers()[name](made.truth))
-        for name in script_makers()
-    ]
+    rows = [_scripted(name, cases) for name in script_makers()]
     real = _real(cases)
     report = {
         "suite": args.suite,
@@ -109,6 +106,11 @@ def _row(
         triage = score_answer(case.diagnosis, made.truth, entities=case.entities(), book=context.book)
         scored.append((answer_score(made, outcome, context), triage, outcome))
     return summarise(model, scored)
+
+
+def _scripted(name: str, cases: Sequence[AgentCase]) -> AgentRow:
+    make = script_makers()[name]
+    return _row(name, cases, lambda made: make(made.truth))
 
 
 def _real(cases: Sequence[AgentCase]) -> dict[str, Any] | str:
