@@ -11,7 +11,7 @@ from argus.analytics.series.period import Period
 class Event:
     """What happened at values `start` to `end` of `series`: `got` against `expected`, in its unit.
 
-    `end` of a shift is where it was told; one that is placed better later is told again, `instead_of` the place
+    `scales` says how many standard errors it is large, `error` is the noise as in Level. `end` of a shift is where it was told; one that is placed better later is told again, `instead_of` the place
     of the first time.
     """
 
@@ -22,6 +22,7 @@ class Event:
     got: float
     expected: float
     scales: float | None = None
+    error: float | None = None
     period: Period | None = None
     instead_of: int | None = None
 

@@ -11,8 +11,9 @@ from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse import series_cause
 from argus.analytics.incident import Incident
 from argus.analytics.lifecycle import open_incident, resolve_incident
+from argus.analytics.series.event import Event
+from argus.analytics.series.follow import read_whole
 from argus.analytics.series.judge import Slowdown, slowdowns
-from argus.analytics.series.track import Event, follow
 from argus.collectors.records.series import StepSeries
 
 START, END = "start_index", "end_index"
@@ -22,11 +23,11 @@ START, END = "start_index", "end_index"
 def series_findings(series: StepSeries) -> tuple[tuple[Finding, ...], tuple[Incident, ...]]:
     """All findings of one series in order, and the incidents among them."""
     values = np.array(series.values_s, np.float64)
-    track, events = follow(series.values_s)
+    state, events = read_whole(values, interval=series.interval)
     findings = tuple(_finding(series, event) for event in events)
     sane = np.where(np.isfinite(values) & (values > 0), values, np.nan)
     whole = _filled(sane)
-    slow = slowdowns(whole, events, track.periods) if len(whole) else ()
+    slow = slowdowns(whole, events, state.rhythm.periods) if len(whole) else ()
     return findings, tuple(_incident(series, one, findings) for one in slow)
 
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from argus.analytics.series.event import Event
+from argus.analytics.series.level import CUT
 from argus.analytics.series.period import Period
-from argus.analytics.series.track import STARTUP, Event
+from argus.analytics.series.track import STARTUP
 from argus.analytics.window import Floats
 
 MIN_RISE = 1.05
@@ -26,6 +28,12 @@ NEAR = 10
 NEAR_SHARE = 0.6
 BURST_SPIKES, BURST_VALUES = 5, 20
 """So many spikes within so many values are one event, not chance."""
+
+FAR = 60
+"""Values on either side that say how sure a rise is."""
+
+MIN_SCALES = 5.5
+"""Standard errors of a rise that is worth an incident, see docs/series.md for the families of noise behind it."""
 
 END_VALUES = 5
 """Values of which most must be back before a rise is over."""
@@ -71,12 +79,23 @@ def _rise(values: Floats, event: Event, periods: Sequence[Period]) -> Slowdown |
     near = rise_at(values, start, NEAR)
     if ratio < MIN_RISE or near - 1 < NEAR_SHARE * (ratio - 1):
         return None
+    if event.error is not None and _scales(values, start, event.error) < MIN_SCALES:
+        return None
     if any(_is_of_period(values, start, ratio, period.lag) for period in periods):
         return None
     before = float(np.median(values[start - SIDE : start]))
     after = float(np.median(values[start : start + SIDE]))
     end = _end(values, start, (before * after) ** 0.5)
     return Slowdown(start=start, end=end, got=after, expected=before, is_burst=False)
+
+
+def _scales(values: Floats, place: int, error: float) -> float:
+    """Standard errors of the rise by all values near it, which are more than when it was first seen."""
+    before, after = (np.log(side) for side in (values[max(place - FAR, 0) : place], values[place : place + FAR]))
+    cut = CUT * error
+    middle = float(np.median(before)), float(np.median(after))
+    means = [m + float(np.clip(side - m, -cut, cut).mean()) for side, m in zip((before, after), middle, strict=True)]
+    return (means[1] - means[0]) / (error * float(np.sqrt(1 / len(before) + 1 / len(after))))
 
 
 def _end(values: Floats, start: int, middle: float) -> int | None:

@@ -19,6 +19,12 @@ MIN_PERIODS = 3
 MIN_CORRELATION = 0.35
 """Eight standard errors at 512 values of noise."""
 
+MIN_ERRORS = 5.0
+"""Standard errors of a correlation: the best of a hundred lags, looked at a hundred times, stays below."""
+
+AGAIN_SHARE = 0.6
+"""A true period is as strong over two of it; over time, where it is blurred, a little less."""
+
 MIN_PROMINENCE = 0.25
 """How far a peak rises above the lowest point before it: a slow trend correlates everywhere alike."""
 
@@ -70,20 +76,28 @@ def _strongest(rest: Floats) -> tuple[int, float]:
     n = len(rest)
     size = 1 << (2 * n - 1).bit_length()
     power = np.abs(np.fft.rfft(rest, size)) ** 2
-    correlation = np.fft.irfft(power, size)[: n // MIN_PERIODS + 1]
+    correlation = np.fft.irfft(power, size)[: 2 * (n // MIN_PERIODS) + 3]
     if correlation[0] <= 0:
         return 0, 0.0
     correlation = correlation / correlation[0] * n / (n - np.arange(len(correlation)))
-    lags = np.arange(2, len(correlation) - 1)
-    low = np.minimum.accumulate(correlation)[1:-2]
+    lags = np.arange(2, n // MIN_PERIODS)
+    low = np.minimum.accumulate(correlation)[lags - 1]
     here = correlation[lags]
     is_peak = (here >= correlation[lags - 1]) & (here >= correlation[lags + 1])
-    peaks = lags[is_peak & (here >= MIN_CORRELATION) & (here - low >= MIN_PROMINENCE)]
+    least = np.maximum(MIN_CORRELATION, MIN_ERRORS / np.sqrt(n - lags))
+    peaks = lags[is_peak & (here >= least) & (here - low >= MIN_PROMINENCE)]
+    peaks = peaks[[_comes_again(correlation, int(lag)) for lag in peaks]] if len(peaks) else peaks
     if not len(peaks):
         return 0, 0.0
     top = float(correlation[peaks].max())
     first = int(peaks[correlation[peaks] >= 0.8 * top][0])
     return first, float(correlation[first])
+
+
+def _comes_again(correlation: Floats, lag: int) -> bool:
+    """Whether values two periods apart are alike as well: wandering noise makes a peak, but not the next."""
+    off = 1 + lag // 20
+    return float(correlation[2 * lag - off : 2 * lag + off + 1].max()) >= AGAIN_SHARE * float(correlation[lag])
 
 
 def _profile(rest: Floats, lag: int) -> Floats:

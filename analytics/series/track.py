@@ -214,6 +214,7 @@ def _shift(change: Change, start: int) -> Event:
         got=float(np.exp(split.after)),
         expected=float(np.exp(split.before)),
         scales=split.scales,
+        error=split.error,
         instead_of=None if start == change.start else change.start,
     )
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from argus.analytics.series.follow import read_whole
 from argus.analytics.series.judge import Slowdown, slowdowns
-from argus.analytics.series.track import STARTUP, follow
+from argus.analytics.series.track import STARTUP
 from argus.analytics.window import Floats
 from argus.api.cli.errors import CliError
 from argus.evals.bench import Size
@@ -76,8 +77,8 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 def _row(name: str, values: Floats) -> dict[str, Any]:
-    track, events = follow(values.tolist())
-    slow: Sequence[Slowdown] = slowdowns(values, events, track.periods)
+    state, events = read_whole(values)
+    slow: Sequence[Slowdown] = slowdowns(values, events, state.rhythm.periods)
     height = _steepest(values)
     is_event = height >= EVENT_RATIO
     rest = values[STARTUP:]
