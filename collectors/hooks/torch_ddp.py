@@ -1,4 +1,8 @@
-"""DDP's gradient buckets: its C++ reducer calls the process group unseen, a communication hook does not."""
+"""DDP's gradient buckets: its C++ reducer calls the process group, so it is given one whose calls are seen.
+
+A communication hook would show the buckets, too, but a reducer with a hook no longer scales a gradient
+while it copies it, and a second pass over all gradients costs 2–4 % of a step.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,18 @@ from functools import wraps
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from argus.collectors.hooks.torch_collectives import METHODS
 from argus.collectors.rank.calls import Call
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.session import Session
+from argus.collectors.rank.uncompiled import uncompiled
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
-    from torch._C._distributed_c10d import GradBucket
-    from torch.distributed import ProcessGroup
-    from torch.nn.parallel import DistributedDataParallel
-
-    UserHook = Callable[[object, GradBucket], torch.futures.Future[torch.Tensor]]
+    from torch._C._distributed_c10d import Reducer
+    from torch.distributed import ProcessGroup, Work
 
 NEEDS = "torch.nn.parallel.distributed"
 
@@ -28,58 +31,22 @@ Begun = tuple[Call, int, int]
 
 
 def install(session: Session, part: Part) -> None:
-    """Register our hook on models found without one; record the buffers' broadcast too."""
+    """Give each reducer made from now on a group that is seen; record the buffers' broadcast too."""
     import torch.distributed as dist
-    from torch.nn.parallel import DistributedDataParallel
 
-    hook = DdpHook(session, part)
-    session.on_modules(part.guard(hook.found))
-    if not hasattr(DistributedDataParallel.register_comm_hook, "__wrapped__"):
-        # For good: a model that carries our hook must be able to take the user's after we left, too.
-        wrapper = handing_over(DistributedDataParallel.register_comm_hook)
-        DistributedDataParallel.register_comm_hook = wrapper  # type: ignore[method-assign]
+    observer = Observer(session.recorder, part)
+    for known in SEEN.values():
+        known.observer = observer
+    part.on_undo(_leave)
+    session.on_modules(part.guard(lambda modules: _tell_unseen(session, modules)))
+    original: Callable[..., Reducer] = getattr(dist, "Reducer")  # noqa: B009 torch does not declare it there
+    part.patch(dist, "Reducer", _reducer(original, part, observer))
     if hasattr(dist, "_broadcast_coalesced"):
         part.patch(dist, "_broadcast_coalesced", _buffers(session, part, dist._broadcast_coalesced))
 
 
-class BucketHook:
-    """Averages a bucket exactly as the reducer does without a hook; or does what the user's hook says.
-
-    The reducer multiplies a gradient by 1/world when it copies it into the bucket, and divides it where
-    the gradient already lies there. The hook gets the bucket unscaled, so it is used only where one of
-    the two is sure to have happened, or both give the same bits (see `reason_against`).
-    """
-
-    def __init__(self, group: ProcessGroup) -> None:
-        from torch.distributed import AllreduceOptions
-
-        self._group = group
-        self._size = group.size()
-        self._options = AllreduceOptions()
-        self.user: tuple[object, UserHook] | None = None
-        self.observer: Observer | None = None
-
-    def __call__(self, _state: object, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        observer = self.observer
-        if self.user is None:
-            tensor = bucket.buffer()
-            if tensor.is_sparse:
-                tensor.div_(self._size)
-            else:
-                tensor.mul_(1.0 / self._size)
-        if observer is not None:
-            observer.enter()
-        try:
-            if self.user is not None:
-                return self.user[1](self.user[0], bucket)
-            return self._group.allreduce([tensor], self._options).get_future().then(_first)
-        finally:
-            if observer is not None:
-                observer.leave()
-
-
 class Observer:
-    """What a session does around a bucket; the hook itself stays in the model when the session ends."""
+    """What a session does around a bucket; the reducer keeps its group when the session ends."""
 
     def __init__(self, recorder: Recorder, part: Part) -> None:
         grad_sync = recorder.names["grad_sync"]
@@ -94,82 +61,95 @@ class Observer:
         self.enter, self.leave = part.guard(enter), part.guard(leave)
 
 
-HOOKS: WeakKeyDictionary[nn.Module, BucketHook] = WeakKeyDictionary()
-"""Models that carry our hook: DDP takes one in a model's life, so a later session finds it here."""
+class SeenGroup:
+    """A reducer's process group and who observes it; `observer` is None while no session records."""
+
+    def __init__(self, group: ProcessGroup, observer: Observer | None) -> None:
+        self.observer = observer
+        self.stand_in = _stand_in(group, self)
+
+    def allreduce(self, call: Callable[..., Work], *args: object) -> Work:
+        """The reducer's call, with its phase set."""
+        observer = self.observer
+        if observer is None:
+            return call(*args)
+        observer.enter()
+        try:
+            return call(*args)
+        finally:
+            observer.leave()
 
 
-def _first(future: torch.futures.Future[Sequence[torch.Tensor]]) -> torch.Tensor:
-    return future.value()[0]
+SEEN: WeakKeyDictionary[Reducer, SeenGroup] = WeakKeyDictionary()
+"""Groups of the reducers that live. Python's half of a group must outlive them, or its calls go by unseen."""
 
 
-class DdpHook:
-    """Which models carry our hook."""
-
-    def __init__(self, session: Session, part: Part) -> None:
-        self._session = session
-        self._observer = Observer(session.recorder, part)
-        part.on_undo(self._leave)
-
-    def _leave(self) -> None:
-        for hook in HOOKS.values():
-            hook.observer = None
-
-    def found(self, modules: Sequence[nn.Module]) -> None:
-        """Register on every DDP model that has none and whose result stays the same to the bit."""
-        from torch._C._distributed_c10d import _register_comm_hook
-        from torch.nn.parallel import DistributedDataParallel
-
-        for module in modules:
-            if not isinstance(module, DistributedDataParallel):
-                continue
-            if module in HOOKS:
-                HOOKS[module].observer = self._observer
-                continue
-            if module._comm_hooks:
-                continue  # the user's: what it calls from Python is recorded there
-            reason = reason_against(module)
-            if reason:
-                self._session.unseen(f"grad_sync: DDP's all-reduce is not observed, {reason}")
-                continue
-            hook = BucketHook(module.process_group)
-            try:
-                # Not module.register_comm_hook: that would put us into the model's pickled state.
-                _register_comm_hook(module.reducer, None, hook)
-            except RuntimeError:
-                self._session.unseen("grad_sync: DDP's all-reduce is not observed, a built-in hook does it")
-                continue
-            hook.observer = self._observer
-            HOOKS[module] = hook
+def _leave() -> None:
+    for seen in SEEN.values():
+        seen.observer = None
 
 
-def handing_over(original: Callable[..., None]) -> Callable[..., None]:
-    """The wrapper of `register_comm_hook`: one hook a model, so ours hands over to the user's."""
+def _tell_unseen(session: Session, modules: Sequence[nn.Module]) -> None:
+    """Models that were wrapped before this session."""
+    from torch.nn.parallel import DistributedDataParallel
 
-    @wraps(original)
-    def register_comm_hook(model: DistributedDataParallel, state: object, hook: UserHook) -> None:
-        ours = HOOKS.get(model)
-        if ours is None:
-            original(model, state, hook)
-            return
-        model._check_comm_hook(hook)  # type: ignore[no-untyped-call]
-        model._comm_hooks.append((hook, state))
-        ours.user = (state, hook)
-
-    return register_comm_hook
+    for module in modules:
+        if isinstance(module, DistributedDataParallel) and module.reducer not in SEEN:
+            session.unseen("grad_sync: the all-reduce of a DDP model made before Argus started")
 
 
-def reason_against(model: DistributedDataParallel) -> str:
-    """Why a hook could change this model's gradients; "" if it cannot."""
-    size = model.process_group.size()
-    if getattr(model, "mixed_precision", None) is not None:
-        return "its mixed precision has a hook of its own"
-    if getattr(model, "_delay_all_reduce_params", None) or getattr(model, "_use_python_reducer", False):
-        return "it does not use the reducer in the common way"
-    if model._join_config.enable:
-        return "uneven inputs are joined"
-    if model.gradient_as_bucket_view and size & (size - 1):
-        return f"gradients are views of buckets and {size} ranks are no power of two"
-    return ""
+def _stand_in(group: ProcessGroup, seen: SeenGroup) -> ProcessGroup:
+    """A process group with the backends of `group` that passes every call on from Python.
+
+    Every one: pybind takes a wrapped method of the base class for an override and would call it for ever.
+    """
+    from torch.distributed import ProcessGroup
+    from torch.distributed.distributed_c10d import Backend
+
+    methods = {name: _passing_on(group, name) for name in METHODS if hasattr(ProcessGroup, name)}
+    methods["allreduce"] = _passing_on(group, "allreduce", through=seen.allreduce)
+    kind = type("SeenProcessGroup", (ProcessGroup,), methods)
+    made: ProcessGroup = kind(group.rank(), group.size())
+    for device in group._device_types:
+        backend = group._get_backend(device)
+        number = Backend.backend_type_map.get(backend.name(), ProcessGroup.BackendType.CUSTOM)
+        made._register_backend(device, number, backend)
+        if backend.name() == group.name():
+            made._set_default_backend(number)
+    return made
+
+
+def _passing_on(
+    group: ProcessGroup, name: str, *, through: Callable[..., Work] | None = None
+) -> Callable[..., Work]:
+    def method(_self: ProcessGroup, *args: object) -> Work:
+        call: Callable[..., Work] = getattr(group, name)
+        return call(*args) if through is None else through(call, *args)
+
+    return uncompiled(method)
+
+
+def _reducer(original: Callable[..., Reducer], part: Part, observer: Observer) -> Callable[..., Reducer]:
+    """What makes a reducer on a group that is seen, or as it was asked for if there can be none."""
+    stand_in = part.guard(SeenGroup)
+
+    @wraps(original, updated=())
+    def make(*args: object, **kwargs: object) -> Reducer:
+        position = next((i for i, value in enumerate(args) if _is_group(value)), None)
+        seen = None if position is None else stand_in(args[position], observer)  # type: ignore[arg-type]
+        if position is None or seen is None:
+            return original(*args, **kwargs)
+        reducer = original(*args[:position], seen.stand_in, *args[position + 1 :], **kwargs)
+        SEEN[reducer] = seen
+        return reducer
+
+    return make
+
+
+def _is_group(value: object) -> bool:
+    from torch.distributed import ProcessGroup
+
+    return isinstance(value, ProcessGroup)
 
 
 def _buffers(session: Session, part: Part, original: Callable[..., None]) -> Callable[..., None]:

@@ -38,6 +38,9 @@ from argus.collectors.records.switch import is_off
 INIT_HOLDERS = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 """Modules that hold a reference to `init_process_group`."""
 
+SETTLE_S = 0.1
+"""At the end, for the calls in flight: a work's thread is late by milliseconds, one that hangs is not waited for."""
+
 START_AGAIN_S = 60.0
 """Between two starts of a processor by one rank: one that does not live must not be fed to it for ever."""
 
@@ -218,12 +221,20 @@ def detach(*, in_order: bool = True) -> None:
     state.user = None
     session, writer = attachment.session, attachment.writer
     attachment.session = attachment.writer = None
-    Part("finish", ring=session.ring, on_off=session.unseen).guard(session.recorder.finish)()
+    Part("finish", ring=session.ring, on_off=session.unseen).guard(_finish)(session)
     session.stop()
     if os.environ.get(RANK_PID) == str(os.getpid()):
         del os.environ[RANK_PID]
     if writer is not None:
         writer.close(in_order=in_order)
+
+
+def _finish(session: Session) -> None:
+    """Close what is open; works that are over may still wait for a thread that tells us so."""
+    end_s = time.monotonic() + SETTLE_S
+    while session.calls.in_flight() and time.monotonic() < end_s:
+        time.sleep(SETTLE_S / 50)
+    session.recorder.finish()
 
 
 def _leave() -> None:

@@ -181,17 +181,23 @@ class CallLog:
 
     def over(self, call: Call, end_ns: int) -> None:
         """The work ended at `end_ns`, or before: the earliest report counts."""
-        if not call.end_ns:
-            call.group.completed += 1
+        is_first = not call.end_ns
+        if is_first:
             call.end_ns = max(end_ns, call.entry_ns)
         if call.is_forgotten:
             self.emit(call)
+        if is_first:
+            call.group.completed += 1
 
     def forgotten(self, call: Call) -> None:
         """Nobody holds the call's handle any more, so nobody will wait for it."""
         call.is_forgotten = True
         if call.end_ns:
             self.emit(call)
+
+    def in_flight(self) -> int:
+        """Calls that were entered and are not known to be over."""
+        return sum(max(group.entered - group.completed, 0) for group in list(self.groups.values()))
 
     def emit(self, call: Call) -> None:
         """Write the call's row, once."""

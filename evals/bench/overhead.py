@@ -20,8 +20,8 @@ from argus.evals.bench import Size
 from argus.evals.stack import StackError, clean_env
 
 RANKS = 2
-BLOCK_STEPS: Mapping[str, int] = {"transformer": 2, "mlp": 10, "moe": 3, "pipeline": 3}
-"""The transformer's step lasts about 100 ms, the MLP's about 15 ms, the others' about 50 ms."""
+BLOCK_STEPS: Mapping[str, int] = {"transformer": 2, "mlp": 2, "moe": 3, "pipeline": 3}
+"""The steps of transformer and MLP (most of it 50 MB of gradients) last about 90 ms, the others' about 50 ms."""
 
 SINGLE = ("phases", "collectives", "modules")
 BASELINES = ("torch.profiler", "torch.profiler with stacks")
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pairs",
         type=int,
         metavar="N",
-        help="only `all` and `stopped`, N paired blocks, transformer and mlp",
+        help="only `all`, `stopped` and `null`, N paired blocks, transformer and mlp",
     )
 
 
@@ -68,7 +68,7 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
         "channels": transformer["channels"],
         "workloads": workloads,
         "baselines": transformer["baselines"],
-        "memory": workloads["mlp"]["memory"],
+        "memory": _memory(MEMORY_STEPS[size]),
         "after_stop": {name: found["channels"]["stopped"] for name, found in workloads.items()},
         "ok": size == "smoke" or max(uppers) <= BUDGET,
     }
@@ -78,9 +78,9 @@ def plan_of(name: str, *, size: Size) -> list[tuple[int, list[str]]]:
     """(rounds, arms) of a workload: all arms in the first rounds, then only what needs many.
 
     >>> plan_of("mlp", size="default")
-    [(40, ['off', 'all', 'stopped']), (260, ['off', 'all'])]
+    [(40, ['off', 'all', 'stopped', 'null']), (260, ['off', 'all'])]
     """
-    arms = ["off", "all", "stopped"]
+    arms = ["off", "all", "stopped", "null"]
     if name == "transformer":
         arms += [*SINGLE, *BASELINES]
     rest = MANY[size] - FEW[size] if name in ("transformer", "mlp") else 0
@@ -102,9 +102,9 @@ def table(result: Mapping[str, Any]) -> str:
     memory = result["memory"]
     lines.append("")
     lines.append(
-        f"Memory over {memory['steps']} steps of mlp with everything on: "
+        f"Memory over {memory['steps']} steps of one rank of mlp with everything on: "
         f"{memory['slope_bytes_per_step']:+.0f} bytes a step, {memory['first_mib']:.0f} MiB at the start. "
-        "`stopped` is everything taken out again; `modules` times them in every step, in use it is one in 50."
+        "`stopped` is everything taken out again, `null` a second model that was never observed; `modules` times them in every step, in use it is one in 50."
     )
     return "\n".join(lines)
 
@@ -133,40 +133,48 @@ def slope_of(resident: Sequence[tuple[int, int]]) -> float:
 
 
 def _workload(name: str, *, size: Size, pairs: int | None) -> dict[str, Any]:
-    plan = [(pairs, ["off", "all", "stopped"])] if pairs else plan_of(name, size=size)
-    steps = MEMORY_STEPS[size] if name == "mlp" else 0
+    plan = [(pairs, ["off", "all", "stopped", "null"])] if pairs else plan_of(name, size=size)
     with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
         directory = Path(text)
-        _run(name, directory, plan=plan, memory_steps=steps)
-        found = json.loads((directory / "blocks.json").read_text())
-        rates = _rates(directory / "recording", plan=plan)
-    rows, arms = found["rows"], plan[0][1][1:]
+        rows = _run(name, directory, plan=plan)["rows"]
+        rates = _rates(directory / "recording")
+    arms = plan[0][1][1:]
     measured = {
         arm: asdict(compare([row for row in rows if arm in row], arm))
         | {"rates": rates if arm == "all" else {}}
         for arm in arms
     }
-    result = {
+    return {
         "step_ms": float(np.median([row["off"] for row in rows])) * 1e3,
         "channels": {arm: row for arm, row in measured.items() if arm not in BASELINES},
         "baselines": {arm: row for arm, row in measured.items() if arm in BASELINES},
     }
-    if steps:
-        resident = found["resident"]
-        result["memory"] = {
-            "steps": steps,
-            "slope_bytes_per_step": slope_of(resident),
-            "first_mib": resident[0][1] / 2**20,
-            "last_mib": resident[-1][1] / 2**20,
-        }
-    return result
 
 
-def _run(name: str, directory: Path, *, plan: Sequence[tuple[int, list[str]]], memory_steps: int) -> None:
+def _memory(steps: int) -> dict[str, Any]:
+    """Resident memory of a single rank of the MLP with everything on: without peers its steps take 15 ms."""
+    with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
+        resident = _run("mlp", Path(text), ranks=1, memory_steps=steps)["resident"]
+    return {
+        "steps": steps,
+        "slope_bytes_per_step": slope_of(resident),
+        "first_mib": resident[0][1] / 2**20,
+        "last_mib": resident[-1][1] / 2**20,
+    }
+
+
+def _run(
+    name: str,
+    directory: Path,
+    *,
+    plan: Sequence[tuple[int, list[str]]] = (),
+    ranks: int = RANKS,
+    memory_steps: int = 0,
+) -> dict[str, Any]:
     command = [
         *(sys.executable, "-m", "argus", "run", "--run", f"overhead-{name}"),
         *("--socket", str(directory / "socket" / "processor.sock"), "--record", str(directory / "recording")),
-        *("--", sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)),
+        *("--", sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)),
         *("--master-addr", "127.0.0.1", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"),
         *(str(SCRIPT), "--workload", name, "--plan", json.dumps(plan)),
         *("--block-steps", str(BLOCK_STEPS[name]), "--memory-steps", str(memory_steps)),
@@ -176,9 +184,11 @@ def _run(name: str, directory: Path, *, plan: Sequence[tuple[int, list[str]]], m
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise StackError(f"the {name} workload ended with code {done.returncode}:\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads((directory / "blocks.json").read_text())
+    return found
 
 
-def _rates(recording: Path, *, plan: Sequence[tuple[int, list[str]]]) -> dict[str, float]:
+def _rates(recording: Path) -> dict[str, float]:
     """What rank 0 recorded per step in which phases were on, over all arms that have them."""
     records = next(iter(read(recording / "rank-0.argus"))).records
     outermost = records.phases["depth"] == 0

@@ -1,8 +1,9 @@
 """Trains in short blocks, one arm each in random order, and writes each block's seconds; under torchrun.
 
-The off arm has every patch taken out and a model of its own whose DDP keeps the reducer's C++ path; the
-stopped arm is the off arm with the observed model, so that it shows what collectors leave behind when they
-stop, and the noise of the method. The profiler arms are the off arm under torch.profiler.
+The off arm has every patch taken out and a model of its own that was made without them; the null arm is the
+same with one more such model, so that it shows the noise of the method; the stopped arm is the off arm with the
+observed model, so that it shows what collectors leave behind when they stop. The profiler arms are the off arm
+under torch.profiler.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import torch.distributed as dist
 from argus.collectors.rank import attach
 from argus.evals.workloads.models import BUILD, Step
 
-WARM_STEPS = {"off": 1, "stopped": 1}
+WARM_STEPS = {"off": 1, "null": 1, "stopped": 1}
 """An observed block needs two: the first finds the modules again, the second runs with everything in place."""
 
 START_STEPS = 8
@@ -76,16 +77,16 @@ class Arms:
                 step()
             return (time.perf_counter() - start_s) / num_steps
 
-    def memory(self, step: Step, *, num_steps: int) -> list[tuple[int, int]]:
-        """Resident bytes every `MEMORY_EVERY` steps with all collectors on."""
-        self.switch("all")
-        found = []
-        for i in range(num_steps):
-            step()
-            if i % MEMORY_EVERY == 0:
-                pages = int(Path("/proc/self/statm").read_text().split()[1])
-                found.append((i, pages * os.sysconf("SC_PAGE_SIZE")))
-        return found
+
+def memory_of(step: Step, *, num_steps: int) -> list[tuple[int, int]]:
+    """Resident bytes every `MEMORY_EVERY` steps."""
+    found = []
+    for i in range(num_steps):
+        step()
+        if i % MEMORY_EVERY == 0:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            found.append((i, pages * os.sysconf("SC_PAGE_SIZE")))
+    return found
 
 
 def _every_step(_step: int) -> str:
@@ -107,6 +108,15 @@ def rounds(plan: Sequence[tuple[int, Sequence[str]]], *, seed: int) -> list[list
     return [order.sample(list(arms), len(arms)) for num, arms in plan for _ in range(num)]
 
 
+def started(workload: str) -> Step:
+    """The step of a new model, warm: every model starts from the same seed."""
+    torch.manual_seed(0)
+    step = BUILD[workload]()
+    for _ in range(START_STEPS):
+        step()
+    return step
+
+
 def main() -> None:
     """Run the blocks; rank 0 writes them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -120,16 +130,18 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     arms = Arms()
-    observed, pristine = BUILD[args.workload]()
-    for step in (observed, pristine):
-        for _ in range(START_STEPS):
-            step()
-    steps = {"off": pristine, "torch.profiler": pristine, "torch.profiler with stacks": pristine}
+    observed = started(args.workload)
+    arms.switch("off")
+    pristine, control = started(args.workload), started(args.workload)
+    steps = dict.fromkeys(("off", "torch.profiler", "torch.profiler with stacks"), pristine) | {
+        "null": control
+    }
     rows = [
         {arm: arms.block(steps.get(arm, observed), arm=arm, num_steps=args.block_steps) for arm in order}
         for order in rounds(args.plan, seed=args.seed)
     ]
-    resident = arms.memory(observed, num_steps=args.memory_steps)
+    arms.switch("all")
+    resident = memory_of(observed, num_steps=args.memory_steps)
     if dist.get_rank() == 0:
         args.out.write_text(json.dumps({"rows": rows, "resident": resident}))
     dist.destroy_process_group()

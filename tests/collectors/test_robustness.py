@@ -44,7 +44,7 @@ for i in range(8):
         os._exit(9)
     loss.backward()
     optimizer.step()
-print("trained", i + 1, flush=True)
+print(f"trained {i + 1}\n", end="", flush=True)
 """
 
 
