@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
+from argus.analytics.ballots import (
+    VOTE_WINDOWS,
+    VOTES,
+    Ballot,
+    blame,
+    lasting_links,
+    lasting_ranks,
+    still_slow,
+)
 from argus.analytics.baseline import is_comparable
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
-from argus.analytics.fuse import link_causes, rank_causes, stop_cause
+from argus.analytics.fuse import Lasting, decide, stop_cause
+from argus.analytics.fuse.startup import MIN_PAST, is_start_up
 from argus.analytics.incident import Cause, Incident
-from argus.analytics.kernel_digest import KEPT, Engine
+from argus.analytics.kernel_digest import Engine
 from argus.analytics.lifecycle import (
     GONE_WINDOWS,
     find_open,
@@ -22,41 +30,15 @@ from argus.analytics.lifecycle import (
     resolve_incident,
     update_incident,
 )
-from argus.analytics.robust import at
+from argus.analytics.memory import remember
+from argus.analytics.outside import OutsideEvent
 from argus.analytics.stops import is_over, was_cancelled
-from argus.analytics.symptom import LinkSymptom, RankSymptom, link_symptoms, measure, rank_symptoms
-from argus.analytics.view import PAST_WINDOWS, Digest, View
+from argus.analytics.symptom import link_symptoms, rank_symptoms
+from argus.analytics.view import Digest, View
 from argus.analytics.waits import waits_of
 from argus.analytics.window import Window
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.topology.layout import Topology
-
-VOTES = 2
-VOTE_WINDOWS = 3
-"""A cause must show in 2 of the last 3 windows before it becomes an incident."""
-
-UNEXPLAINED_VOTES = 3
-"""Lateness without any excess of own work needs all three."""
-
-MIN_PAST = 2
-"""Windows of an attempt that only teach: start-up is uneven in ways no step flag covers."""
-
-STILL = 0.5
-"""An open incident lasts while at least half of its cost is still seen, detectors silent or not."""
-
-KEEP_CLEAN = 30
-"""Windows without any suspect that are kept for baselines however long a fault lasts."""
-
-Item = TypeVar("Item", RankSymptom, LinkSymptom)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ballot:
-    """Who was suspected in one window."""
-
-    window: int
-    ranks: tuple[RankSymptom, ...] = ()
-    links: tuple[LinkSymptom, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,26 +86,25 @@ def advance(
     engine: Engine | None = None,
     worth_s: Mapping[int, float] | None = None,
     is_stopped: bool = False,
+    events: Iterable[OutsideEvent] = (),
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
     in this process if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
-    `is_stopped` says that the beats are those of a job known to stand still.
+    `is_stopped` says that the beats are those of a job known to stand still. `events` are what others said of
+    the job's nodes lately.
     """
     before = {incident.id: incident for incident in state.incidents}
     state = _hear(state, beats)
     if window is not None and state.past and window.index <= state.past[-1].index:
         window = None
-    view = _view(
-        state,
-        topology,
-        window=window,
-        now_s=now_s,
+    view = replace(
+        _view(state, topology, window=window, now_s=now_s, engine=engine),
         is_lone=votes == 1,
-        engine=engine,
         worth_s=worth_s,
         is_stopped=is_stopped,
+        events=tuple(events),
     )
     findings = run_detectors(view)
     if view.digest is not None:
@@ -135,15 +116,7 @@ def advance(
 
 
 def _view(
-    state: AttemptState,
-    topology: Topology,
-    *,
-    window: Window | None,
-    now_s: float,
-    is_lone: bool,
-    engine: Engine | None,
-    worth_s: Mapping[int, float] | None,
-    is_stopped: bool,
+    state: AttemptState, topology: Topology, *, window: Window | None, now_s: float, engine: Engine | None
 ) -> View:
     """What detectors see of the state and the new window."""
     waits = waits_of(window) if window is not None else None
@@ -157,9 +130,6 @@ def _view(
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
         digest=digest_of(window, waits, engine=engine) if window is not None else None,
-        is_lone=is_lone,
-        worth_s=worth_s,
-        is_stopped=is_stopped,
     )
 
 
@@ -197,16 +167,18 @@ def _judge(
     digest = view.digest
     assert digest is not None
     ranks = rank_symptoms(view, findings)
-    links = link_symptoms(view, findings, suspects=_blame(state, ranks))
-    shown = (*ranks, *_still_slow(state, view, known={symptom.rank for symptom in ranks}))
+    links = link_symptoms(view, findings, suspects=blame(state.ballots, state.incidents, ranks))
+    shown = (*ranks, *still_slow(state.incidents, view, known={symptom.rank for symptom in ranks}))
     ballots = (*state.ballots, Ballot(window=digest.index, ranks=shown, links=links))[-VOTE_WINDOWS:]
     state = replace(state, ballots=ballots)
     causes: tuple[Cause, ...] = ()
-    if len(state.past) >= min_past:
-        causes = (
-            *rank_causes(view, _lasting(state, shown, votes)),
-            *link_causes(view, _lasting_links(state, links, votes)),
+    if not is_start_up(state.past, min_past=min_past):
+        lasting = Lasting(
+            ranks=lasting_ranks(ballots, state.incidents, votes=votes),
+            links=lasting_links(ballots, state.incidents, votes=votes),
+            findings=tuple(findings),
         )
+        causes = decide(view, lasting)
     for cause in causes:
         known = find_open(state.incidents, cause.scope) or _member_of(state.incidents, cause)
         if known is None:
@@ -220,22 +192,8 @@ def _judge(
         doubted=tuple(sorted(s.rank for s in ranks)),
         doubted_groups=tuple(sorted({f.group for f in findings if f.kind == "transfer" and f.group})),
     )
-    state = _remember(state, doubted)
+    state = replace(state, past=remember(state.past, doubted, incidents=state.incidents))
     return _close(state, [i for i in state.incidents if _is_gone(i, state.past)])
-
-
-def _blame(state: AttemptState, ranks: Sequence[RankSymptom]) -> dict[int, float]:
-    """What each rank suspected of late costs per step, by this window, the last ones or an open incident."""
-    recent = [s for ballot in state.ballots[-VOTE_WINDOWS + 1 :] for s in ballot.ranks]
-    blame: dict[int, float] = {}
-    for symptom in (*recent, *ranks):
-        if symptom.is_vote:
-            blame[symptom.rank] = max(blame.get(symptom.rank, 0.0), symptom.impact_s)
-    for incident in state.incidents:
-        if incident.status == "open" and incident.cause.fault_class != "link.slow":
-            for rank in incident.cause.suspects:
-                blame[rank] = max(blame.get(rank, 0.0), incident.cost.s_per_step)
-    return blame
 
 
 def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
@@ -252,63 +210,6 @@ def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
             and set(i.cause.suspects) & set(cause.suspects)
         ),
         None,
-    )
-
-
-def _lasting(state: AttemptState, shown: Sequence[RankSymptom], votes: int) -> list[list[RankSymptom]]:
-    """Symptoms of each rank that has the votes, or whose open incident still shows."""
-    lasting = []
-    for symptom in shown:
-        mine = [s for ballot in state.ballots for s in ballot.ranks if s.rank == symptom.rank]
-        agreed = [s for s in mine if s.is_vote]
-        if symptom.rank in _open_suspects(state):
-            lasting.append(mine)
-        elif symptom.is_vote and len(agreed) >= votes:
-            lasting.append(agreed)
-        elif "wait" in symptom.signals and len(mine) >= (UNEXPLAINED_VOTES if votes > 1 else 1):
-            lasting.append(mine)
-    return lasting
-
-
-def _still_slow(state: AttemptState, view: View, *, known: AbstractSet[int]) -> list[RankSymptom]:
-    """Suspects of open incidents whom no detector names now but who still cost half of what they did."""
-    window, waits, digest = view.window, view.waits, view.digest
-    assert window is not None and waits is not None and digest is not None
-    found = []
-    for incident in state.incidents:
-        if incident.status != "open" or is_stop(incident) or incident.cause.fault_class == "link.slow":
-            continue
-        for rank in incident.cause.suspects:
-            row = at(digest.ranks, rank)
-            if rank in known or row < 0 or not digest.own_s[row] > 0:
-                continue
-            symptom = measure(window, waits, digest, rank=rank, worth_s=view.worth_s)
-            costs = (
-                min(symptom.impact_s, symptom.excess_s)
-                if symptom.sees_waits or symptom.worth_s is not None
-                else symptom.excess_s
-            )
-            if costs >= STILL * incident.cost.s_per_step > 0:
-                found.append(symptom)
-    return found
-
-
-def _lasting_links(state: AttemptState, links: Sequence[LinkSymptom], votes: int) -> list[list[LinkSymptom]]:
-    lasting = []
-    for link in links:
-        mine = [s for ballot in state.ballots for s in ballot.links if s.group == link.group]
-        if len(mine) >= votes or find_open(state.incidents, f"group:{link.group}"):
-            lasting.append(mine)
-    return lasting
-
-
-def _open_suspects(state: AttemptState) -> frozenset[int]:
-    """Ranks an open incident accuses, links aside: their members are not at fault."""
-    return frozenset(
-        rank
-        for incident in state.incidents
-        if incident.status == "open" and incident.cause.fault_class != "link.slow"
-        for rank in incident.cause.suspects
     )
 
 
@@ -350,50 +251,3 @@ def _replace(state: AttemptState, incident: Incident) -> AttemptState:
     others = tuple(i for i in state.incidents if i.id != incident.id)
     position = next((n for n, i in enumerate(state.incidents) if i.id == incident.id), len(others))
     return replace(state, incidents=(*others[:position], incident, *others[position:]))
-
-
-def _remember(state: AttemptState, digest: Digest) -> AttemptState:
-    """Add the window to the past; whoever an open incident accuses is no part of what is normal.
-
-    The windows that led to an incident are marked with it, since they were remembered before it opened.
-    """
-    accused = [i for i in state.incidents if i.status == "open" and not is_stop(i)]
-    past = tuple(
-        _flagged(each, [i for i in accused if each.index > i.opened_window - VOTE_WINDOWS])
-        for each in (*state.past, digest)
-    )
-    return replace(state, past=_lighter(_forget(past)))
-
-
-def _flagged(digest: Digest, accused: Sequence[Incident]) -> Digest:
-    ranks = {r for i in accused if i.cause.fault_class != "link.slow" for r in i.cause.suspects}
-    groups = {i.cause.group for i in accused if i.cause.fault_class == "link.slow" and i.cause.group}
-    if ranks <= set(digest.flagged) and groups <= set(digest.flagged_groups):
-        return digest
-    return replace(
-        digest,
-        flagged=tuple(sorted(ranks | set(digest.flagged))),
-        flagged_groups=tuple(sorted(groups | set(digest.flagged_groups))),
-    )
-
-
-def _lighter(past: tuple[Digest, ...]) -> tuple[Digest, ...]:
-    """Kernels of the last windows only, and of those no more than their means."""
-    return tuple(
-        each
-        if each.kernels is None
-        else replace(each, kernels=each.kernels.slim() if n >= len(past) - KEPT else None)
-        for n, each in enumerate(past)
-    )
-
-
-def _forget(past: tuple[Digest, ...]) -> tuple[Digest, ...]:
-    """Drop the oldest window, but let no long fault push out the last clean ones."""
-    while len(past) > PAST_WINDOWS:
-        clean = sum(digest.is_clean for digest in past)
-        drop = next(
-            (n for n, d in enumerate(past) if clean > KEEP_CLEAN or not d.is_clean),
-            0,
-        )
-        past = (*past[:drop], *past[drop + 1 :])
-    return past

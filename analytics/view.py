@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest
+from argus.analytics.outside import OutsideEvent
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
 from argus.collectors.records.heartbeat import Heartbeat
@@ -83,7 +84,9 @@ class View:
     `past` holds the digests of earlier windows of this attempt, oldest first; `now_s` is Unix time. `waits` and
     `digest` are those of `window`, made once for all detectors; a detector makes its own if they are None.
     `worth_s` = seconds a step the job would gain if a rank were healthy, by replay of its pipeline, None without
-    pipeline records. `is_stopped` = the beats are a watchdog's last words: the job stands still for sure. `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
+    pipeline records. `is_stopped` = the beats are a watchdog's last words: the job stands still for sure.
+    `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
+    `events` = what others said of the job's nodes lately.
     """
 
     run: str
@@ -98,3 +101,4 @@ class View:
     is_lone: bool = False
     worth_s: Mapping[int, float] | None = None
     is_stopped: bool = False
+    events: tuple[OutsideEvent, ...] = ()

@@ -12,9 +12,11 @@ import numpy as np
 
 from argus.agent.triage import diagnose, no_incident
 from argus.agent.wording import quantity
-from argus.analytics.attempt import MIN_PAST, VOTES, AttemptState, advance
+from argus.analytics.attempt import AttemptState, advance
+from argus.analytics.ballots import VOTES
 from argus.analytics.clocks import ALIGNED, DURATIONS, align
 from argus.analytics.finding import Evidence, Finding
+from argus.analytics.fuse.startup import MIN_PAST
 from argus.analytics.incident import Incident
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.whatif.graph import NotReplayable

@@ -1,0 +1,85 @@
+"""Tests 5 and 6, own work of a rank: by host path and compute, as `classify` tells them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from argus.analytics.classify import Classification, classify
+from argus.analytics.fuse.lasting import Lasting, mean_share
+from argus.analytics.fuse.own_evidence import not_the_link, rank_evidence
+from argus.analytics.fuse.scope import join_hosts
+from argus.analytics.incident import Cause
+from argus.analytics.symptom import RankSymptom
+from argus.analytics.view import View
+
+SAME_SIZE = 0.25
+"""A window that cost less than a quarter of the worst does not date the fault, but may hold its first steps."""
+
+
+HostPath = Callable[[View, Sequence[RankSymptom], Classification], Classification]
+"""What stacks and runtime events say of the same symptoms: the class, firmer, or a better one."""
+
+HOST_PATH: tuple[HostPath, ...] = ()
+"""Asked in order, each with the answer of the one before."""
+
+
+def rank_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
+    """One cause per suspect rank.
+
+    Ranks that make up most of one host, with the same class, become one cause of that host.
+    """
+    causes = [_rank_cause(view, symptoms, _class_of(view, symptoms)) for symptoms in lasting.ranks]
+    return tuple(join_hosts(view, causes))
+
+
+def _class_of(view: View, symptoms: Sequence[RankSymptom]) -> Classification:
+    decided = classify(symptoms)
+    for look in HOST_PATH:
+        decided = look(view, symptoms, decided)
+    return decided
+
+
+def _rank_cause(view: View, symptoms: Sequence[RankSymptom], decided: Classification) -> Cause:
+    last = symptoms[-1]
+    loud = [
+        s
+        for s in symptoms
+        if {"self_time", "wait"} <= s.signals
+        or (s.worth_s is not None and s.is_vote and "self_time" in s.signals)
+    ]
+    confirmed = decided.is_clear and len(loud) >= 2
+    known = "CONFIRMED" if confirmed else "LIKELY"
+    impact = float(np.mean([s.impact_s for s in symptoms]))
+    return Cause(
+        fault_class=decided.fault_class,
+        verdict="INCONCLUSIVE" if decided.fault_class == "unknown" else known,
+        suspects=(last.rank,),
+        scope=f"rank:{last.rank}",
+        victims=last.victims,
+        phase=decided.phase,
+        group=last.group,
+        second_best=decided.second_best,
+        ruled_out=(
+            *not_the_link(view, last),
+            *(r for r in decided.ruled_out if _is_seen(view, r.fault_class)),
+        ),
+        evidence=rank_evidence(view, symptoms, decided.phase),
+        findings=tuple(dict.fromkeys(name for s in symptoms for name in s.findings)),
+        share_of_step=mean_share(symptoms),
+        s_per_step=impact,
+        onset_step=_onset(symptoms),
+    )
+
+
+def _onset(symptoms: Sequence[RankSymptom]) -> int:
+    """Onset in the first window of the same size: an earlier hiccup of the same rank is another matter."""
+    largest = max(s.impact_s for s in symptoms)
+    return next(s.onset_step for s in symptoms if s.impact_s >= SAME_SIZE * largest)
+
+
+def _is_seen(view: View, fault_class: str) -> bool:
+    """Whether the window could have shown the class: what nobody looked at is not ruled out."""
+    unseen = view.window.coverage.unseen if view.window is not None else ()
+    return fault_class != "host.gc" or not any(text.startswith("gc:") for text in unseen)

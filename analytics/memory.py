@@ -1,0 +1,62 @@
+"""What an attempt remembers of its windows: enough to know what is normal, and not the fault itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from argus.analytics.ballots import VOTE_WINDOWS
+from argus.analytics.incident import Incident
+from argus.analytics.kernel_digest import KEPT
+from argus.analytics.lifecycle import is_stop
+from argus.analytics.view import PAST_WINDOWS, Digest
+
+KEEP_CLEAN = 30
+"""Windows without any suspect that are kept for baselines however long a fault lasts."""
+
+
+def remember(past: Sequence[Digest], digest: Digest, *, incidents: Sequence[Incident]) -> tuple[Digest, ...]:
+    """Add the window to the past; whoever an open incident accuses is no part of what is normal.
+
+    The windows that led to an incident are marked with it, since they were remembered before it opened.
+    """
+    accused = [i for i in incidents if i.status == "open" and not is_stop(i)]
+    known = tuple(
+        _flagged(each, [i for i in accused if each.index > i.opened_window - VOTE_WINDOWS])
+        for each in (*past, digest)
+    )
+    return _lighter(_forget(known))
+
+
+def _flagged(digest: Digest, accused: Sequence[Incident]) -> Digest:
+    ranks = {r for i in accused if i.cause.fault_class != "link.slow" for r in i.cause.suspects}
+    groups = {i.cause.group for i in accused if i.cause.fault_class == "link.slow" and i.cause.group}
+    if ranks <= set(digest.flagged) and groups <= set(digest.flagged_groups):
+        return digest
+    return replace(
+        digest,
+        flagged=tuple(sorted(ranks | set(digest.flagged))),
+        flagged_groups=tuple(sorted(groups | set(digest.flagged_groups))),
+    )
+
+
+def _lighter(past: tuple[Digest, ...]) -> tuple[Digest, ...]:
+    """Kernels of the last windows only, and of those no more than their means."""
+    return tuple(
+        each
+        if each.kernels is None
+        else replace(each, kernels=each.kernels.slim() if n >= len(past) - KEPT else None)
+        for n, each in enumerate(past)
+    )
+
+
+def _forget(past: tuple[Digest, ...]) -> tuple[Digest, ...]:
+    """Drop the oldest window, but let no long fault push out the last clean ones."""
+    while len(past) > PAST_WINDOWS:
+        clean = sum(digest.is_clean for digest in past)
+        drop = next(
+            (n for n, d in enumerate(past) if clean > KEEP_CLEAN or not d.is_clean),
+            0,
+        )
+        past = (*past[:drop], *past[drop + 1 :])
+    return past
