@@ -32,6 +32,7 @@ from argus.analytics.lifecycle import (
 )
 from argus.analytics.memory import remember
 from argus.analytics.outside import OutsideEvent
+from argus.analytics.series.live import LiveSeries, hear
 from argus.analytics.stops import is_over, was_cancelled
 from argus.analytics.symptom import link_symptoms, rank_symptoms
 from argus.analytics.view import Digest, View
@@ -51,6 +52,7 @@ class AttemptState:
     ballots: tuple[Ballot, ...] = ()
     beats: Mapping[int, Heartbeat] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
+    series: LiveSeries = field(default_factory=LiveSeries)
 
     @staticmethod
     def start(run: str, attempt: int) -> AttemptState:
@@ -107,6 +109,8 @@ def advance(
         events=tuple(events),
     )
     findings = run_detectors(view)
+    if view.heard is not None:
+        state = replace(state, series=view.heard.series)
     if view.digest is not None:
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
     if view.beats:
@@ -127,6 +131,8 @@ def _view(
         now_s=now_s,
         window=window,
         past=state.past,
+        series=state.series,
+        heard=hear(state.series, window) if window is not None else None,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
         digest=digest_of(window, waits, engine=engine) if window is not None else None,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest
 from argus.analytics.outside import OutsideEvent
+from argus.analytics.series.live import Heard, LiveSeries
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
 from argus.collectors.records.heartbeat import Heartbeat
@@ -96,6 +97,8 @@ class View:
     window: Window | None = None
     past: tuple[Digest, ...] = ()
     beats: tuple[Heartbeat, ...] = ()
+    series: LiveSeries = field(default_factory=LiveSeries)
+    heard: Heard | None = None
     waits: Waits | None = None
     digest: Digest | None = None
     is_lone: bool = False

@@ -23,7 +23,9 @@ class Followed:
     rhythm: Rhythm = field(default_factory=Rhythm)
 
 
-def follow(state: Followed, values: Floats, *, took_s: Floats | None = None) -> tuple[Followed, tuple[Event, ...]]:
+def follow(
+    state: Followed, values: Floats, *, took_s: Floats | None = None
+) -> tuple[Followed, tuple[Event, ...]]:
     """More values, NaN for what is missing or not to be judged; `took_s` are all times, judged or not."""
     values = np.asarray(values, np.float64)
     took_s = values if took_s is None else took_s
@@ -61,7 +63,9 @@ def settled(events: Iterable[Event]) -> tuple[Event, ...]:
     for event in events:
         if event.instead_of is not None:
             kept = [
-                one for one in kept if (one.kind, one.series, one.start) != ("shift", event.series, event.instead_of)
+                one
+                for one in kept
+                if (one.kind, one.series, one.start) != ("shift", event.series, event.instead_of)
             ]
         kept.append(event)
     return tuple(sorted(kept, key=lambda event: event.start))

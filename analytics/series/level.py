@@ -41,17 +41,16 @@ class Level:
     spread: Floats
     error: Floats
 
-    def row(self, row: int) -> Level:
-        """The level of one series alone."""
-        parts = {name: values[row : row + 1] for name, values in vars(self).items()}
-        return Level(**parts)
+    def at(self, rows: Ints) -> Level:
+        """The levels of some series alone."""
+        return Level(**{name: values[rows] for name, values in vars(self).items()})
 
-    def put(self, row: int, level: Level) -> Level:
-        """The same with the level of one series in its place."""
+    def put(self, rows: Ints, level: Level) -> Level:
+        """The same with the levels of some series in their place."""
         parts = {}
         for name, values in vars(self).items():
             parts[name] = values.copy()
-            parts[name][row] = getattr(level, name)[0]
+            parts[name][rows] = getattr(level, name)
         return Level(**parts)
 
 
@@ -107,13 +106,13 @@ class Repetition:
         """See `inflation`."""
         return inflation(self.product, self.power, self.num)
 
-    def after(self, rest: Floats, inside: Bools, *, size: int) -> Repetition:
-        """With the last `size` columns of `rest` (series, place), distances from the level, heard as well."""
+    def after(self, rest: Floats, inside: Bools) -> Repetition:
+        """With more distances from the level heard, (series, place); the first column was heard before."""
         rest = np.where(inside, rest, 0.0)
-        new, before = rest[:, -size:], rest[:, -size - 1 : -1]
-        fade = 1 - size / REMEMBERED
+        new, before = rest[:, 1:], rest[:, :-1]
+        fade = 1 - new.shape[1] / REMEMBERED
         return Repetition(
-            num=fade * self.num + inside[:, -size:].sum(axis=1),
+            num=fade * self.num + inside[:, 1:].sum(axis=1),
             power=fade * self.power + (new**2).sum(axis=1),
             product=fade * self.product + (new * before).sum(axis=1),
         )

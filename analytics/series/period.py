@@ -97,7 +97,9 @@ def _strongest(rest: Floats) -> tuple[int, float]:
 def _comes_again(correlation: Floats, lag: int) -> bool:
     """Whether values two periods apart are alike as well: wandering noise makes a peak, but not the next."""
     off = 1 + lag // 20
-    return float(correlation[2 * lag - off : 2 * lag + off + 1].max()) >= AGAIN_SHARE * float(correlation[lag])
+    return float(correlation[2 * lag - off : 2 * lag + off + 1].max()) >= AGAIN_SHARE * float(
+        correlation[lag]
+    )
 
 
 def _profile(rest: Floats, lag: int) -> Floats:

@@ -65,7 +65,9 @@ def pulse_period(pulses: Sequence[Pulse]) -> Period | None:
     gaps = np.diff([pulse.place for pulse in last])
     if length < IN_SECONDS * longest or off > longest or (gaps == gaps[0]).all():
         return None
-    return Period(length=float(length), unit="s", lag=int(np.median(gaps)), strength=1.0 - off / float(length))
+    return Period(
+        length=float(length), unit="s", lag=int(np.median(gaps)), strength=1.0 - off / float(length)
+    )
 
 
 def is_due(pulse: Pulse, pulses: Sequence[Pulse], period: Period) -> bool:

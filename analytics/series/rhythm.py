@@ -82,7 +82,8 @@ def listen(
 
 def _hear_pulse(rhythm: Rhythm, pulse: Pulse, history: Floats, event: Event) -> tuple[Rhythm, list[Event]]:
     is_expected = any(
-        is_due(pulse, rhythm.pulses, period) or repeats(history, len(history) - 1, lag=period.lag, similar=SIMILAR)
+        is_due(pulse, rhythm.pulses, period)
+        or repeats(history, len(history) - 1, lag=period.lag, similar=SIMILAR)
         for period in rhythm.periods
     )
     rhythm = replace(rhythm, pulses=pulses_after(rhythm.pulses, pulse))
@@ -105,13 +106,16 @@ def _hear_shift(rhythm: Rhythm, event: Event) -> tuple[Rhythm, list[Event]]:
         return rhythm, [] if known in rhythm.quiet else [event]
     size = float(np.log(event.ratio))
     is_expected = any(
-        abs(event.start - place - period.lag) <= max(OFF_SHARE * period.lag, 1.0) and before * size >= HALF * size**2
+        abs(event.start - place - period.lag) <= max(OFF_SHARE * period.lag, 1.0)
+        and before * size >= HALF * size**2
         for period in rhythm.periods
         for place, before in rhythm.shifts
     )
     shifts = (*rhythm.shifts, (event.start, size))[-MAX_SHIFTS:]
     places = {place for place, _ in shifts}
-    quiet = frozenset(place for place in (*rhythm.quiet, *([event.start] if is_expected else [])) if place in places)
+    quiet = frozenset(
+        place for place in (*rhythm.quiet, *([event.start] if is_expected else [])) if place in places
+    )
     return replace(rhythm, shifts=shifts, quiet=quiet), [] if is_expected else [event]
 
 

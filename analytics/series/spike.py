@@ -18,17 +18,17 @@ ROLLING = 20
 MIN_BEFORE = 10
 
 
-def usual_before(logs: Floats, *, column: int) -> Floats:
-    """Of each series the logarithm of what was usual before `column` if its value there is a spike, else NaN.
+def usual_before(logs: Floats) -> Floats:
+    """Of each series the logarithm of what was usual before its last value if that is a spike, else NaN.
 
-    `logs` (series, place) with NaN for what is missing or of an older level. (series,)
+    `logs` (series, place) holds the last ROLLING + 1 places, NaN = missing or of an older level. (series,)
     """
     usual = np.full(len(logs), np.nan)
-    rows = np.flatnonzero(_is_high(logs, column))
+    rows = np.flatnonzero(_is_high(logs))
     if not len(rows):
         return usual
-    before = np.exp(logs[rows, max(column - ROLLING, 0) : column])
-    value = np.exp(logs[rows, column])
+    before = np.exp(logs[rows, :-1])
+    value = np.exp(logs[rows, -1])
     enough = np.isfinite(before).sum(axis=1) >= MIN_BEFORE
     rows, before, value = rows[enough], before[enough], value[enough]
     if not len(rows):
@@ -40,9 +40,7 @@ def usual_before(logs: Floats, *, column: int) -> Floats:
     return usual
 
 
-def _is_high(logs: Floats, column: int) -> Bools:
+def _is_high(logs: Floats) -> Bools:
     """No median lies below the least value: most values need no closer look."""
-    before = logs[:, max(column - ROLLING, 0) : column]
-    least = np.where(np.isfinite(before), before, np.inf).min(axis=1, initial=np.inf)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(logs[:, column] >= least + np.log(MIN_RATIO))
+    least = np.fmin.reduce(logs[:, :-1], axis=1, initial=np.inf)
+    return np.asarray(logs[:, -1] >= least + np.log(MIN_RATIO))

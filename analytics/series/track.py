@@ -7,14 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from argus.analytics.series.drift import drift_of, may_drift
 from argus.analytics.series.event import Event
-from argus.analytics.series.level import Level, Repetition, cut_to, level_of
-from argus.analytics.series.shift import AGES, LEVEL_VALUES, Split, gate, place_again, split_of, suspicious
-from argus.analytics.series.spike import usual_before
+from argus.analytics.series.level import MIN_EFFECT, Level, Repetition, cut_to, level_of
+from argus.analytics.series.shift import (
+    AGES,
+    FULL_BEFORE,
+    LEVEL_VALUES,
+    Split,
+    gate,
+    place_again,
+    split_of,
+    suspicious,
+)
+from argus.analytics.series.spike import ROLLING, usual_before
 from argus.analytics.series.swing import ALTERNATIONS, is_swing
 from argus.analytics.window import Bools, Floats, Ints
 
@@ -26,6 +36,15 @@ KEEP = LEVEL_VALUES + max(AGES)
 
 BLOCK = 8
 """How often the levels are measured anew."""
+
+REST_BLOCKS = 8
+"""Series that stay where they are are measured only every so many blocks."""
+
+STIR = 0.5 * MIN_EFFECT
+"""A value so far from its level may belong to a change: an average that is off by 0.75 of MIN_EFFECT holds one."""
+
+FEW = 64
+"""So many series are looked at for slow trends in every block, more of them only every REST_BLOCKS."""
 
 SETTLED = 30
 """Values behind a change when it is placed for the last time: more move it no nearer (tests/analytics/test_series.py)."""
@@ -51,13 +70,14 @@ class Tracks:
     """What is remembered of series that are watched together: logarithms of their last values (series, KEEP).
 
     `count` places so far; `begun` and `since` (series,): place of the first value (−1 = none yet) and of the
-    first of the present level; `swings` the last changes of those that changed.
+    first of the present level, `stirred` where a value was last away from it; `swings` the last changes of those that changed.
     """
 
     logs: Floats
     begun: Ints
     since: Ints
     level: Level
+    stirred: Ints
     repetition: Repetition
     count: int = 0
     changes: tuple[Change, ...] = ()
@@ -73,6 +93,7 @@ class Tracks:
             begun=np.full(num_series, -1),
             since=np.zeros(num_series, np.int64),
             level=level_of(logs, np.isfinite(logs)),
+            stirred=np.zeros(num_series, np.int64),
             repetition=Repetition.none(num_series),
         )
 
@@ -94,6 +115,31 @@ def observe(tracks: Tracks, values: Floats) -> tuple[Tracks, tuple[Event, ...]]:
     return tracks, tuple(events)
 
 
+def regroup(tracks: Tracks, rows: Ints) -> Tracks:
+    """The series in another order: `rows` are their old places, −1 for one that is new."""
+    empty = Tracks.start(1, keep=tracks.logs.shape[1])
+    old = np.where(rows >= 0, rows, tracks.num_series)
+    new_of = {int(row): new for new, row in enumerate(rows) if row >= 0}
+
+    def moved(values: Floats | Ints, none: Floats | Ints) -> Any:
+        return np.concatenate([values, none])[old]
+
+    return replace(
+        tracks,
+        **{
+            name: moved(getattr(tracks, name), getattr(empty, name))
+            for name in ("logs", "begun", "since", "stirred")
+        },
+        level=Level(**{k: moved(v, getattr(empty.level, k)) for k, v in vars(tracks.level).items()}),
+        repetition=Repetition(
+            **{k: moved(v, getattr(empty.repetition, k)) for k, v in vars(tracks.repetition).items()}
+        ),
+        changes=tuple(replace(c, series=new_of[c.series]) for c in tracks.changes if c.series in new_of),
+        swings={new_of[row]: swing for row, swing in tracks.swings.items() if row in new_of},
+        drifted=frozenset(new_of[row] for row in tracks.drifted if row in new_of),
+    )
+
+
 def finish(tracks: Tracks) -> tuple[Tracks, tuple[Event, ...]]:
     """No more values will come: place the last changes by what there is."""
     tracks, events = _settle(tracks, tracks.changes)
@@ -103,30 +149,60 @@ def finish(tracks: Tracks) -> tuple[Tracks, tuple[Event, ...]]:
 def _block(tracks: Tracks, values: Floats) -> tuple[Tracks, list[Event]]:
     keep, size = tracks.logs.shape[1], values.shape[1]
     fresh, begun = _usable(tracks, values)
+    if tracks.count % BLOCK == 0:
+        tracks = _measure_levels(tracks)
+    tracks = _stirred(replace(tracks, begun=begun), fresh)
     logs = np.concatenate([tracks.logs, fresh], axis=1)
     base = tracks.count - keep
-    inside = _inside(logs, tracks.since, base)
-    if tracks.count % BLOCK == 0:
-        wider = tracks.repetition.inflation
-        tracks = replace(tracks, level=level_of(logs[:, :keep], inside[:, :keep], wider=wider))
-    scales = gate(tracks.num_series)
-    columns = np.arange(keep, keep + size)
-    suspects = suspicious(logs, inside, tracks.level, columns=columns, min_scales=scales)
-    tracks = replace(tracks, begun=begun)
-    events: list[Event] = []
-    for column in range(size):
-        events += _spikes(logs, inside, base=base, column=keep + column)
-        for row in np.flatnonzero(suspects[:, column])[:MAX_LOOKS]:
-            seen = logs[row, : keep + column + 1]
-            tracks, found = _look(tracks, seen, row=int(row), base=base, scales=scales)
-            if found:
-                events += found
-                inside[row] = _inside(logs[row : row + 1], tracks.since[row : row + 1], base)[0]
-                suspects[row] = False
+    tracks, events = _events(tracks, logs, rows=np.flatnonzero(_is_restless(tracks)), base=base, size=size)
     tracks = replace(tracks, logs=logs[:, size:], count=tracks.count + size)
     if tracks.count % BLOCK == 0:
         tracks, late = _block_end(tracks)
         events += late
+    return tracks, events
+
+
+def _stirred(tracks: Tracks, fresh: Floats) -> Tracks:
+    """Which series have a value away from their level: without one in its last values no series has changed."""
+    off = np.abs(fresh - tracks.level.centre[:, None])
+    stirs = (off >= STIR).any(axis=1) | (tracks.level.num < FULL_BEFORE)
+    return replace(tracks, stirred=np.where(stirs, tracks.count + fresh.shape[1], tracks.stirred))
+
+
+def _is_restless(tracks: Tracks) -> Bools:
+    return np.asarray(tracks.count - tracks.stirred < max(AGES))
+
+
+def _measure_levels(tracks: Tracks) -> Tracks:
+    """The levels of restless series measured anew, of all now and then."""
+    every = tracks.count % (REST_BLOCKS * BLOCK) == 0
+    rows = np.arange(tracks.num_series) if every else np.flatnonzero(_is_restless(tracks))
+    logs = tracks.logs[rows]
+    inside = _inside(logs, tracks.since[rows], tracks.count - logs.shape[1])
+    level = level_of(logs, inside, wider=tracks.repetition.inflation[rows])
+    return replace(tracks, level=tracks.level.put(rows, level))
+
+
+def _events(tracks: Tracks, logs: Floats, *, rows: Ints, base: int, size: int) -> tuple[Tracks, list[Event]]:
+    """Spikes and changes of the series `rows` in the last `size` columns."""
+    events: list[Event] = []
+    if not len(rows):
+        return tracks, events
+    mine, keep = logs[rows], logs.shape[1] - size
+    inside = _inside(mine, tracks.since[rows], base)
+    scales = gate(tracks.num_series)
+    suspects = suspicious(
+        mine, inside, tracks.level.at(rows), columns=np.arange(keep, keep + size), min_scales=scales
+    )
+    for column in range(keep, keep + size):
+        events += _spikes(mine, inside, rows, base=base, column=column)
+        for at in np.flatnonzero(suspects[:, column - keep])[:MAX_LOOKS]:
+            row = int(rows[at])
+            tracks, found = _look(tracks, mine[at, : column + 1], row=row, base=base, scales=scales)
+            if found:
+                events += found
+                inside[at] = _inside(mine[at : at + 1], tracks.since[row : row + 1], base)[0]
+                suspects[at] = False
     return tracks, events
 
 
@@ -145,18 +221,19 @@ def _inside(logs: Floats, since: Ints, base: int) -> Bools:
     return np.asarray(np.isfinite(logs) & (base + np.arange(logs.shape[1]) >= since[:, None]))
 
 
-def _spikes(logs: Floats, inside: Bools, *, base: int, column: int) -> list[Event]:
-    usual = usual_before(np.where(inside[:, : column + 1], logs[:, : column + 1], np.nan), column=column)
+def _spikes(logs: Floats, inside: Bools, rows: Ints, *, base: int, column: int) -> list[Event]:
+    here = slice(max(column - ROLLING, 0), column + 1)
+    usual = usual_before(np.where(inside[:, here], logs[:, here], np.nan))
     return [
         Event(
             kind="spike",
-            series=int(row),
+            series=int(rows[at]),
             start=base + column,
             end=base + column,
-            got=float(np.exp(logs[row, column])),
-            expected=float(np.exp(usual[row])),
+            got=float(np.exp(logs[at, column])),
+            expected=float(np.exp(usual[at])),
         )
-        for row in np.flatnonzero(np.isfinite(usual))
+        for at in np.flatnonzero(np.isfinite(usual))
     ]
 
 
@@ -164,14 +241,16 @@ def _look(tracks: Tracks, logs: Floats, *, row: int, base: int, scales: float) -
     """A closer look at one series, `logs` its columns up to now."""
     since = int(tracks.since[row])
     begin = max(since - base, len(logs) - KEEP, 0)
-    split = split_of(logs[begin:], tracks.level.row(row), min_scales=scales)
+    split = split_of(logs[begin:], tracks.level.at(np.array([row])), min_scales=scales)
     if split is None:
         return tracks, []
     now = base + len(logs) - 1
     change = Change(series=row, start=base + begin + split.place, since=since, told=now, split=split)
     mine = [one for one in tracks.changes if one.series == row]
     # The change before this one gets no more values than these.
-    settled = [event for one in mine if (event := _placed(one, logs[: change.start - base], base)) is not None]
+    settled = [
+        event for one in mine if (event := _placed(one, logs[: change.start - base], base)) is not None
+    ]
     swings = (*tracks.swings.get(row, ()), split.after - split.before)[-ALTERNATIONS:]
     events = [*settled, _shift(change, change.start)]
     if is_swing(swings):
@@ -193,7 +272,7 @@ def _new_level(tracks: Tracks, logs: Floats, *, row: int, place: int, base: int)
     fresh = level_of(
         here, _inside(here, since[row : row + 1], base), wider=tracks.repetition.inflation[row : row + 1]
     )
-    return replace(tracks, since=since, level=tracks.level.put(row, fresh))
+    return replace(tracks, since=since, level=tracks.level.put(np.array([row]), fresh))
 
 
 def _placed(change: Change, logs: Floats, base: int) -> Event | None:
@@ -232,8 +311,11 @@ def _block_end(tracks: Tracks) -> tuple[Tracks, list[Event]]:
     tracks, events = _settle(tracks, due)
     base = tracks.count - tracks.logs.shape[1]
     inside = _inside(tracks.logs, tracks.since, base)
-    heard = tracks.repetition.after(cut_to(tracks.logs, tracks.level), inside, size=BLOCK)
+    last = slice(-BLOCK - 1, None)
+    heard = tracks.repetition.after(cut_to(tracks.logs[:, last], tracks.level), inside[:, last])
     tracks = replace(tracks, repetition=heard)
+    if tracks.num_series > FEW and tracks.count % (REST_BLOCKS * BLOCK):
+        return tracks, events
     for row in may_drift(tracks.logs, inside)[:MAX_LOOKS]:
         if int(row) in tracks.drifted:
             continue
