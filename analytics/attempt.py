@@ -52,7 +52,7 @@ class AttemptState:
     ballots: tuple[Ballot, ...] = ()
     beats: Mapping[int, Heartbeat] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
-    series: LiveSeries = field(default_factory=LiveSeries)
+    series: LiveSeries = field(default_factory=LiveSeries, compare=False)
 
     @staticmethod
     def start(run: str, attempt: int) -> AttemptState:
@@ -109,8 +109,6 @@ def advance(
         events=tuple(events),
     )
     findings = run_detectors(view)
-    if view.heard is not None:
-        state = replace(state, series=view.heard.series)
     if view.digest is not None:
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
     if view.beats:
@@ -198,7 +196,11 @@ def _judge(
         doubted=tuple(sorted(s.rank for s in ranks)),
         doubted_groups=tuple(sorted({f.group for f in findings if f.kind == "transfer" and f.group})),
     )
-    state = replace(state, past=remember(state.past, doubted, incidents=state.incidents))
+    state = replace(
+        state,
+        past=remember(state.past, doubted, incidents=state.incidents),
+        series=view.heard.series if view.heard is not None else state.series,
+    )
     return _close(state, [i for i in state.incidents if _is_gone(i, state.past)])
 
 

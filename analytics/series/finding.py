@@ -31,20 +31,6 @@ def finding_of(
     steps_per_value: int = 1,
 ) -> Finding:
     """A notice at the event's places; `ranks` are those it happened to, none = the job."""
-    evidence = [Evidence(name="step_s", value=event.got, unit=unit, baseline=event.expected)]
-    if event.scales is not None and math.isfinite(event.scales):
-        evidence.append(Evidence(name="standard_errors", value=event.scales))
-    if event.period is not None:
-        evidence += _period(event.period, unit, steps_per_value)
-    if event.instead_of is not None:
-        evidence.append(
-            Evidence(
-                name="placed_before",
-                value=float(event.instead_of),
-                unit="step",
-                note="the same change, placed better by the steps that came since",
-            )
-        )
     lost = event.got - event.expected
     return Finding(
         run=run,
@@ -60,8 +46,22 @@ def finding_of(
         ratio=event.ratio,
         effect_s_per_step=lost,
         share_of_step=lost / event.got,
-        evidence=tuple(evidence),
+        evidence=tuple(_evidence(event, unit, steps_per_value)),
     )
+
+
+def _evidence(event: Event, unit: str, steps_per_value: int) -> list[Evidence]:
+    evidence = [Evidence(name="step_s", value=event.got, unit=unit, baseline=event.expected)]
+    if event.scales is not None and math.isfinite(event.scales):
+        evidence.append(Evidence(name="standard_errors", value=event.scales))
+    if event.period is not None:
+        evidence += _period(event.period, unit, steps_per_value)
+    if event.instead_of is not None:
+        again = "the same change, placed better by the steps that came since"
+        evidence.append(
+            Evidence(name="placed_before", value=float(event.instead_of), unit="step", note=again)
+        )
+    return evidence
 
 
 def _period(period: Period, unit: str, steps_per_value: int) -> list[Evidence]:

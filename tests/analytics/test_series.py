@@ -11,7 +11,7 @@ import pytest
 
 from argus.analytics.series import track as tracking
 from argus.analytics.series.event import Event
-from argus.analytics.series.findings import series_findings
+from argus.analytics.series.recorded import series_findings
 from argus.analytics.series.follow import Followed, follow, read_whole, settled
 from argus.analytics.series.judge import Slowdown, slowdowns
 from argus.analytics.series.period import periods_of
