@@ -11,13 +11,13 @@ import pytest
 
 from argus.analytics.series import track as tracking
 from argus.analytics.series.event import Event
-from argus.analytics.series.recorded import series_findings
 from argus.analytics.series.follow import Followed, follow, read_whole, settled
 from argus.analytics.series.judge import Slowdown, slowdowns
 from argus.analytics.series.period import periods_of
 from argus.analytics.series.pulse import KEPT
+from argus.analytics.series.recorded import series_findings
 from argus.analytics.series.rhythm import HISTORY, MAX_PERIODS, MAX_SHIFTS
-from argus.analytics.series.shift import NEAR
+from argus.analytics.series.shift import NEAR, gate
 from argus.analytics.series.track import KEEP, STARTUP, Tracks, finish, observe
 from argus.analytics.window import Floats
 from argus.collectors.records.series import StepSeries
@@ -29,7 +29,7 @@ def noise(count: int, *, seed: int = 0, spread: float = 0.03, level: float = 2.0
 
 def many(values: Floats, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Event, ...]]:
     """Events of each series, as if each were alone: many at once is only faster."""
-    alone = tracking.gate(1)
+    alone = gate(1)
     monkeypatch.setattr(tracking, "gate", lambda num_series: alone)
     monkeypatch.setattr(tracking, "MAX_LOOKS", len(values))
     tracks, events = observe(Tracks.start(len(values)), values)
@@ -107,7 +107,7 @@ def wandering(count: int, *, repeats: float, spread: float, seed: int) -> Floats
     logs = rng.normal(0, spread * np.sqrt(1 - repeats**2), count)
     for place in range(1, count):
         logs[place] += repeats * logs[place - 1]
-    return np.exp(logs)
+    return np.asarray(np.exp(logs))
 
 
 def unhealthy_looking(family: str, *, seed: int, count: int = 1500) -> Floats:

@@ -11,6 +11,7 @@ import pytest
 
 from argus.analytics.detectors import l1_period, l1_shift, l1_spike
 from argus.analytics.finding import Finding
+from argus.analytics.series.event import Event
 from argus.analytics.series.live import LiveSeries, hear
 from argus.analytics.view import View
 from argus.analytics.window import Floats, Window, assemble
@@ -161,7 +162,7 @@ def test_ranks_that_come_and_go_keep_their_own_past() -> None:
     step_s = np.random.default_rng(1).normal(1, 0.005, (4, 200))
     step_s[0] *= 2.0
     step_s[3, 160:] *= 1.4
-    series, told = LiveSeries(), []
+    series, told = LiveSeries(), list[tuple[Event, tuple[int, ...]]]()
     for view in views(step_s):
         window = view.window
         assert window is not None
