@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from argus.collectors.host import delivery
 from argus.collectors.host import processor as processor_module
 from argus.collectors.host.client import parse_server
 from argus.collectors.host.fake_host import FakeHost
@@ -188,6 +189,31 @@ def test_a_service_that_cuts_connections_after_storing_gets_no_window_twice(
     service.fail = cut_twice
     host.connect().play(0, 21)
     assert service.wait_for(lambda s: len(s.windows) == 2)
+
+
+@pytest.mark.slow
+def test_windows_lost_on_the_way_are_counted_in_the_next_one(
+    start: Start, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planted(*_args: object, **_kwargs: object) -> NoReturn:
+        raise RuntimeError("planted")
+
+    host = start()
+    rank = host.connect()
+    lost = "argus_collector_dropped_windows_total"
+    with monkeypatch.context() as patch:
+        patch.setattr(delivery, "pack_hosts", planted)
+        rank.play(0, 11)
+        assert host.wait_for(lambda: host.counters.get(lost, "error") == 1)
+    service.fail = lambda path: Reply(status=422) if path.endswith("windows") else None
+    rank.play(11, 21)
+    assert host.wait_for(lambda: host.counters.get(lost, "refused") == 1)
+    service.fail = lambda path: None
+    rank.play(21, 41)
+    assert service.wait_for(lambda s: len(s.windows) == 2)
+    told = [dict(window.dropped) for _, window in sorted(service.windows.items())]
+    assert told == [{"windows_lost": 1}, {}]  # the refused one took along its word of the one before
+    assert any("could not be packed" in line for line in host.said)
 
 
 @pytest.mark.slow
