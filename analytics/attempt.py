@@ -45,6 +45,7 @@ from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
 from argus.analytics.run_diff import change_finding
+from argus.analytics.series.live import LiveSeries, hear
 from argus.analytics.stops import EXITED_S, all_gone_s, is_over, was_cancelled
 from argus.analytics.symptom import RankSymptom, rank_symptoms
 from argus.analytics.view import Digest, View
@@ -65,6 +66,7 @@ class AttemptState:
     beats: Mapping[int, Heartbeat] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
     bouts: tuple[Bout, ...] = ()
+    series: LiveSeries = field(default_factory=LiveSeries, compare=False)
 
     @staticmethod
     def start(run: str, attempt: int) -> AttemptState:
@@ -134,9 +136,13 @@ def advance(
 def _told(state: AttemptState, before: AttemptState, findings: tuple[Finding, ...]) -> Advance:
     """The state with what is new in it."""
     changed = tuple(incident for incident in state.incidents if incident not in before.incidents)
+    return Advance(state=state, findings=findings, incidents=changed, bouts=_grown(state, before))
+
+
+def _grown(state: AttemptState, before: AttemptState) -> tuple[Bout, ...]:
+    """Bouts that began or got longer."""
     same = {id(bout) for bout in before.bouts}
-    grown = tuple(bout for bout in state.bouts if id(bout) not in same)
-    return Advance(state=state, findings=findings, incidents=changed, bouts=grown)
+    return tuple(bout for bout in state.bouts if id(bout) not in same)
 
 
 def _news(state: AttemptState, window: Window | None) -> tuple[Window | None, Window | None]:
@@ -172,6 +178,8 @@ def _view(state: AttemptState, topology: Topology, *, window: Window | None, now
         now_s=now_s,
         window=window,
         past=state.past,
+        series=state.series,
+        heard=hear(state.series, window) if window is not None else None,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
         digest=digest_of(replace(window, kernels=()), waits) if window is not None else None,
@@ -241,7 +249,11 @@ def _judge(
         doubted=tuple(sorted(s.rank for s in ranks)),
         doubted_paths=tuple(sorted({path for f in findings if (path := path_of(f))})),
     )
-    state = replace(state, past=remember(state.past, doubted, incidents=state.incidents))
+    state = replace(
+        state,
+        past=remember(state.past, doubted, incidents=state.incidents),
+        series=view.heard.series if view.heard is not None else state.series,
+    )
     return _close(state, [i for i in state.incidents if _is_gone(i, state.past, recurring)])
 
 

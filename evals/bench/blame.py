@@ -14,8 +14,10 @@ from argus.analytics.clocks import align
 from argus.analytics.waits import waits_of
 from argus.analytics.window import assemble
 from argus.api.cli.errors import CliError
+from argus.collectors.records.plan import WindowPlan
 from argus.evals.bench import Size
-from argus.evals.simulator.mesh import Harm, Mesh, mesh_layouts, mesh_windows
+from argus.evals.simulator.job import Fault, Job
+from argus.evals.simulator.simulate import simulate
 from argus.topology.layout import build
 
 SHAPES: Mapping[str, tuple[int, int, int]] = {
@@ -28,7 +30,7 @@ SHAPES: Mapping[str, tuple[int, int, int]] = {
 
 DRAWS: Mapping[Size, int] = {"smoke": 2, "default": 25, "full": 100}
 SMOKE_RANKS = 256
-STEPS = 4
+STEPS = 10
 FACTORS = (1.1, 3.0)
 """How many times longer the slow rank works, drawn evenly on a log scale."""
 
@@ -50,7 +52,7 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     if num_ranks < 128 or num_ranks % 128:
         raise CliError(f"--ranks must be a multiple of 128, got {num_ranks}")
     begun = time.perf_counter()
-    rows = [{"mesh": f"{name}·DP{mesh.dp}", **_score(mesh, DRAWS[size])} for name, mesh in _meshes(num_ranks)]
+    rows = [{"mesh": name, **_score(job, DRAWS[size])} for name, job in _jobs(num_ranks)]
     first, draws = sum(row["first"] for row in rows), sum(row["draws"] for row in rows)
     return {
         "num_ranks": num_ranks,
@@ -78,26 +80,36 @@ def table(result: Mapping[str, Any]) -> str:
     return "\n".join([*lines, *(f"| {r['mesh']} | {r['draws']} | {r['first']} |" for r in result["by_mesh"])])
 
 
-def _meshes(num_ranks: int) -> Iterator[tuple[str, Mesh]]:
+def _jobs(num_ranks: int) -> Iterator[tuple[str, Job]]:
     for name, (tp, pp, ep) in SHAPES.items():
-        yield name, Mesh(tp=tp, pp=pp, ep=ep, dp=num_ranks // tp // pp)
+        job = Job(
+            ranks=num_ranks,
+            tp=tp,
+            pp=pp,
+            ep=ep,
+            micro_batches=pp,
+            steps=STEPS,
+            warmup_steps=0,
+            clock_offset_s=CLOCK_S,
+        )
+        yield f"{name}·DP{num_ranks // tp // pp}", job
 
 
-def _score(mesh: Mesh, draws: int) -> dict[str, Any]:
+def _score(job: Job, draws: int) -> dict[str, Any]:
     rng = np.random.default_rng(SEED)
-    topology = build(mesh_layouts(mesh))
-    hosts = -(-mesh.ranks // mesh.ranks_per_host)
+    topology = None
     first, missed = 0, []
     for _ in range(draws):
-        slow = int(rng.integers(mesh.ranks))
+        slow = int(rng.integers(job.ranks))
         factor = float(np.exp(rng.uniform(*np.log(FACTORS))))
-        strayed = Mesh(**{**vars(mesh), "clock_s": rng.normal(0, CLOCK_S, hosts)})
-        parts = next(mesh_windows(strayed, [Harm(slow={slow: factor})], rng=rng, num_steps=STEPS))
-        late_s = waits_of(align(assemble(parts, topology))).late_s
-        if int(late_s.argmax()) == slow:
+        done = simulate(job, [Fault(kind="compute", ranks=(slow,), severity=factor)], rng=rng)
+        topology = topology or build(done.layouts)
+        closed = next(done.windows(WindowPlan(first=STEPS)))
+        voted_s = waits_of(align(assemble(closed.parts, topology))).voted_s
+        if int(voted_s.argmax()) == slow:
             first += 1
         else:
-            missed.append({"slow": slow, "factor": factor, "named": int(late_s.argmax())})
+            missed.append({"slow": slow, "factor": factor, "named": int(voted_s.argmax())})
     return {"draws": draws, "first": first, "missed": missed}
 
 

@@ -18,12 +18,15 @@ from argus.analytics.clocks import align
 from argus.analytics.incident import Incident
 from argus.analytics.window import Bools, assemble
 from argus.collectors.records.events import Rows
+from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.summary import RankWindow
-from argus.evals.simulator.mesh import Harm, Mesh, mesh_layouts, mesh_windows
+from argus.evals.simulator.job import Fault
+from argus.evals.simulator.simulate import simulate
 from argus.topology.layout import build
+from tests.analytics.mesh_kit import mesh
 
-MESH = Mesh(tp=4, pp=2, dp=4, ranks_per_host=4, micro_batches=3)
-NUM_WINDOWS, NUM_STEPS = 6, 5
+NUM_WINDOWS, NUM_STEPS = 6, 6
+MESH = mesh(ranks=32, tp=4, pp=2, micro_batches=2)
 CULPRIT = 13
 
 Damage = Callable[[int, Sequence[RankWindow], np.random.Generator], Sequence[RankWindow]]
@@ -33,11 +36,12 @@ Damage = Callable[[int, Sequence[RankWindow], np.random.Generator], Sequence[Ran
 def played(damages: Sequence[Damage], *, seed: int, slow: float = 1.0) -> tuple[Incident, ...]:
     """Incidents of a mesh whose windows were damaged; the culprit slows down after two windows."""
     rng = np.random.default_rng(seed)
-    topology = build(mesh_layouts(MESH))
-    harms = [Harm(slow={CULPRIT: slow} if n > 1 else {}) for n in range(NUM_WINDOWS)]
-    state = AttemptState.start(MESH.run, 0)
-    for number, whole in enumerate(mesh_windows(MESH, harms, rng=rng, num_steps=NUM_STEPS)):
-        parts: Sequence[RankWindow] = whole
+    job = replace(MESH, steps=NUM_WINDOWS * NUM_STEPS)
+    faults = [Fault(kind="compute", ranks=(CULPRIT,), severity=slow, start_step=2 * NUM_STEPS)]
+    done = simulate(job, faults if slow > 1.0 else (), rng=rng)
+    topology, state = build(done.layouts), AttemptState.start(MESH.run, 0)
+    for number, whole in enumerate(done.windows(WindowPlan(first=NUM_STEPS))):
+        parts: Sequence[RankWindow] = whole.parts
         for damage in damages:
             parts = damage(number, parts, rng)
         if parts:
