@@ -32,13 +32,14 @@ class Separation:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What the incident costs; `method` says how it was estimated."""
+    """What the incident costs; `method` says how it was estimated, `num_steps` over how many slow steps."""
 
     s_per_step: float
     share_of_step: float
     gpu_hours_so_far: float
     gpu_hours_per_day: float
     method: str
+    num_steps: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

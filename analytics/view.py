@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from argus.analytics.kernel_digest import KernelDigest
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.pauses import Pause
+from argus.analytics.series.live import Heard, LiveSeries
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
 from argus.analytics.work import Balance
@@ -109,6 +110,8 @@ class View:
     window: Window | None = None
     past: tuple[Digest, ...] = ()
     beats: tuple[Heartbeat, ...] = ()
+    series: LiveSeries = field(default_factory=LiveSeries)
+    heard: Heard | None = None
     waits: Waits | None = None
     digest: Digest | None = None
     is_lone: bool = False

@@ -18,4 +18,5 @@ def test_the_bound_is_where_so_few_become_improbable(count: int) -> None:
 
 def test_no_steps_have_no_rate() -> None:
     assert per_steps(0, 0) is None
-    assert per_steps(2, 50_000) == (4.0, pytest.approx(12.59, abs=0.01))
+    rate = per_steps(2, 50_000)
+    assert rate is not None and rate[0] == 4.0 and rate[1] == pytest.approx(12.59, abs=0.01)
