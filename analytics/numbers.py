@@ -135,12 +135,11 @@ WORK = ("work:tokens", "work:samples")
 
 def _work(window: Window, usable: Bools) -> Floats:
     """Units a usable step, NaN where the rank told none. (rank,)"""
-    kinds = {event.kind for event in window.events}
-    kind = next((name for name in WORK if name in kinds), "")
+    kind = next((name for name in WORK if name in window.events_by_kind), "")
     total = np.zeros(len(window.ranks))
     steps = set(window.steps[usable].tolist())
-    for event in window.events:
-        if event.kind == kind and event.step in steps:
+    for event in window.events_by_kind.get(kind, ()):
+        if event.step in steps:
             total[np.searchsorted(window.ranks, event.rank)] += event.value
     return np.where(total > 0, total / max(len(steps), 1), np.nan)
 
