@@ -230,7 +230,8 @@ def _judge(
     state = replace(state, ballots=ballots)
     causes: tuple[Cause, ...] = ()
     recurring: Mapping[int, Recurrence] = {}
-    if not is_start_up(state.past, min_past=min_past):
+    # What arrives after the end is kept as history: the job is over, and with it its incidents.
+    if not is_start_up(state.past, min_past=min_past) and not is_over(view.beats):
         state = _counted(state, view, ranks)
         recurring = recurrences(view, state.bouts)
         causes = _causes(state, view, findings, votes=votes, recurring=recurring)
