@@ -26,7 +26,12 @@ from argus.analytics.incident import Cause, Incident
 from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.kernel_join import join_kernels
 from argus.analytics.lifecycle import (
+    ALL_EXITED,
     GONE_WINDOWS,
+    NAMED_BETTER,
+    RUN_OVER,
+    SIGNAL_GONE,
+    STEPS_GO_ON,
     find_open,
     is_recurring,
     is_stop,
@@ -39,7 +44,7 @@ from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
 from argus.analytics.run_diff import change_finding
-from argus.analytics.stops import is_over, was_cancelled
+from argus.analytics.stops import EXITED_S, all_gone_s, is_over, was_cancelled
 from argus.analytics.symptom import RankSymptom, rank_symptoms
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import waits_of
@@ -189,12 +194,16 @@ def _hear(state: AttemptState, beats: Iterable[Heartbeat]) -> AttemptState:
 
 def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> AttemptState:
     """Stops: opened at once, resolved when steps end again, everything resolved when the attempt is over."""
+    opened = [i for i in state.incidents if i.status == "open"]
+    gone_s = all_gone_s(view.beats, world_size=view.topology.world_size, now_s=view.now_s)
+    if gone_s is not None and gone_s > EXITED_S:
+        return _close(state, opened, ended=ALL_EXITED)
     stop = next((finding for finding in findings if finding.kind == "stop"), None)
-    known = next((i for i in state.incidents if i.status == "open" and is_stop(i)), None)
+    known = next((i for i in opened if is_stop(i)), None)
     if stop is None:
         if is_over(view.beats) or was_cancelled(view.beats):
-            return _close(state, [i for i in state.incidents if i.status == "open"])
-        return _close(state, [known] if known else [])
+            return _close(state, opened, ended=RUN_OVER)
+        return _close(state, [known] if known else [], ended=STEPS_GO_ON)
     cause = checked(view, stop_cause(view, stop))
     if known is None:
         return _replace(state, _opened(state, view, cause, stop.window))
@@ -225,7 +234,9 @@ def _judge(
         if known is None:
             state = _replace(state, _opened(state, view, cause, digest.index))
         elif known.cause.fault_class == "unknown" != cause.fault_class or is_better_seen(known.cause, cause):
-            state = _replace(_close(state, [known]), _opened(state, view, cause, digest.index))
+            state = _replace(
+                _close(state, [known], ended=NAMED_BETTER), _opened(state, view, cause, digest.index)
+            )
         else:
             state = _replace(state, _updated(state, view, known, cause, digest.index))
     doubted = replace(
@@ -334,11 +345,11 @@ def _is_gone(incident: Incident, past: Sequence[Digest], recurring: Mapping[int,
     return len(silent) >= GONE_WINDOWS
 
 
-def _close(state: AttemptState, incidents: Sequence[Incident]) -> AttemptState:
+def _close(state: AttemptState, incidents: Sequence[Incident], *, ended: str = SIGNAL_GONE) -> AttemptState:
     for incident in incidents:
         end = next((d for d in state.past if d.index == incident.last_window), None)
         last = end.first_step + end.num_steps - 1 if end and not is_stop(incident) else state.last_step
-        state = _replace(state, resolve_incident(incident, end_step=last))
+        state = _replace(state, resolve_incident(incident, end_step=last, ended=ended))
     return state
 
 

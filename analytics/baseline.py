@@ -40,7 +40,8 @@ EXPONENTIAL_SCALE = 1.53
 
 @dataclass(frozen=True, kw_only=True)
 class Outlier:
-    """Deviations (item,) against their limits; `significance` = −log10 of such findings per healthy day."""
+    """Deviations (item,) against their limits; `significance` = −log10 of such findings per healthy day, where a
+    limit is exceeded."""
 
     exceeds: Bools
     limit: Floats
@@ -79,13 +80,12 @@ def outliers(
         scales = max(scales, min(-math.log(chance) / EXPONENTIAL_SCALE, MAX_TAIL))
     limit = np.maximum(noise.scale * scales, fitted)
     deviations = np.nan_to_num(now / noise.scale)
-    expected = [tests_per_day * tail_probability(max(float(d), 0.0), noise.dof) for d in deviations]
-    return Outlier(
-        exceeds=np.nan_to_num(now, nan=-np.inf) > limit,
-        limit=limit,
-        scale=noise.scale,
-        significance=-np.log10(np.maximum(expected, 1e-300)),
-    )
+    exceeds = np.nan_to_num(now, nan=-np.inf) > limit
+    significance = np.zeros(len(now))
+    for row in np.flatnonzero(exceeds):
+        expected = tests_per_day * tail_probability(max(float(deviations[row]), 0.0), noise.dof)
+        significance[row] = -math.log10(max(expected, 1e-300))
+    return Outlier(exceeds=exceeds, limit=limit, scale=noise.scale, significance=significance)
 
 
 VOTING_WINDOWS = 2

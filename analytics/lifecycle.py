@@ -51,6 +51,7 @@ def update_incident(
         phase=cause.phase if cause.fault_class == known.fault_class else known.phase,
         ruled_out=cause.ruled_out if cause.fault_class == known.fault_class else known.ruled_out,
         second_best=cause.second_best if cause.fault_class == known.fault_class else known.second_best,
+        separation=cause.separation if cause.fault_class == known.fault_class else known.separation,
         verdict=_firmer(known, cause),
         findings=tuple(dict.fromkeys((*known.findings, *cause.findings)))[-MAX_FINDINGS:],
     )
@@ -93,9 +94,19 @@ def _firmer(known: Cause, cause: Cause) -> str:
     return max(known.verdict, cause.verdict, key=_FIRMNESS.index)
 
 
-def resolve_incident(incident: Incident, *, end_step: int) -> Incident:
+SIGNAL_GONE, STEPS_GO_ON, RUN_OVER, ALL_EXITED, NAMED_BETTER = (
+    "the signal is gone",
+    "steps end again",
+    "the run ended in order",
+    "every rank has exited",
+    "more is known now: another incident goes on with it",
+)
+"""Why incidents are resolved."""
+
+
+def resolve_incident(incident: Incident, *, end_step: int, ended: str = SIGNAL_GONE) -> Incident:
     """The incident closed at the last step that showed it."""
-    return replace(incident, status="resolved", end_step=max(end_step, incident.onset_step))
+    return replace(incident, status="resolved", end_step=max(end_step, incident.onset_step), ended=ended)
 
 
 def is_stop(incident: Incident) -> bool:

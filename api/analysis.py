@@ -14,6 +14,7 @@ from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.numbers import window_numbers
+from argus.analytics.stops import EXITED_S, all_gone_s
 from argus.analytics.store import history as history_store
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import kernels as kernel_store
@@ -346,7 +347,7 @@ def ended(
     now_s: float,
     since_s: float,
 ) -> str:
-    """Why the attempt is over: relaunched, finished, superseded, silent; "" while it is not.
+    """Why the attempt is over: relaunched, finished, crashed, superseded, silent; "" while it is not.
 
     No silence counts before `since_s`, when the service began to listen.
     """
@@ -361,6 +362,9 @@ def ended(
     done = world and len(beats) >= world and all(beat.state == "ended" for beat in beats)
     if done and quiet_s >= means.settings.grace_s:
         return "finished"
+    gone_s = all_gone_s(beats, world_size=world, now_s=now_s) if world else None
+    if gone_s is not None and min(gone_s, now_s - since_s) > EXITED_S:
+        return "crashed"
     return "superseded" if not is_newest and quiet_s >= means.settings.silent_s else ""
 
 
@@ -373,6 +377,7 @@ def end(means: Means, watch: Watch, *, reason: str, now_s: float) -> None:
             end_step=incident.end_step
             if incident.end_step is not None
             else max(watch.live.row.highest_step, 0),
+            ended=incident.ended or f"the attempt is over: {reason}",
         )
         for incident in watch.kept.values()
     ]
