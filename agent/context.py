@@ -32,29 +32,39 @@ whom; it does not wait for them. Raises Denied."""
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
-    """The facts, the book where results go, the run and window in question, and what the caller may do."""
+    """The facts, the book where results go, run, attempt and window in question, and what the caller may do."""
 
     facts: Facts
     book: EvidenceBook = field(default_factory=MemoryBook)
     run: str | None = None
+    attempt: int | None = None
     window: int | None = None
     scopes: frozenset[str] = frozenset({"read"})
     capture: Capture | None = None
 
     def of_run(self, name: str | None) -> RunFacts:
-        """The run named, else the run in question, else the one heard of last. Raises Unknown."""
-        asked = name or self.run
+        """The run named, else the one in question, else the one heard of last. Raises Unknown.
+
+        `NAME#2` is attempt 2 of a run; without a number it is the attempt in question, else the latest.
+        """
+        known = self.facts.runs()
+        asked = name or self.run or next(iter(known), None)
         if asked is None:
-            known = self.facts.runs()
-            if not known:
-                raise Unknown("no run is known yet")
-            asked = known[0]
-        found = self.facts.run(asked)
+            raise Unknown("no run is known yet")
+        attempt = self.attempt if asked == self.run else None
+        found = self.facts.run(asked, attempt=attempt)
+        head, _, number = asked.rpartition("#")
+        if found is None and head and number.isdecimal() and len(number) < 10:
+            found = self.facts.run(head, attempt=int(number))
         if found is None:
-            known = self.facts.runs()
-            close = close_names(asked, known) or tuple(known[:5])
+            close = close_names(head or asked, known) or tuple(known[:5])
             raise Unknown(f"no run {asked[:80]!r}; {len(known)} runs are known", close=close)
         return found
+
+    def window_in_question(self, facts: RunFacts) -> int | None:
+        """The window in question, if it is one of this attempt."""
+        is_here = facts.run == self.run and self.attempt in (None, facts.attempt)
+        return self.window if is_here else None
 
 
 def fleet_of(facts: RunFacts) -> Fleet:
@@ -76,24 +86,18 @@ def incident_of(context: ToolContext, incident_id: str) -> Incident:
 
 
 def window_of(context: ToolContext, facts: RunFacts, index: int | None) -> WindowFact:
-    """The window asked for, else the one in question, else the latest. Raises Unknown."""
-    known = facts.windows(limit=MAX_WINDOWS)
-    if not known:
+    """The window asked for; else the one in question or the last before it; else the latest. Raises Unknown."""
+    upto = context.window_in_question(facts) if index is None else index
+    found = next(iter(facts.windows(limit=1, upto=upto)), None)
+    if found is not None and index in (None, found.index):
+        return found
+    latest = next(iter(facts.windows(limit=1)), None)
+    if latest is None:
         raise Unknown(f"no window of run {facts.run!r} is analysed yet")
-    if index is None and facts.run == context.run:
-        index = context.window
     if index is None:
-        return known[0]
-    found = next((one for one in known if one.index == index), None)
-    if found is None:
-        near = sorted(known, key=lambda one: abs(one.index - index))
-        said = f"no analysed window {index}; there are {known[-1].index}–{known[0].index}"
-        raise Unknown(said, close=tuple(str(one.index) for one in near[:3]))
-    return found
-
-
-MAX_WINDOWS = 200
-"""Windows looked back upon: at 10–60 s each an hour and more."""
+        return latest
+    near = {str(one.index) for one in (found, latest) if one is not None}
+    raise Unknown(f"no analysed window {index}; the latest is {latest.index}", close=sorted(near))
 
 
 def numbers_of(facts: RunFacts, window: WindowFact) -> WindowNumbers:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.kernel_table import KernelTable
 from argus.analytics.numbers import WindowNumbers
+from argus.analytics.run_facts import RunFacts as Compared
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window
 from argus.collectors.records.host_sample import HostSample
+from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.stacks import StackDump
 from argus.topology.fleet import Fleet
 
@@ -49,15 +51,35 @@ class StepPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutOfBand:
-    """Something another source says of one node at one time, such as an Xid or a port that went down."""
+class UnitDay:
+    """One day of one GPU in one phase or kind of kernel: its own time over that of ranks doing the same work."""
 
-    time_s: float
-    node: str
-    source: str
-    kind: str
-    text: str
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    host: str
+    device: str
+    subject: str
+    day: int  # since 1970, UTC
+    ratio: float
+    windows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadBout:
+    """Windows in a row in which a GPU was suspected, in one run; times are Unix time."""
+
+    run: str
+    host: str
+    device: str
+    since_s: float
+    until_s: float
+    windows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitHistory:
+    """What is remembered of GPUs over runs: their days, and when they were bad."""
+
+    days: tuple[UnitDay, ...]
+    bouts: tuple[BadBout, ...]
 
 
 class RunFacts(Protocol):
@@ -74,17 +96,17 @@ class RunFacts(Protocol):
     def fleet(self) -> Fleet | None:
         """Its graph; None while no layout is known."""
 
-    def windows(self, *, limit: int) -> Sequence[WindowFact]:
-        """Its last analysed windows, the latest first."""
+    def windows(self, *, limit: int, upto: int | None = None) -> Sequence[WindowFact]:
+        """Its last analysed windows, none beyond `upto`, the latest first."""
 
-    def findings(self, *, since_window: int | None = None) -> Sequence[Finding]:
-        """Its findings from a window on, those of the latest window first."""
+    def findings(self, *, since: int | None = None, upto: int | None = None) -> Sequence[Finding]:
+        """Its findings of windows `since` … `upto`, those of the latest window first."""
 
     def numbers(self, window: int) -> WindowNumbers | None:
         """Per rank and phase what a window took."""
 
-    def step_times(self, *, ranks: Sequence[int], limit: int) -> Sequence[StepPoint]:
-        """Step times of the last windows, oldest first."""
+    def step_times(self, *, ranks: Sequence[int], limit: int, upto: int | None = None) -> Sequence[StepPoint]:
+        """Step times of the last windows, none beyond `upto`, oldest first."""
 
     def group_window(self, window: int, *, ranks: Sequence[int]) -> Window | None:
         """A window's records of at least these ranks, on one clock."""
@@ -98,8 +120,13 @@ class RunFacts(Protocol):
     def samples(self, hosts: Sequence[str]) -> Mapping[str, HostSample] | None:
         """What hosts last measured of themselves."""
 
-    def events(self, *, since_s: float | None, limit: int) -> Sequence[OutOfBand] | None:
-        """What other sources said of the run's nodes, the latest first."""
+    def events(
+        self, *, nodes: Sequence[str], since_s: float | None, limit: int
+    ) -> Sequence[OutsideEvent] | None:
+        """What other sources said of nodes and what they hold, of all if none is named, the latest first."""
+
+    def compared(self) -> Compared | None:
+        """What of it can be compared with another run."""
 
     def replayer(self) -> Replayer | None:
         """The replay of its pipeline, where its operations are recorded."""
@@ -126,8 +153,5 @@ class Facts(Protocol):
     def hosts_of(self, run: str, attempt: int, ranks: Sequence[int], /) -> Mapping[int, str]:
         """Hosts of ranks of an attempt, as far as known."""
 
-    def history(self, node: str) -> Json | None:
-        """What is remembered of a host or a GPU over runs; None where no memory is kept."""
-
-    def compare_runs(self, first: str, second: str) -> Json | None:
-        """What differs between two runs; None where runs are not compared."""
+    def history(self, *, host: str | None, device: str | None) -> UnitHistory | None:
+        """What is remembered of a host's GPUs or of one; None where no memory is kept."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from argus.agent.facts import Json, OutOfBand, RunFacts, StepPoint, WindowFact
+from argus.agent.facts import RunFacts, StepPoint, UnitHistory, WindowFact
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.kernel_table import KernelTable, open_table
 from argus.analytics.numbers import WindowNumbers, window_numbers
+from argus.analytics.run_facts import RunFacts as Compared
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window
 from argus.collectors.records.host_sample import HostSample
+from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.stacks import StackDump
 from argus.topology.fleet import Fleet, build_fleet
 from argus.topology.layout import Topology
@@ -32,7 +35,8 @@ class HeldRun:
     graph: Fleet | None = None
     dumps: tuple[StackDump, ...] | None = None
     host_samples: Mapping[str, HostSample] | None = None
-    told: tuple[OutOfBand, ...] | None = None
+    told: tuple[OutsideEvent, ...] | None = None
+    profile: Compared | None = None
     replay: Replayer | None = None
 
     @property
@@ -53,13 +57,17 @@ class HeldRun:
     def _derived(self) -> Fleet:
         return build_fleet(topology=self.topology)
 
-    def windows(self, *, limit: int) -> Sequence[WindowFact]:
-        """Its last windows, the latest first."""
-        return tuple(_fact(window) for window in self.windows_held[: -limit - 1 : -1])
+    def windows(self, *, limit: int, upto: int | None = None) -> Sequence[WindowFact]:
+        """Its last windows, none beyond `upto`, the latest first."""
+        return tuple(_fact(window) for window in self._until(upto)[: -limit - 1 : -1])
 
-    def findings(self, *, since_window: int | None = None) -> Sequence[Finding]:
-        """Its findings from a window on, those of the latest window first."""
-        wanted = [one for one in self.findings_held if since_window is None or one.window >= since_window]
+    def _until(self, upto: int | None) -> tuple[Window, ...]:
+        return tuple(one for one in self.windows_held if upto is None or one.index <= upto)
+
+    def findings(self, *, since: int | None = None, upto: int | None = None) -> Sequence[Finding]:
+        """Its findings of windows `since` … `upto`, those of the latest window first."""
+        low, high = -math.inf if since is None else since, math.inf if upto is None else upto
+        wanted = [one for one in self.findings_held if low <= one.window <= high]
         return tuple(sorted(wanted, key=lambda one: -one.window))
 
     def _held(self, window: int) -> Window | None:
@@ -70,9 +78,9 @@ class HeldRun:
         found = self._held(window)
         return None if found is None else window_numbers(found)
 
-    def step_times(self, *, ranks: Sequence[int], limit: int) -> Sequence[StepPoint]:
-        """Step times of the last windows, oldest first."""
-        return tuple(_point(window, ranks) for window in self.windows_held[-limit:])
+    def step_times(self, *, ranks: Sequence[int], limit: int, upto: int | None = None) -> Sequence[StepPoint]:
+        """Step times of the last windows, none beyond `upto`, oldest first."""
+        return tuple(_point(window, ranks) for window in self._until(upto)[-limit:])
 
     def group_window(self, window: int, *, ranks: Sequence[int]) -> Window | None:
         """The whole window, whatever ranks are asked for."""
@@ -98,12 +106,19 @@ class HeldRun:
             return None
         return {host: self.host_samples[host] for host in hosts if host in self.host_samples}
 
-    def events(self, *, since_s: float | None, limit: int) -> Sequence[OutOfBand] | None:
-        """What other sources said of the run's nodes, the latest first."""
+    def events(
+        self, *, nodes: Sequence[str], since_s: float | None, limit: int
+    ) -> Sequence[OutsideEvent] | None:
+        """What other sources said of nodes and what they hold, of all if none is named, the latest first."""
         if self.told is None:
             return None
-        late = [one for one in self.told if since_s is None or one.time_s >= since_s]
+        named = [one for one in self.told if not nodes or {one.node, f"host:{one.host}"} & set(nodes)]
+        late = [one for one in named if since_s is None or one.time_s >= since_s]
         return tuple(sorted(late, key=lambda one: -one.time_s)[:limit])
+
+    def compared(self) -> Compared | None:
+        """What of it can be compared with another run."""
+        return self.profile
 
     def replayer(self) -> Replayer | None:
         """The replay of its pipeline, where its operations are recorded."""
@@ -114,7 +129,8 @@ class HeldRun:
 class HeldFacts:
     """Runs held in memory, the latest first."""
 
-    held: tuple[HeldRun, ...] = field(default=())
+    held: tuple[HeldRun, ...] = ()
+    memory: UnitHistory | None = None
 
     def runs(self) -> Sequence[str]:
         """Names of runs, the one heard of last first."""
@@ -147,13 +163,9 @@ class HeldFacts:
         fleet = None if found is None else found.fleet()
         return {} if fleet is None else {rank: fleet.topology.host_of(rank) for rank in ranks}
 
-    def history(self, node: str) -> Json | None:
-        """None: a recording remembers nothing of other runs."""
-        return None
-
-    def compare_runs(self, first: str, second: str) -> Json | None:
-        """None: a recording holds no second run."""
-        return None
+    def history(self, *, host: str | None, device: str | None) -> UnitHistory | None:
+        """None unless it was given: a recording remembers nothing of other runs."""
+        return self.memory
 
 
 def _fact(window: Window) -> WindowFact:

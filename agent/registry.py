@@ -62,7 +62,7 @@ class Registry:
         return [tool.to_openai(strict=strict) for tool in self.tools.values()]
 
     def call(self, name: str, args: object, context: ToolContext) -> ToolResult:
-        """Call a tool and keep what it said. Never raises: what is wrong with a call is its status."""
+        """Call a tool and keep what it said. What is wrong with a call is its status; only the book may raise."""
         tool = self.tools.get(name)
         shown = _kept(args)
         answer = _no_tool(name, self.tools) if tool is None else _answered(tool, args, context)

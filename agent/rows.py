@@ -9,8 +9,8 @@ from argus.agent.evidence import Json
 from argus.analytics.finding import Finding
 from argus.collectors.records.text import tame
 
-DOC_RUN = "run; null = the one in question"
-DOC_WINDOW = "window; null = the latest"
+DOC_RUN = "NAME or NAME#ATTEMPT; null = the one in question"
+DOC_WINDOW = "null = the latest, or that in question"
 
 MAX_NAME = 120
 """Characters of a kernel's or group's name: C++ signatures are longer and say no more."""

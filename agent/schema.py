@@ -148,7 +148,7 @@ def _items(kind: Any, value: object, *, at: str) -> tuple[object, ...]:
 
 
 def _scalar(kind: Any, value: object, *, at: str) -> object:
-    if kind is str and isinstance(value, str) and len(value) <= MAX_TEXT:
+    if kind is str and isinstance(value, str) and len(value) <= MAX_TEXT and _is_storable(value):
         return value
     if kind is bool and isinstance(value, bool):
         return value
@@ -157,6 +157,11 @@ def _scalar(kind: Any, value: object, *, at: str) -> object:
         if number is not None and (kind is float or number == int(number)):
             return kind(value) if isinstance(value, int) else kind(number)
     raise ArgumentError(f"{at} must be a {_NAMES[kind]}, got {_shown(value)}")
+
+
+def _is_storable(text: str) -> bool:
+    """Databases take no NUL, and nothing takes half a character."""
+    return "\x00" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _number(value: object) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from argus.analytics.ballots import (
@@ -44,6 +45,7 @@ from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
 from argus.analytics.run_diff import change_finding
+from argus.analytics.series.live import LiveSeries, hear
 from argus.analytics.stops import EXITED_S, all_gone_s, is_over, was_cancelled
 from argus.analytics.symptom import RankSymptom, rank_symptoms
 from argus.analytics.view import Digest, View
@@ -64,6 +66,7 @@ class AttemptState:
     beats: Mapping[int, Heartbeat] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
     bouts: tuple[Bout, ...] = ()
+    series: LiveSeries = field(default_factory=LiveSeries, compare=False)
 
     @staticmethod
     def start(run: str, attempt: int) -> AttemptState:
@@ -106,9 +109,7 @@ def advance(
 
     The newest window may be given again with its kernels, which take longer; given at once it comes to the same.
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
-    here if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
-    `is_stopped` says that the beats are those of a job known to stand still. `outside` is what others than
-    the ranks told of the job.
+    here if None. `worth_s`, `is_stopped` and `outside` are those of `View`.
     """
     fresh, with_kernels = _news(before, window)
     state = _hear(before, beats)
@@ -124,7 +125,8 @@ def advance(
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
     if with_kernels is not None:
         view = replace(view, window=with_kernels)
-        state, findings = _join(state, view, findings, engine=engine, min_past=min_past)
+        told = frozenset(incident.id for incident in before.incidents)
+        state, findings = _join(state, view, findings, engine=engine, min_past=min_past, told=told)
     if view.beats:
         state = _watch(state, view, findings)
     return _told(state, before, findings)
@@ -175,6 +177,8 @@ def _view(state: AttemptState, topology: Topology, *, window: Window | None, now
         now_s=now_s,
         window=window,
         past=state.past,
+        series=state.series,
+        heard=hear(state.series, window) if window is not None else None,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
         digest=digest_of(replace(window, kernels=()), waits) if window is not None else None,
@@ -244,7 +248,11 @@ def _judge(
         doubted=tuple(sorted(s.rank for s in ranks)),
         doubted_paths=tuple(sorted({path for f in findings if (path := path_of(f))})),
     )
-    state = replace(state, past=remember(state.past, doubted, incidents=state.incidents))
+    state = replace(
+        state,
+        past=remember(state.past, doubted, incidents=state.incidents),
+        series=view.heard.series if view.heard is not None else state.series,
+    )
     return _close(state, [i for i in state.incidents if _is_gone(i, state.past, recurring)])
 
 
@@ -281,7 +289,13 @@ def _causes(
 
 
 def _join(
-    state: AttemptState, view: View, findings: tuple[Finding, ...], *, engine: Engine | None, min_past: int
+    state: AttemptState,
+    view: View,
+    findings: tuple[Finding, ...],
+    *,
+    engine: Engine | None,
+    min_past: int,
+    told: AbstractSet[str],
 ) -> tuple[AttemptState, tuple[Finding, ...]]:
     """The kernels of the newest window, and what they say beside the findings made before."""
     assert view.window is not None
@@ -292,6 +306,7 @@ def _join(
     joined = join_kernels(
         replace(view, past=past, digest=digest, beats=()),
         state.incidents,
+        told=told,
         undecided={symptom.rank for symptom in state.ballots[-1].ranks},
         steps_done=state.last_step,
         is_start_up=is_start_up(past, min_past=min_past),

@@ -19,7 +19,7 @@ from argus.analytics.robust import (
     tail_probability,
     vote_probability,
 )
-from argus.analytics.view import Digest
+from argus.analytics.view import Digest, View
 from argus.analytics.window import Bools, Floats, Ints
 
 DAY_S = 86_400.0
@@ -100,6 +100,12 @@ def _without_largest(values: Floats) -> Floats:
     return rest
 
 
+RECENT_WINDOWS = 2
+"""Windows before the newest whose votes count beside its own."""
+
+START_UP_WINDOWS = 2
+"""The first windows of an attempt: start-up is uneven in ways no step flag covers."""
+
 MIN_CLEAN = 5
 """Windows without any suspect that suffice to know the noise."""
 
@@ -179,6 +185,17 @@ def baseline_own_s(past: Sequence[Digest]) -> float | None:
     """Median self time of a step over clean windows and ranks, None if there is none."""
     clean = [float(np.nanmedian(d.own_s)) for d in past if d.is_clean and np.isfinite(d.own_s).any()]
     return float(np.median(clean)) if clean else None
+
+
+def settled(view: View, now: Digest) -> list[Digest]:
+    """Clean windows that may stand for how it was: neither start-up nor so new that votes are still open."""
+    return [
+        digest
+        for digest in view.past
+        if digest.is_clean
+        and START_UP_WINDOWS <= digest.index < now.index - RECENT_WINDOWS
+        and is_comparable(digest)
+    ]
 
 
 def window_seconds(digest: Digest, *, is_lone: bool = False) -> float:

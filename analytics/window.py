@@ -112,10 +112,7 @@ class Window:
 
 
 def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
-    """All ranks' summaries of one window as arrays; every rank of `topology` has a row, NaN if missing.
-
-    ValueError if there is no summary or if they are not of one window.
-    """
+    """All ranks' summaries of one window as arrays, NaN if missing. ValueError if they are not of one."""
     parts = _one_window(summaries)
     head, texts = parts[0], Texts(parts)
     ranks = np.array(sorted({*topology.ranks, *(p.rank for p in parts)}), np.int64)

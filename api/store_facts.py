@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from argus.agent.facts import Json, RunFacts
+from argus.agent.facts import BadBout, RunFacts, UnitDay, UnitHistory
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.store import asked, progress, queries
+from argus.analytics.store import asked, history, progress, queries
 from argus.analytics.store.engine import Store
 from argus.api.store_run import StoreRun
 from argus.topology.fleet import Fleet, build_fleet
@@ -21,6 +21,11 @@ MAX_RUNS = 500
 
 MAX_INCIDENTS = 100
 """Incidents read for one answer: those of a large job name thousands of victims each."""
+
+MAX_DAYS = 20_000
+"""Rows of one host's history: 8 GPUs, 20 subjects, 120 days."""
+
+MAX_BOUTS = 200
 
 MAX_FLEETS = 4
 """Graphs kept: a job of 10,000 ranks takes about a second to build and 100 MB to keep."""
@@ -96,10 +101,13 @@ class StoreFacts:
         with self.store.read() as connection:
             return asked.hosts_of_ranks(connection, run, attempt, ranks=ranks)
 
-    def history(self, node: str) -> Json | None:
-        """None: no memory of hosts and GPUs is kept yet."""
-        return None
-
-    def compare_runs(self, first: str, second: str) -> Json | None:
-        """None: nothing of a run's environment is kept yet."""
-        return None
+    def history(self, *, host: str | None, device: str | None) -> UnitHistory | None:
+        """What is remembered of a host's GPUs or of one."""
+        with self.store.read() as connection:
+            days = history.list_days(
+                connection, host=host, device=device, subject=None, since_day=0, limit=MAX_DAYS, offset=0
+            )
+            bouts = asked.bouts_of(connection, host=host, device=device, limit=MAX_BOUTS)
+        return UnitHistory(
+            days=tuple(UnitDay(**day) for day in days.items), bouts=tuple(BadBout(**bout) for bout in bouts)
+        )

@@ -7,23 +7,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argus.agent.facts import Json, OutOfBand, StepPoint, WindowFact
+from argus.agent.facts import Json, StepPoint, WindowFact
 from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.kernel_table import KernelTable, open_table
 from argus.analytics.numbers import WindowNumbers, read_steps
+from argus.analytics.run_facts import RunFacts as Compared
 from argus.analytics.store import asked, kernels, observations
+from argus.analytics.store import events as outside
 from argus.analytics.store.engine import Store
 from argus.analytics.store.queries import Which
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window, assemble
+from argus.api.facts import stored_facts
 from argus.collectors.records.host_sample import HostSample
+from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.stacks import StackDump, Thread
 from argus.collectors.records.summary import RankWindow
 from argus.topology.fleet import Fleet
 
 MAX_FINDINGS = 5_000
 """Findings read for one answer, those of the latest windows: ten windows of a job in deep trouble."""
+
+EVENT_FIELDS = ("time_s", "node", "source", "text", "kind", "value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,26 +54,28 @@ class StoreRun:
         """Its graph; None while no layout is known."""
         return self.graph(self.which.id)
 
-    def windows(self, *, limit: int) -> Sequence[WindowFact]:
-        """Its last analysed windows, the latest first."""
+    def windows(self, *, limit: int, upto: int | None = None) -> Sequence[WindowFact]:
+        """Its last analysed windows, none beyond `upto`, the latest first."""
         with self.store.read() as connection:
-            rows = asked.analysed_windows(connection, self.which.id, limit=limit)
+            rows = asked.analysed_windows(connection, self.which.id, limit=limit, upto=upto)
         return tuple(_fact(row) for row in rows)
 
-    def findings(self, *, since_window: int | None = None) -> Sequence[Finding]:
-        """Its findings from a window on, those of the latest window first."""
+    def findings(self, *, since: int | None = None, upto: int | None = None) -> Sequence[Finding]:
+        """Its findings of windows `since` … `upto`, those of the latest window first."""
         with self.store.read() as connection:
-            return asked.findings_since(connection, self.which.id, window=since_window, limit=MAX_FINDINGS)
+            return asked.findings_between(
+                connection, self.which.id, since=since, upto=upto, limit=MAX_FINDINGS
+            )
 
     def numbers(self, window: int) -> WindowNumbers | None:
         """Per rank and phase what a window took."""
         with self.store.read() as connection:
             return asked.numbers_of(connection, self.which.id, window)
 
-    def step_times(self, *, ranks: Sequence[int], limit: int) -> Sequence[StepPoint]:
-        """Step times of the last windows, oldest first."""
+    def step_times(self, *, ranks: Sequence[int], limit: int, upto: int | None = None) -> Sequence[StepPoint]:
+        """Step times of the last windows, none beyond `upto`, oldest first."""
         with self.store.read() as connection:
-            rows = asked.numbers_bodies(connection, self.which.id, limit=limit)
+            rows = asked.numbers_bodies(connection, self.which.id, limit=limit, upto=upto)
             points = [_point(row.window, row.first_step, row.num_steps, row.numbers, ranks) for row in rows]
         return points[::-1]
 
@@ -103,9 +111,18 @@ class StoreRun:
             found = observations.latest_samples(connection, hosts)
         return {host: HostSample.from_json(raw) for host, raw in found.items()}
 
-    def events(self, *, since_s: float | None, limit: int) -> Sequence[OutOfBand] | None:
-        """None: no events of other sources are kept yet."""
-        return None
+    def events(
+        self, *, nodes: Sequence[str], since_s: float | None, limit: int
+    ) -> Sequence[OutsideEvent] | None:
+        """What other sources said of nodes and what they hold, of all if none is named, the latest first."""
+        with self.store.read() as connection:
+            found = outside.list_events(connection, nodes=nodes, since_s=since_s, limit=limit, offset=0)
+        return [OutsideEvent(**{name: item[name] for name in EVENT_FIELDS}) for item in found.items]
+
+    def compared(self) -> Compared | None:
+        """What of it can be compared with another run."""
+        with self.store.read() as connection:
+            return stored_facts(connection, self.which)
 
     def replayer(self) -> Replayer | None:
         """None: a run's single operations are not kept."""

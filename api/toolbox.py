@@ -51,12 +51,15 @@ class Toolbox:
     scopes: frozenset[str] = READ
     registry: Registry = field(default_factory=all_tools)
 
-    def context(self, *, run: str | None = None, window: int | None = None) -> ToolContext:
-        """What a call is given; `run` and `window` are those in question."""
+    def context(
+        self, *, run: str | None = None, attempt: int | None = None, window: int | None = None
+    ) -> ToolContext:
+        """What a call is given; run, attempt and window are those in question."""
         return ToolContext(
             facts=self.facts,
             book=self.book,
             run=run,
+            attempt=attempt,
             window=window,
             scopes=self.scopes,
             capture=self.capture,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from argus.agent.facts import OutOfBand
 from argus.agent.held_facts import HeldFacts, HeldRun
 from argus.agent.triage import diagnose
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.stacks import StackDump, Thread
 from argus.evals.agent_cases import AgentCase
 from argus.topology.layout import Topology
@@ -139,7 +139,7 @@ def _moved(scope: str, names: Mapping[str, str]) -> str:
 
 def _log(run: HeldRun, text: str) -> HeldRun:
     """A line of a kernel log."""
-    event = OutOfBand(time_s=1.0, node="rank:0", source="kernel log", kind="notice", text=text)
+    event = OutsideEvent(time_s=1.0, node="rank:0", source="kernel log", kind="notice", text=text)
     return replace(run, told=(event,))
 
 

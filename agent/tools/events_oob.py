@@ -7,9 +7,11 @@ from typing import Annotated
 
 from argus.agent.context import ToolContext, Unknown, as_of, fleet_of
 from argus.agent.evidence import Answer, Cut, Json
-from argus.agent.facts import OutOfBand, RunFacts
+from argus.agent.facts import RunFacts
 from argus.agent.rows import DOC_RUN, MAX_NAME, number
+from argus.analytics.outside import ranks_under
 from argus.collectors.records.host_sample import HostSample, PartState
+from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.text import tame
 from argus.topology.facts import kind_of_id, name_of_id
 from argus.topology.fleet import Fleet
@@ -34,11 +36,12 @@ def call(
     facts = context.of_run(run)
     fleet = fleet_of(facts)
     hosts = _hosts(fleet, node) if node else ()
-    events = facts.events(since_s=since_s, limit=MAX_READ)
+    nodes = (fleet.element(node), *(f"host:{host}" for host in hosts)) if node else ()
+    events = facts.events(nodes=nodes, since_s=since_s, limit=MAX_READ)
     samples = _samples(facts, hosts)
     if events is None and not samples:
         raise Unknown("no out-of-band events and no samples of hosts are kept here")
-    mine = [one for one in events or () if node is None or _concerns(fleet, one, node, hosts)]
+    mine = [one for one in events or () if node is not None or _is_ours(fleet, one)]
     rows = [_row(one) for one in mine[:MAX_ROWS]]
     data: Json = {"num_events": len(mine), "events": rows, "hosts": samples}
     cut = (Cut(path="/events", shown=len(rows), total=len(mine)),) if len(rows) < len(mine) else ()
@@ -62,20 +65,18 @@ def _samples(facts: RunFacts, hosts: tuple[str, ...]) -> list[Json]:
     return [_sample(found[host]) for host in hosts if host in found]
 
 
-def _concerns(fleet: Fleet, event: OutOfBand, node: str, hosts: tuple[str, ...]) -> bool:
-    element = fleet.element(node)
-    if event.node in (element, node):
-        return True
-    kind, name = kind_of_id(event.node), name_of_id(event.node)
-    return (name if kind == "host" else name.partition("/")[0]) in hosts
+def _is_ours(fleet: Fleet, event: OutsideEvent) -> bool:
+    """Whether it is about something of this run."""
+    return bool(ranks_under(fleet.topology, event.node)) or event.node in fleet.ranks.index
 
 
-def _row(event: OutOfBand) -> Json:
+def _row(event: OutsideEvent) -> Json:
     return {
         "time_s": event.time_s,
         "node": tame(event.node, MAX_NAME),
         "source": tame(event.source, 40),
         "kind": tame(event.kind, 40),
+        "value": number(event.value),
         "text": tame(event.text, 160),
     }
 

@@ -73,12 +73,11 @@ def _joined(found: Sequence[Finding]) -> list[Json]:
 
 def _latest(context: ToolContext, facts: RunFacts) -> list[Finding]:
     """Findings of the last windows up to the one in question."""
-    last = context.window if facts.run == context.run else None
+    last = context.window_in_question(facts)
     if last is not None:
-        found = facts.findings(since_window=last - LOOK_BACK + 1)
-        return [one for one in found if one.window <= last]
+        return list(facts.findings(since=last - LOOK_BACK + 1, upto=last))
     windows = facts.windows(limit=LOOK_BACK)
-    return list(facts.findings(since_window=windows[-1].index if windows else None))
+    return list(facts.findings(since=windows[-1].index if windows else None))
 
 
 def _behind(context: ToolContext, incident: str) -> list[Finding]:

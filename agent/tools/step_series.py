@@ -13,6 +13,9 @@ MAX_RANKS = 8
 MAX_POINTS = 60
 """Windows of one series: at 10–60 s each ten minutes to an hour."""
 
+AFTER = 5
+"""Windows after the one in question: whether it lasted."""
+
 
 def call(
     context: ToolContext,
@@ -27,7 +30,9 @@ def call(
     asked = tuple(fleet_of(facts).topology.check_rank(rank) for rank in dict.fromkeys(ranks or ()))
     if len(asked) > MAX_RANKS:
         raise ArgumentError(f"ranks may name {MAX_RANKS} ranks, got {len(asked)}")
-    points = facts.step_times(ranks=asked, limit=max(1, min(windows or 30, MAX_POINTS)))
+    last = context.window_in_question(facts)
+    upto = None if last is None else last + AFTER
+    points = facts.step_times(ranks=asked, limit=max(1, min(windows or 30, MAX_POINTS)), upto=upto)
     rows: list[Json] = [
         {
             "window": point.window,

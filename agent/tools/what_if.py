@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from argus.agent.context import MAX_WINDOWS, ToolContext, as_of, fleet_of, window_of
+from argus.agent.context import ToolContext, as_of, fleet_of, window_of
 from argus.agent.evidence import Answer, Json
 from argus.agent.facts import RunFacts, WindowFact
 from argus.agent.rows import DOC_RUN, number
@@ -53,17 +53,13 @@ def _measured(facts: RunFacts, at: WindowFact, fleet: Fleet, ranks: Sequence[int
     """The largest loss measured of a window's culprits that all are among the ranks."""
     lost = [
         one.effect_s_per_step
-        for one in facts.findings(since_window=at.index)
-        if one.window == at.index
-        and one.role == "culprit"
-        and one.ranks
-        and set(one.ranks) <= set(ranks)
-        and one.effect_s_per_step
+        for one in facts.findings(since=at.index, upto=at.index)
+        if one.role == "culprit" and one.ranks and set(one.ranks) <= set(ranks) and one.effect_s_per_step
     ]
-    points = [p for p in facts.step_times(ranks=(), limit=MAX_WINDOWS) if p.window == at.index]
-    if not lost or not points or points[0].job_s is None:
+    points = facts.step_times(ranks=(), limit=1, upto=at.index)
+    step_s = points[-1].job_s if points else None
+    if not lost or step_s is None:
         return None
-    step_s = points[0].job_s
     return _gain("largest loss a detector measured of them", step_s, max(step_s - max(lost), 0.0), fleet)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, Table, func, select
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.store.documents import load
+from argus.analytics.store.history_tables import BOUTS
 from argus.analytics.store.incidents import read_incident
 from argus.analytics.store.intake import CHUNK
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS
@@ -39,12 +40,16 @@ def layouts_version(connection: Connection, attempt_id: int) -> int:
     return int(connection.execute(found).scalar_one())
 
 
-def analysed_windows(connection: Connection, attempt_id: int, *, limit: int) -> list[Json]:
-    """The last analysed windows, the latest first, without their numbers."""
+def analysed_windows(connection: Connection, attempt_id: int, *, limit: int, upto: int | None) -> list[Json]:
+    """The last analysed windows, none beyond `upto`, the latest first, without their numbers."""
     columns = [WINDOWS.c[name] for name in ("window", "first_step", "num_steps", "analysed_s", "coverage")]
-    here = (WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.status == "analysed")
+    here = [WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.status == "analysed", *_upto(WINDOWS, upto)]
     rows = connection.execute(select(*columns).where(*here).order_by(WINDOWS.c.window.desc()).limit(limit))
     return [{**row._mapping, "coverage": load(row.coverage)} for row in rows]
+
+
+def _upto(table: Table, window: int | None) -> list[ColumnElement[bool]]:
+    return [] if window is None else [table.c.window <= window]
 
 
 def numbers_of(connection: Connection, attempt_id: int, window: int) -> WindowNumbers | None:
@@ -54,21 +59,21 @@ def numbers_of(connection: Connection, attempt_id: int, window: int) -> WindowNu
     return None if body is None else WindowNumbers.from_bytes(body)
 
 
-def numbers_bodies(connection: Connection, attempt_id: int, *, limit: int) -> Iterator[Any]:
+def numbers_bodies(connection: Connection, attempt_id: int, *, limit: int, upto: int | None) -> Iterator[Any]:
     """Window, first_step, num_steps and packed numbers of the last windows, the latest first."""
     columns = [WINDOWS.c[name] for name in ("window", "first_step", "num_steps", "numbers")]
-    here = (WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.numbers.is_not(None))
+    here = [WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.numbers.is_not(None), *_upto(WINDOWS, upto)]
     yield from connection.execute(
         select(*columns).where(*here).order_by(WINDOWS.c.window.desc()).limit(limit)
     )
 
 
-def findings_since(
-    connection: Connection, attempt_id: int, *, window: int | None, limit: int
+def findings_between(
+    connection: Connection, attempt_id: int, *, since: int | None, upto: int | None, limit: int
 ) -> list[Finding]:
-    """Findings from a window on, those of the latest window first."""
-    wanted = [FINDINGS.c.attempt_id == attempt_id]
-    wanted += [FINDINGS.c.window >= window] if window is not None else []
+    """Findings of windows `since` … `upto`, those of the latest window first."""
+    wanted = [FINDINGS.c.attempt_id == attempt_id, *_upto(FINDINGS, upto)]
+    wanted += [FINDINGS.c.window >= since] if since is not None else []
     statement = select(FINDINGS.c.body).where(*wanted).order_by(FINDINGS.c.window.desc(), FINDINGS.c.id)
     return [Finding.from_json(load(body)) for body in connection.execute(statement.limit(limit)).scalars()]
 
@@ -129,3 +134,18 @@ def captured_since(connection: Connection, attempt_id: int, *, since_s: float) -
     return [
         load(body)["ranks"] for body in connection.execute(select(CAPTURES.c.body).where(*here)).scalars()
     ]
+
+
+def bouts_of(connection: Connection, *, host: str | None, device: str | None, limit: int) -> list[Json]:
+    """When a host's GPUs or one of them were bad, in which run, the latest first."""
+    wanted: list[ColumnElement[bool]] = []
+    wanted += [BOUTS.c.host == host] if host is not None else []
+    wanted += [BOUTS.c.device == device] if device is not None else []
+    columns = [BOUTS.c[name] for name in ("host", "device", "since_s", "until_s")]
+    statement = (
+        select(ATTEMPTS.c.run, *columns, BOUTS.c.num.label("windows"))
+        .join(ATTEMPTS, ATTEMPTS.c.id == BOUTS.c.attempt_id)
+        .where(*wanted)
+        .order_by(BOUTS.c.until_s.desc())
+    )
+    return [dict(row._mapping) for row in connection.execute(statement.limit(limit))]

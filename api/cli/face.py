@@ -46,6 +46,7 @@ def face_of(args: argparse.Namespace) -> Face:
 def recorded(paths: Sequence[Path]) -> Toolbox:
     """The tools over files that are triaged first. Raises CliError."""
     from argus.agent.held_facts import HeldFacts, HeldRun
+    from argus.api.facts import job_facts
     from argus.api.offline import triage_files
     from argus.api.report import NothingUsable, Report
     from argus.api.toolbox import Toolbox
@@ -65,6 +66,7 @@ def recorded(paths: Sequence[Path]) -> Toolbox:
         findings_held=report.findings,
         incidents=report.incidents,
         replay=report.replayer,
+        profile=job_facts(report.job, report.topology, report.windows),
     )
     return Toolbox(facts=HeldFacts(held=(held,)))
 

@@ -28,17 +28,19 @@ from argus.api.service import Service, make_service
 from argus.api.settings import Settings
 from argus.api.toolbox import Toolbox, toolbox_of
 from argus.collectors.host.window import cut
+from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.stacks import StackDump, Thread, encode_stacks
 from argus.collectors.records.summary import RankWindow
 from argus.collectors.records.upload import encode_windows
 from argus.evals.bench import Size
+from argus.evals.simulator.groups import WORLD_NAME
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
 from argus.topology.layout import build
 
 RANKS: Mapping[Size, int] = {"smoke": 256, "default": 10_240, "full": 10_240}
-STEPS, WINDOWS = 10, 60
+STEPS, WINDOWS = 5, 60
 SLOW, TP = 37, 8
 REPEATS = 5
 UPLOAD = 512
@@ -56,7 +58,7 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="argus-tools-") as name:
         store = open_store(str(Path(name) / "a.sqlite"))
         upgrade(store)
-        service = _lived(store, RANKS[size])
+        service = lived_service(store, RANKS[size])
         begun = time.perf_counter()
         toolbox = toolbox_of(service)
         first = toolbox.call("blast_radius", {"node": f"rank:{SLOW}"})
@@ -86,21 +88,30 @@ def table(result: Mapping[str, Any]) -> str:
     return head + "\n".join(lines) + tail
 
 
-def _lived(store: Store, ranks: int) -> Service:
+def lived_service(store: Store, ranks: int) -> Service:
     """A service that saw a job with one slow rank: its last window whole, the windows before it as copies."""
     job = Job(run="bench", ranks=ranks, tp=TP, steps=STEPS, kernels=12, warmup_steps=0)
     fault = Fault(kind="compute", ranks=(SLOW,), severity=1.5)
     done = simulate(job, (fault,), rng=np.random.default_rng(0))
     now_s = done.last_end_s
-    service = make_service(settings=Settings(), store=store, analyses=product_analyses(), clock=lambda: now_s)
-    service.receive_layouts(dump({"layouts": [item.to_json() for item in done.layouts]}).encode())
-    parts = [_last(part) for records in done.records for part in cut(records, WindowPlan())]
+    service = make_service(
+        settings=Settings(window_steps=STEPS), store=store, analyses=product_analyses(), clock=lambda: now_s
+    )
+    layouts = [_lean(layout) for layout in done.layouts]
+    service.receive_layouts(dump({"layouts": [layout.to_json() for layout in layouts]}).encode())
+    parts = [_last(part) for records in done.records for part in cut(records, WindowPlan(first=STEPS))]
     for start in range(0, len(parts), UPLOAD):
         service.receive_windows(encode_windows(part.to_bytes() for part in parts[start : start + UPLOAD]))
     observed = {"host": "h-0000", **encode_stacks(_dumps(job, now_s)), "samples": []}
     service.receive_observations(dump(observed).encode())
-    _analyse(store, align(assemble(parts, build(done.layouts))), now_s=now_s)
+    _analyse(store, align(assemble(parts, build(layouts))), now_s=now_s)
     return service
+
+
+def _lean(layout: Layout) -> Layout:
+    """The layout without the world but for rank 0's: that every rank repeats it is a cost of the intake."""
+    groups = tuple(group for group in layout.groups if layout.rank == 0 or group.name != WORLD_NAME)
+    return replace(layout, groups=groups)
 
 
 def _last(part: RankWindow) -> RankWindow:

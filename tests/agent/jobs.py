@@ -7,12 +7,14 @@ from functools import cache
 
 import numpy as np
 
-from argus.agent.facts import OutOfBand
+from argus.agent.facts import BadBout, UnitDay, UnitHistory
 from argus.agent.held_facts import HeldFacts, HeldRun
+from argus.api.facts import job_facts as job_facts_of
 from argus.api.offline import analyse
 from argus.collectors.job import join
 from argus.collectors.readers import Reading
 from argus.collectors.records.host_sample import HostSample, PartState
+from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.stacks import StackDump, Thread
 from argus.evals.scenarios import scenarios
 from argus.evals.simulator.job import Fault, Job
@@ -44,13 +46,37 @@ def job_facts(*, missing: tuple[int, ...] = ()) -> HeldFacts:
         findings_held=held.findings_held,
         incidents=held.incidents,
         dumps=dumps,
+        profile=held.profile,
         host_samples={SAMPLE.host: SAMPLE},
         told=(
-            OutOfBand(time_s=5.0, node="host:h-0001", source="kernel log", kind="xid", text="Xid 79\x1b[2J"),
-            OutOfBand(time_s=6.0, node="nic:h-0000/mlx5_0", source="switch", kind="port", text="port down"),
+            OutsideEvent(
+                time_s=5.0, node="host:h-0001", source="kernel log", kind="xid", text="Xid 79\x1b[2J"
+            ),
+            OutsideEvent(
+                time_s=6.0, node="nic:h-0000/mlx5_0", source="switch", kind="port_down", text="down"
+            ),
+            OutsideEvent(time_s=7.0, node="host:elsewhere", source="alerts", text="not of this run"),
         ),
     )
-    return HeldFacts(held=(rich,))
+    return HeldFacts(held=(rich,), memory=MEMORY)
+
+
+MEMORY = UnitHistory(
+    days=tuple(
+        UnitDay(
+            host="h-0001",
+            device="GPU-00000005",
+            subject="own",
+            day=20_000 + i,
+            ratio=1 + 0.01 * i,
+            windows=60,
+        )
+        for i in range(5)
+    ),
+    bouts=(
+        BadBout(run="before", host="h-0001", device="GPU-00000005", since_s=1e9, until_s=1e9 + 60, windows=4),
+    ),
+)
 
 
 SAMPLE = HostSample(
@@ -74,6 +100,7 @@ def _held(job: Job, faults: Sequence[Fault]) -> HeldRun:
     readings = [Reading(records=one, source="simulated") for one in done.records]
     report = analyse(join(readings, run=job.run), now_s=done.last_end_s)
     return HeldRun(
+        profile=job_facts_of(report.job, report.topology, report.windows),
         topology=report.topology,
         windows_held=report.windows,
         findings_held=report.findings,

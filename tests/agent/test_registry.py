@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from argus.agent.context import ToolContext
 from argus.agent.evidence import MemoryBook, NoSuchPlace, at_pointer
+from argus.agent.held_facts import HeldFacts
 from argus.agent.registry import Registry, Tool, registry
 from tests.agent.jobs import facts_of
 
@@ -86,3 +89,25 @@ def test_a_pointer_that_leads_nowhere_says_what_there_is() -> None:
         at_pointer({"a": 1}, "/b")
     assert at_pointer({"a/b": {"~": 2}}, "/a~1b/~0") == 2
     assert MemoryBook().get("x") is None
+
+
+def test_the_attempt_in_question_and_one_that_is_named() -> None:
+    first = facts_of("slow_rank").held[0]
+    second = replace(first, topology=replace(first.topology, attempt=1), windows_held=first.windows_held[:3])
+    both = HeldFacts(held=(second, first))
+
+    def seen(asked: str | None, **question: Any) -> tuple[int | None, int | None]:
+        result = registry().call("compare_phase", {"run": asked}, ToolContext(facts=both, **question))
+        return result.as_of.attempt, result.as_of.window
+
+    assert seen(None) == seen("train") == seen("train#1") == (1, 2)
+    assert seen("train#0") == (0, 19)
+    assert (
+        seen(None, run="train", attempt=0, window=12)
+        == seen("train", run="train", attempt=0, window=12)
+        == (0, 12)
+    )
+    assert seen("train#1", run="train", attempt=0, window=12) == (1, 2)
+    assert seen(None, run="train", attempt=1, window=7) == (1, 2)
+    unknown = registry().call("compare_phase", {"run": "train#7"}, ToolContext(facts=both))
+    assert (unknown.status, unknown.close) == ("no_data", ("train",))

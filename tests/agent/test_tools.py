@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,10 +123,40 @@ def test_events_of_the_node_and_of_what_it_holds() -> None:
     mine = ask("events_oob", node=f"rank:{SLOW}").data
     assert [row["kind"] for row in mine["events"]] == ["xid"] and mine["hosts"][0]["gpus"][0]["flags"]
     other = ask("events_oob", node="rank:0")
-    assert [row["kind"] for row in other.data["events"]] == ["port"]
+    assert [row["kind"] for row in other.data["events"]] == ["port_down"]
     assert other.status == "gap" and "h-0000" in other.note
     assert ask("events_oob").data["num_events"] == 2
     assert ask("events_oob", since_s=5.5).data["num_events"] == 1
+
+
+def test_the_record_of_a_gpu_tells_how_it_stood_and_where_it_was_bad() -> None:
+    for node in ("rank:5", "host:h-0001", "gpu:GPU-00000005"):
+        record = ask("history", node=node).data
+        (row,) = record["subjects"]
+        assert (row["first_ratio"], row["last_ratio"], row["num_days"]) == (1.0, 1.04, 5)
+        assert record["num_runs_bad"] == 1 and record["bouts"][0]["run"] == "before"
+    assert ask("history", node="nic:h/mlx5_0").status == "error"
+    without = HeldFacts(held=job_facts().held)
+    assert ask("history", facts=without, node="host:h-0001").status == "no_data"
+
+
+def test_what_changed_between_two_attempts_is_listed() -> None:
+    held = job_facts().held[0]
+    assert held.profile is not None
+    before = replace(
+        held,
+        topology=replace(held.topology, attempt=0),
+        profile=replace(held.profile, versions={**held.profile.versions, "torch": "1.0"}),
+    )
+    after = replace(
+        held,
+        topology=replace(held.topology, attempt=1),
+        profile=replace(held.profile, versions={**held.profile.versions, "torch": "2.0"}),
+    )
+    answer = ask("compare_runs", facts=HeldFacts(held=(after, before)), other="job#0")
+    (change,) = [row for row in answer.data["changes"] if row["section"] == "versions"]
+    assert (change["name"], change["before"], change["after"]) == ("torch", "1.0", "2.0")
+    assert ask("compare_runs", other="job").status == "error"
 
 
 def test_what_a_rank_costs_is_what_was_measured_of_it() -> None:

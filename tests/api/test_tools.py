@@ -14,7 +14,8 @@ from starlette.testclient import TestClient
 from argus.agent.context import ToolContext
 from argus.agent.evidence import AsOf, Cut, ToolResult
 from argus.agent.registry import registry
-from argus.analytics.store import evidence
+from argus.analytics.history import UnitDays
+from argus.analytics.store import evidence, history, queries
 from argus.analytics.store.documents import dump
 from argus.api.cli.serve import product_analyses
 from argus.api.evidence_book import StoreBook
@@ -24,6 +25,7 @@ from argus.api.store_facts import StoreFacts
 from argus.api.tool_capture import MAX_PER_HOST, SPAN_S
 from argus.collectors.records.stacks import encode_stacks
 from argus.evals.moments import moments
+from argus.evals.simulator.groups import layouts
 from argus.evals.simulator.simulate import simulate
 from tests.agent.jobs import FAULT, JOB, SAMPLE, SLOW, job_facts
 from tests.api.kit import (
@@ -88,6 +90,8 @@ def call(client: TestClient, name: str, **args: Any) -> Any:
     return answer.json()
 
 
+LAYOUTS = tuple(item.to_json() for item in layouts(JOB))
+
 QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("compare_phase", {"phase": "forward", "ranks": [SLOW]}),
     ("compare_phase", {}),
@@ -145,8 +149,44 @@ def test_a_call_is_answered_kept_and_opened(client: TestClient) -> None:
 
 @pytest.mark.slow
 def test_events_and_samples_of_a_host(client: TestClient) -> None:
-    answer = call(client, "events_oob", node="host:h-0001")
-    assert answer["data"]["hosts"][0]["numbers"] == {"cpu_some_s": 2.0}
+    told = [
+        {"time_s": 1e9, "node": node, "source": "dcgm", "kind": "xid", "text": f"Xid 79 on {node}"}
+        for node in ("gpu:h-0001/0", "host:h-0000", "host:elsewhere")
+    ]
+    assert client.post("/v1/events", json={"events": told}).json()["accepted"] == 3
+    answer = call(client, "events_oob", node=f"rank:{SLOW}")["data"]
+    assert answer["hosts"][0]["numbers"] == {"cpu_some_s": 2.0}
+    assert [row["node"] for row in answer["events"]] == ["gpu:h-0001/0"]
+    assert call(client, "events_oob")["data"]["num_events"] == 2
+
+
+@pytest.mark.slow
+def test_the_record_of_a_host_comes_from_the_history(service: Service, client: TestClient) -> None:
+    assert call(client, "history", node="host:h-0001")["status"] in ("ok", "no_data")
+    row = UnitDays(
+        units=(("h-9", "GPU-9"),),
+        subjects=("own",),
+        unit=np.array([0]),
+        subject=np.array([0]),
+        day=np.array([20_000]),
+        num=np.array([10]),
+        sum_log=np.array([10 * np.log(1.2)]),
+    )
+    with service.store.write() as connection:
+        which = queries.attempt_of(connection, "job", attempt=None)
+        assert which is not None
+        history.add_days(connection, which.id, [row], mark=history.Rolled())
+    for node in ("host:h-9", "gpu:GPU-9", "gpu:h-9/GPU-9"):
+        (subject,) = call(client, "history", node=node)["data"]["subjects"]
+        assert subject["last_ratio"] == pytest.approx(1.2) and subject["last_day"] == "2024-10-04"
+
+
+@pytest.mark.slow
+def test_a_run_is_compared_with_another(service: Service, client: TestClient) -> None:
+    body = [{**item, "run": "other"} for item in LAYOUTS]
+    client.post("/v1/ingest/layouts", content=dump({"layouts": body}), headers=JSON)
+    answer = call(client, "compare_runs", run="job", other="other")
+    assert answer["status"] == "gap" and answer["data"]["before"].startswith("other")
 
 
 def test_the_tools_are_listed_with_their_schemas(tmp_path: Path) -> None:
@@ -176,6 +216,9 @@ def test_the_tools_are_listed_with_their_schemas(tmp_path: Path) -> None:
         ("/v1/tools/list_findings:call", b"", 200),
         ("/v1/tools/list_findings:call", b'{"arguments": 3}', 200),
         ("/v1/tools/list_findings:call", b'{"arguments": {"rank": NaN}}', 200),
+        ("/v1/tools/list_findings:call", b'{"arguments": {"run": "\\ud800"}}', 200),
+        ("/v1/tools/list_findings:call", b'{"arguments": {"run": "\\u0000"}}', 200),
+        ("/v1/tools/get_finding:call", b'{"arguments": {"finding": "\\u001b[2J"}}', 200),
     ],
 )
 def test_bad_calls_are_told(tmp_path: Path, path: str, body: bytes, code: int) -> None:
@@ -183,7 +226,7 @@ def test_bad_calls_are_told(tmp_path: Path, path: str, body: bytes, code: int) -
         answer = TestClient(make_app(service)).post(path, content=body, headers=JSON)
     assert answer.status_code == code, answer.text
     if code == 200:
-        assert answer.json()["status"] in ("no_data", "error")
+        assert answer.json()["status"] in ("no_data", "error") and "failed:" not in answer.json()["note"]
 
 
 def test_the_tools_need_the_key(tmp_path: Path) -> None:
