@@ -135,7 +135,9 @@ def triage_page(case: Case) -> ToolResult:
             "status": incident.status,
             "severity": incident.severity,
             "findings": list(cause.findings[:MAX_SHOWN]),
-            "cost": asdict(incident.cost),
+            "cost": {
+                key: number(v) if isinstance(v, float) else v for key, v in asdict(incident.cost).items()
+            },
         }
     answer = fitted(Answer(data=data, as_of=AsOf(run=case.facts.run, attempt=case.facts.attempt)))
     args = {"incident": incident.id} if incident else {"run": case.facts.run}

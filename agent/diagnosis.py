@@ -113,7 +113,8 @@ class Impact:
 class Diagnosis:
     """The answer to "which rank, which host, why, and what now"; see `to_json` for its form.
 
-    `evidence` are the numbers of the decision itself, which pointers to "cause" index.
+    `evidence` are the numbers of the decision itself, which pointers to "cause" index. `separation` is the one
+    command that tells the cause from the second best, with what it shows in either case.
     """
 
     verdict: str
@@ -125,6 +126,7 @@ class Diagnosis:
     path: tuple[Edge, ...] = ()
     ruled_out: tuple[NotIt, ...] = ()
     second_best: str | None = None
+    separation: Mapping[str, str] | None = None
     impact: Impact | None = None
     claims: tuple[Claim, ...] = ()
     remediation: tuple[Action, ...] = ()
@@ -159,6 +161,7 @@ class Diagnosis:
             ],
             "ruled_out": [_plain(asdict(item)) for item in self.ruled_out],
             "second_best": self.second_best,
+            "separation": None if self.separation is None else dict(self.separation),
             "impact": asdict(self.impact) if self.impact else None,
             "claims": claims,
             "remediation": [_plain(asdict(action)) for action in self.remediation],

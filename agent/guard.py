@@ -28,11 +28,11 @@ class Guard:
         """A word of the instructions that no answer has reason to hold."""
         return "ref-" + self._digest("canary")[:12]
 
-    def nonce(self, number: int) -> str:
-        """The fence of the conversation's result number `number`: nobody who wrote telemetry can know it."""
-        return self._digest(f"fence {number}")[:12]
+    def nonce(self, label: str) -> str:
+        """The fence of one text, such as the conversation's third result: nobody who wrote telemetry can know it."""
+        return self._digest(f"fence {label}")[:12]
 
-    def fenced(self, result: ToolResult, number: int) -> str:
+    def fenced(self, result: ToolResult, label: str) -> str:
         """A result for the model's eyes."""
         body: dict[str, object] = {
             "evidence": result.evidence_id,
@@ -46,11 +46,11 @@ class Guard:
             ),
             "data": result.data,
         }
-        return self.fence(json.dumps(stripped(body), separators=(",", ":"), ensure_ascii=False), number)
+        return self.fence(json.dumps(stripped(body), separators=(",", ":"), ensure_ascii=False), label)
 
-    def fence(self, text: str, number: int) -> str:
+    def fence(self, text: str, label: str) -> str:
         """Foreign text between marks that it cannot close."""
-        nonce = self.nonce(number)
+        nonce = self.nonce(label)
         return f"<data {nonce}>\n{text.replace(nonce, '')}\n</data {nonce}>"
 
     def is_leaked(self, text: str) -> bool:

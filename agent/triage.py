@@ -64,6 +64,7 @@ def describe(
         path=_path(cause, claims, evidence),
         ruled_out=_ruled_out(cause, claims, evidence),
         second_best=cause.second_best,
+        separation=None if cause.separation is None else asdict(cause.separation),
         impact=_impact(incident, topology),
         claims=claims,
         remediation=_remediation(incident, about),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from argus.analytics.ballots import (
@@ -26,7 +27,12 @@ from argus.analytics.incident import Cause, Incident
 from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.kernel_join import join_kernels
 from argus.analytics.lifecycle import (
+    ALL_EXITED,
     GONE_WINDOWS,
+    NAMED_BETTER,
+    RUN_OVER,
+    SIGNAL_GONE,
+    STEPS_GO_ON,
     find_open,
     is_recurring,
     is_stop,
@@ -39,7 +45,8 @@ from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
 from argus.analytics.run_diff import change_finding
-from argus.analytics.stops import is_over, was_cancelled
+from argus.analytics.series.live import LiveSeries, hear
+from argus.analytics.stops import EXITED_S, all_gone_s, is_over, was_cancelled
 from argus.analytics.symptom import RankSymptom, rank_symptoms
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import waits_of
@@ -59,6 +66,7 @@ class AttemptState:
     beats: Mapping[int, Heartbeat] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
     bouts: tuple[Bout, ...] = ()
+    series: LiveSeries = field(default_factory=LiveSeries, compare=False)
 
     @staticmethod
     def start(run: str, attempt: int) -> AttemptState:
@@ -101,9 +109,7 @@ def advance(
 
     The newest window may be given again with its kernels, which take longer; given at once it comes to the same.
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
-    here if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
-    `is_stopped` says that the beats are those of a job known to stand still. `outside` is what others than
-    the ranks told of the job.
+    here if None. `worth_s`, `is_stopped` and `outside` are those of `View`.
     """
     fresh, with_kernels = _news(before, window)
     state = _hear(before, beats)
@@ -119,7 +125,8 @@ def advance(
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
     if with_kernels is not None:
         view = replace(view, window=with_kernels)
-        state, findings = _join(state, view, findings, engine=engine, min_past=min_past)
+        told = frozenset(incident.id for incident in before.incidents)
+        state, findings = _join(state, view, findings, engine=engine, min_past=min_past, told=told)
     if view.beats:
         state = _watch(state, view, findings)
     return _told(state, before, findings)
@@ -128,9 +135,13 @@ def advance(
 def _told(state: AttemptState, before: AttemptState, findings: tuple[Finding, ...]) -> Advance:
     """The state with what is new in it."""
     changed = tuple(incident for incident in state.incidents if incident not in before.incidents)
+    return Advance(state=state, findings=findings, incidents=changed, bouts=_grown(state, before))
+
+
+def _grown(state: AttemptState, before: AttemptState) -> tuple[Bout, ...]:
+    """Bouts that began or got longer."""
     same = {id(bout) for bout in before.bouts}
-    grown = tuple(bout for bout in state.bouts if id(bout) not in same)
-    return Advance(state=state, findings=findings, incidents=changed, bouts=grown)
+    return tuple(bout for bout in state.bouts if id(bout) not in same)
 
 
 def _news(state: AttemptState, window: Window | None) -> tuple[Window | None, Window | None]:
@@ -166,6 +177,8 @@ def _view(state: AttemptState, topology: Topology, *, window: Window | None, now
         now_s=now_s,
         window=window,
         past=state.past,
+        series=state.series,
+        heard=hear(state.series, window) if window is not None else None,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
         digest=digest_of(replace(window, kernels=()), waits) if window is not None else None,
@@ -185,12 +198,16 @@ def _hear(state: AttemptState, beats: Iterable[Heartbeat]) -> AttemptState:
 
 def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> AttemptState:
     """Stops: opened at once, resolved when steps end again, everything resolved when the attempt is over."""
+    opened = [i for i in state.incidents if i.status == "open"]
+    gone_s = all_gone_s(view.beats, world_size=view.topology.world_size, now_s=view.now_s)
+    if gone_s is not None and gone_s > EXITED_S:
+        return _close(state, opened, ended=ALL_EXITED)
     stop = next((finding for finding in findings if finding.kind == "stop"), None)
-    known = next((i for i in state.incidents if i.status == "open" and is_stop(i)), None)
+    known = next((i for i in opened if is_stop(i)), None)
     if stop is None:
         if is_over(view.beats) or was_cancelled(view.beats):
-            return _close(state, [i for i in state.incidents if i.status == "open"])
-        return _close(state, [known] if known else [])
+            return _close(state, opened, ended=RUN_OVER)
+        return _close(state, [known] if known else [], ended=STEPS_GO_ON)
     cause = checked(view, stop_cause(view, stop))
     if known is None:
         return _replace(state, _opened(state, view, cause, stop.window))
@@ -221,7 +238,9 @@ def _judge(
         if known is None:
             state = _replace(state, _opened(state, view, cause, digest.index))
         elif known.cause.fault_class == "unknown" != cause.fault_class or is_better_seen(known.cause, cause):
-            state = _replace(_close(state, [known]), _opened(state, view, cause, digest.index))
+            state = _replace(
+                _close(state, [known], ended=NAMED_BETTER), _opened(state, view, cause, digest.index)
+            )
         else:
             state = _replace(state, _updated(state, view, known, cause, digest.index))
     doubted = replace(
@@ -229,7 +248,11 @@ def _judge(
         doubted=tuple(sorted(s.rank for s in ranks)),
         doubted_paths=tuple(sorted({path for f in findings if (path := path_of(f))})),
     )
-    state = replace(state, past=remember(state.past, doubted, incidents=state.incidents))
+    state = replace(
+        state,
+        past=remember(state.past, doubted, incidents=state.incidents),
+        series=view.heard.series if view.heard is not None else state.series,
+    )
     return _close(state, [i for i in state.incidents if _is_gone(i, state.past, recurring)])
 
 
@@ -266,7 +289,13 @@ def _causes(
 
 
 def _join(
-    state: AttemptState, view: View, findings: tuple[Finding, ...], *, engine: Engine | None, min_past: int
+    state: AttemptState,
+    view: View,
+    findings: tuple[Finding, ...],
+    *,
+    engine: Engine | None,
+    min_past: int,
+    told: AbstractSet[str],
 ) -> tuple[AttemptState, tuple[Finding, ...]]:
     """The kernels of the newest window, and what they say beside the findings made before."""
     assert view.window is not None
@@ -277,6 +306,7 @@ def _join(
     joined = join_kernels(
         replace(view, past=past, digest=digest, beats=()),
         state.incidents,
+        told=told,
         undecided={symptom.rank for symptom in state.ballots[-1].ranks},
         steps_done=state.last_step,
         is_start_up=is_start_up(past, min_past=min_past),
@@ -330,11 +360,11 @@ def _is_gone(incident: Incident, past: Sequence[Digest], recurring: Mapping[int,
     return len(silent) >= GONE_WINDOWS
 
 
-def _close(state: AttemptState, incidents: Sequence[Incident]) -> AttemptState:
+def _close(state: AttemptState, incidents: Sequence[Incident], *, ended: str = SIGNAL_GONE) -> AttemptState:
     for incident in incidents:
         end = next((d for d in state.past if d.index == incident.last_window), None)
         last = end.first_step + end.num_steps - 1 if end and not is_stop(incident) else state.last_step
-        state = _replace(state, resolve_incident(incident, end_step=last))
+        state = _replace(state, resolve_incident(incident, end_step=last, ended=ended))
     return state
 
 

@@ -19,7 +19,7 @@ from argus.analytics.robust import (
     tail_probability,
     vote_probability,
 )
-from argus.analytics.view import Digest
+from argus.analytics.view import Digest, View
 from argus.analytics.window import Bools, Floats, Ints
 
 DAY_S = 86_400.0
@@ -40,7 +40,8 @@ EXPONENTIAL_SCALE = 1.53
 
 @dataclass(frozen=True, kw_only=True)
 class Outlier:
-    """Deviations (item,) against their limits; `significance` = −log10 of such findings per healthy day."""
+    """Deviations (item,) against their limits; `significance` = −log10 of such findings per healthy day, where a
+    limit is exceeded."""
 
     exceeds: Bools
     limit: Floats
@@ -79,13 +80,12 @@ def outliers(
         scales = max(scales, min(-math.log(chance) / EXPONENTIAL_SCALE, MAX_TAIL))
     limit = np.maximum(noise.scale * scales, fitted)
     deviations = np.nan_to_num(now / noise.scale)
-    expected = [tests_per_day * tail_probability(max(float(d), 0.0), noise.dof) for d in deviations]
-    return Outlier(
-        exceeds=np.nan_to_num(now, nan=-np.inf) > limit,
-        limit=limit,
-        scale=noise.scale,
-        significance=-np.log10(np.maximum(expected, 1e-300)),
-    )
+    exceeds = np.nan_to_num(now, nan=-np.inf) > limit
+    significance = np.zeros(len(now))
+    for row in np.flatnonzero(exceeds):
+        expected = tests_per_day * tail_probability(max(float(deviations[row]), 0.0), noise.dof)
+        significance[row] = -math.log10(max(expected, 1e-300))
+    return Outlier(exceeds=exceeds, limit=limit, scale=noise.scale, significance=significance)
 
 
 VOTING_WINDOWS = 2
@@ -99,6 +99,12 @@ def _without_largest(values: Floats) -> Floats:
         rest[np.nanargmax(np.abs(rest))] = np.nan
     return rest
 
+
+RECENT_WINDOWS = 2
+"""Windows before the newest whose votes count beside its own."""
+
+START_UP_WINDOWS = 2
+"""The first windows of an attempt: start-up is uneven in ways no step flag covers."""
 
 MIN_CLEAN = 5
 """Windows without any suspect that suffice to know the noise."""
@@ -179,6 +185,17 @@ def baseline_own_s(past: Sequence[Digest]) -> float | None:
     """Median self time of a step over clean windows and ranks, None if there is none."""
     clean = [float(np.nanmedian(d.own_s)) for d in past if d.is_clean and np.isfinite(d.own_s).any()]
     return float(np.median(clean)) if clean else None
+
+
+def settled(view: View, now: Digest) -> list[Digest]:
+    """Clean windows that may stand for how it was: neither start-up nor so new that votes are still open."""
+    return [
+        digest
+        for digest in view.past
+        if digest.is_clean
+        and START_UP_WINDOWS <= digest.index < now.index - RECENT_WINDOWS
+        and is_comparable(digest)
+    ]
 
 
 def window_seconds(digest: Digest, *, is_lone: bool = False) -> float:

@@ -11,16 +11,21 @@ is charged to nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from argus.analytics.calls import Calls
-from argus.analytics.rounds import rounds
+from argus.analytics.rounds import Round, rounds
 from argus.analytics.window import Bools, Floats, Ints
 
 NEGLIGIBLE_S = 1e-9
 """Below the clock's own unit nothing is late."""
+
+PARTS, SPLIT_ROWS = 2, 200_000
+"""Threads over the steps of a window with so many rows: numpy lets go of the interpreter while it works, and the
+promise is made for two cores. Below that a thread costs more than it saves."""
 
 
 class Ledger:
@@ -41,21 +46,33 @@ class Ledger:
         self.names = _Names(size)
         self.own, self.amount = np.zeros(size), np.zeros(size)
         self.row_own, self.row_amount, self.per_s = np.zeros(rows), np.zeros(rows), np.zeros(rows)
-        self.common = np.zeros(rows)
+        self.carried = np.zeros(rows, np.bool_)
+        self.common, self.due = np.zeros(rows), np.zeros(size)
         self.last, self.leader = np.full(num, -1), np.zeros(num, np.int64)
         self.guilty, self.max_wait, self.wait = np.full(num, -1), np.zeros(num), np.zeros(rows)
         self.late = np.zeros((len(pages), num_ranks))
-        self.turns: list[tuple[bool, Ints]] = []
 
     def settle(self) -> Ledger:
-        """Walk forward, then back."""
-        for turn in rounds(self.calls):
+        """Walk forward, then back; the steps know nothing of one another, so large windows are split by them."""
+        parts = PARTS if len(self.spot) >= SPLIT_ROWS else 1
+        walks = rounds(self.calls, chain=self.spot, parts=parts)
+        with ThreadPoolExecutor(parts) as pool:
+            for done in [pool.submit(self._walk, walk) for walk in walks]:
+                done.result()
+        return self
+
+    def _walk(self, walk: Iterator[Round]) -> None:
+        """There and back over the steps of one walk."""
+        turns: list[tuple[bool, Ints]] = []
+        for turn in walk:
             for rows in _one_per_spot(turn.posts, self.spot):
                 self._post(rows)
+                turns.append((False, rows))
             for size in np.unique(self.calls.size[turn.calls]):
-                self._visit(turn.calls[self.calls.size[turn.calls] == size])
-        self._walk_back()
-        return self
+                which = turn.calls[self.calls.size[turn.calls] == size]
+                self._visit(which)
+                turns.append((True, which))
+        self._walk_back(turns)
 
     def _enter(self, rows: Ints) -> None:
         spot = self.spot[rows]
@@ -63,19 +80,18 @@ class Ledger:
         self.row_own[rows] = np.maximum(own, 0.0)
         self.row_amount[rows] = self.amount[spot]
 
-    def _carry(self, rows: Ints, *, source: Ints) -> None:
-        """Whoever stood still until the end now carries the history of `source`, the last to enter."""
+    def _carry(self, rows: Ints, *, source: Ints, of: Ints) -> None:
+        """Whoever stood still until the end now carries the history of the last to enter: `source[of]`."""
         spot = self.spot[rows]
-        self.names.hand_over(spot, self.spot[source], self.calls.rank[source], self.row_own[source])
-        self.amount[spot] = self.row_amount[source] + self.row_own[source]
+        self.names.hand_over(spot, of, self.spot[source], self.calls.rank[source], self.row_own[source])
+        self.amount[spot] = (self.row_amount[source] + self.row_own[source])[of]
         self.own[spot] = 0.0
 
     def _post(self, rows: Ints) -> None:
         """These rows hand over and go on."""
         self._enter(rows)
         stood = rows[self.calls.synced[rows]]
-        self._carry(stood, source=stood)
-        self.turns.append((False, rows))
+        self._carry(stood, source=stood, of=np.arange(len(stood)))
 
     def _visit(self, which: Ints) -> None:
         """Who waited how long for whom in the calls `which`, all of one size."""
@@ -89,12 +105,14 @@ class Ledger:
         leader = self.leader[which] = rows[line, last]
         wait = np.maximum(decisive[line, last][:, None] - entry, 0.0)
         stood = calls.synced[rows] & ~source
+        if one_way.any():  # who comes after the source has not waited and keeps its own history
+            stood &= ~one_way[:, None] | (wait > 0)
+        self.carried[rows] = stood
         self.last[which], self.max_wait[which] = calls.rank[leader], wait.max(axis=1)
         self._charge(which, rows, self._shares(entry, wait, stood, one_way=one_way, last=last), last=last)
         counted = self.counts[which]
         self.wait[rows[counted]] = (wait * stood)[counted]
-        self._carry(rows[stood], source=np.repeat(leader, stood.sum(axis=1)))
-        self.turns.append((True, which))
+        self._carry(rows[stood], source=leader, of=np.repeat(line, stood.sum(axis=1)))
 
     @staticmethod
     def _shares(entry: Floats, wait: Floats, stood: Bools, *, one_way: Bools, last: Ints) -> Floats:
@@ -119,11 +137,11 @@ class Ledger:
         name = np.where(by_itself, calls.rank[rows[at]], self.names.first[self.spot[rows[at]]])
         self.guilty[which] = np.where(explained[at] >= 0.5 * lateness[at], name, -1)
 
-    def _walk_back(self) -> None:
+    def _walk_back(self, turns: Sequence[tuple[bool, Ints]]) -> None:
         """From the last call to the first: `due` (step · rank) = blame per second of what a rank carries."""
         calls, late = self.calls, self.late.reshape(-1)
-        due = np.zeros(len(self.amount))
-        for is_call, which in reversed(self.turns):
+        due = self.due
+        for is_call, which in reversed(turns):
             if is_call:
                 self._back_over(which, due, late)
                 continue
@@ -137,14 +155,14 @@ class Ledger:
         calls = self.calls
         rows = calls.first[which][:, None] + np.arange(calls.size[which[0]])
         spot, source, line = self.spot[rows], calls.source[rows], np.arange(len(which))
-        stood = calls.synced[rows] & ~source
-        after = due[spot] * stood
-        due[spot] -= after
+        here = ~source
+        after = due[spot] * self.carried[rows]
+        # Only those who came to the call now: a source has its place in this turn for another call.
+        due[spot[here]] -= after[here]
         passed = self.per_s[rows]
         common = np.zeros(rows.shape)
         common[line, self.row_amount[rows].argmin(axis=1)] = passed.sum(axis=1)
         passed[line, self.leader[which] - calls.first[which]] += after.sum(axis=1)
-        here = ~source
         late[spot[here]] += (passed * self.row_own[rows])[here]
         due[spot[here]] += (passed - common)[here]
         # A source went on before the others came: its part waits for the walk to get there.
@@ -162,8 +180,8 @@ class _Names:
         self.first, self.second = np.full(size, -1), np.full(size, -1)
         self.first_s, self.second_s = np.zeros(size), np.zeros(size)
 
-    def hand_over(self, to: Ints, source: Ints, rank: Ints, own_s: Floats) -> None:
-        """`to` takes over what `source` carries and `own_s` of `rank` itself."""
+    def hand_over(self, to: Ints, of: Ints, source: Ints, rank: Ints, own_s: Floats) -> None:
+        """`to` takes over what `source[of]` carries and `own_s[of]` of `rank[of]` itself."""
         first, second = self.first[source], self.second[source]
         first_s, second_s = self.first_s[source], self.second_s[source]
         is_first, is_second = first == rank, second == rank
@@ -172,11 +190,10 @@ class _Names:
         replaces = ~is_first & ~is_second & (own_s > second_s)
         second, second_s = np.where(replaces, rank, second), np.where(replaces, own_s, second_s)
         swap = second_s > first_s
-        self.first[to], self.second[to] = np.where(swap, second, first), np.where(swap, first, second)
-        self.first_s[to], self.second_s[to] = (
-            np.where(swap, second_s, first_s),
-            np.where(swap, first_s, second_s),
-        )
+        self.first[to] = np.where(swap, second, first)[of]
+        self.second[to] = np.where(swap, first, second)[of]
+        self.first_s[to] = np.where(swap, second_s, first_s)[of]
+        self.second_s[to] = np.where(swap, first_s, second_s)[of]
 
 
 def _one_per_spot(rows: Ints, spot: Ints) -> Iterator[Ints]:

@@ -140,12 +140,12 @@ def _entries(window: Window, kept: Ints, first: Ints, size: Ints) -> tuple[Float
     """Entry times on one clock; where hosts' clocks are too far apart, common end minus own duration."""
     rows = window.collectives
     entry = rows.entry_s[kept]
-    if not len(first) or window.clock_residual_s <= 0:
+    errors, island = errors_of(window)
+    if not len(first) or (not errors.any() and len(np.unique(island)) == 1):
         return entry, np.zeros(len(first), np.bool_)
     row = np.searchsorted(window.ranks, rows.rank[kept])
     here = clock_domains(window)[row]
     spans = _reduce(np.maximum, here, first) != _reduce(np.minimum, here, first)
-    errors, island = errors_of(window)
     error = _reduce(np.maximum, errors[row], first)
     apart = _reduce(np.maximum, island[row], first) != _reduce(np.minimum, island[row], first)
     wait = _reduce(np.maximum, entry, first) - _reduce(np.minimum, entry, first)

@@ -27,7 +27,7 @@ RESOLUTION_S = 50e-6
 MEDIAN_TO_P95 = 2.9
 """Ratio of the 95th percentile to the median of |x| for a normal x."""
 
-MIN_DRIFT_CALLS = 5
+MIN_DRIFT_CALLS = 3
 """Calls of a clock in the first and in the last third of a window before it may drift."""
 
 DRIFT_GAIN = 0.5

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.analytics.gathered import Texts, end_to_end
 from argus.analytics.ordering import numbered, packed
-from argus.analytics.texts import Texts
 from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import Topology
 
@@ -73,12 +73,12 @@ def collect(
     parts: Sequence[RankWindow], texts: Texts, topology: Topology
 ) -> tuple[tuple[str, ...], Collectives]:
     """Ids of the groups that have calls, and the calls of all ranks' summaries, rank by rank."""
-    rows = np.concatenate([part.collectives for part in parts])
-    part_of = np.repeat(np.arange(len(parts)), [len(part.collectives) for part in parts])
+    rows, part_of = end_to_end([part.collectives for part in parts])
     rank = np.array([part.rank for part in parts], np.int64)[part_of]
-    groups, group = _groups(*texts.owned(rows["group"], part_of), topology)
-    ops, op = texts.codes(rows["op"], part_of)
-    phases, phase = texts.codes(rows["phase"], part_of)
+    reader = texts.of(part_of)
+    groups, group = _groups(*reader.owned(rows["group"]), topology)
+    ops, op = reader.codes(rows["op"])
+    phases, phase = reader.codes(rows["phase"])
     peer, seq = rows["peer"].astype(np.int64), rows["seq"].astype(np.int64)
     return groups, Collectives(
         call=_calls(group=group, op=op, ops=ops, seq=seq, rank=rank, peer=peer),

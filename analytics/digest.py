@@ -9,11 +9,13 @@ import numpy as np
 from argus.analytics.delays import delays_of
 from argus.analytics.host_use import odd_hosts
 from argus.analytics.kernel_digest import Engine, digest_kernels
+from argus.analytics.pauses import pauses_of
 from argus.analytics.peers import peer_medians, work_classes
+from argus.analytics.series.live import job_series
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.window import Floats, Ints, Window
-from argus.analytics.work import WORKED, Explained, explain, late_by_work, phase_factors
+from argus.analytics.work import WORKED, Explained, explain, late_by_machine, phase_factors
 
 GAP_PHASE = "other"
 """Where time of a step outside every phase is booked, on wall clocks."""
@@ -37,8 +39,7 @@ def _digest(window: Window, waits: Waits) -> Digest:
     classes, own_s = work_classes(window.topology, window.ranks), self_s.sum(axis=0)
     explained = explain(window)
     peers_s, own_peers_s = _peers(self_s, phase_factors(explained, window, phases), classes)
-    late_s = np.where(np.isfinite(step_s), waits.late_s, np.nan)
-    late_s = late_s * (1 - late_by_work(explained, window, classes))
+    late_s = np.where(np.isfinite(step_s), waits.late_s * late_by_machine(explained, window, classes), np.nan)
     delays = delays_of(window, waits)
     return Digest(
         index=window.index,
@@ -46,7 +47,7 @@ def _digest(window: Window, waits: Waits) -> Digest:
         num_steps=window.num_steps,
         ranks=window.ranks,
         steps=window.steps,
-        job_step_s=_job_series(window),
+        job_step_s=job_series(window),
         phases=phases,
         self_s=self_s,
         late_s=late_s,
@@ -68,6 +69,7 @@ def _digest(window: Window, waits: Waits) -> Digest:
         num_usable=int(window.usable.sum()),
         coverage=window.coverage.ratio,
         sees_waits=bool(len(waits.calls.first)),
+        pauses=pauses_of(window),
         odd_hosts=odd_hosts(window),
         balance=None if explained is None else explained.balance,
     )
@@ -153,12 +155,6 @@ def _phases(window: Window) -> tuple[tuple[str, ...], Floats, Floats, Floats]:
     row = phases.index(GAP_PHASE)
     self_s[row], cpu_s[row] = self_s[row] + _mean(gap), cpu_s[row] + _mean(gap_cpu)
     return phases, self_s, cpu_s, max_s
-
-
-def _job_series(window: Window) -> Floats:
-    """Slowest rank of each step; NaN where the step is unusable or unseen. (step,)"""
-    seen = np.isfinite(window.step_s).any(axis=0) & window.usable
-    return np.where(seen, np.where(np.isfinite(window.step_s), window.step_s, -np.inf).max(axis=0), np.nan)
 
 
 def _gap(window: Window) -> Floats:

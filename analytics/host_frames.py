@@ -123,10 +123,10 @@ def innermost(thread: Thread) -> str:
     """The thread's innermost frame without anything that could be taken for more than a name.
 
     >>> innermost(Thread(kind="main", stack="a (x.py:1);f{`rm`} (y.py:2)"))
-    'f rm  (y.py:2)'
+    'f rm (y.py:2)'
     """
     frame = thread.stack.rpartition(";")[2]
-    return _PLAIN.sub(" ", frame)[:MAX_FRAME].strip()
+    return " ".join(_PLAIN.sub(" ", frame)[:MAX_FRAME].split())
 
 
 def against_peers(

@@ -14,11 +14,11 @@ from argus.analytics.kernel_effects import Effects, effects_of_all
 from argus.analytics.kernel_peers import Ints, Peers, classes
 from argus.analytics.kernel_scan import Candidates, Settings, scan
 from argus.analytics.kernel_table import KernelTable, open_table
-from argus.analytics.peers import work_classes
+from argus.analytics.peers import stages_of, work_classes
 from argus.analytics.window import Window
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.kernel_read import bundle, open_blob, read
-from argus.collectors.records.kernels import RAW_EVENT_BYTES
+from argus.collectors.records.kernels import CLUSTER_BYTES, RAW_EVENT_BYTES
 from argus.topology.layout import Topology
 
 Reals = NDArray[np.float32]
@@ -29,8 +29,8 @@ Engine = Callable[[KernelTable, Peers, Sequence[bytes]], Effects]
 KEPT = 8
 """Past windows whose means are kept: what a device's own past is made of."""
 
-CLUSTER_BYTES = 20
-"""A cluster as packed binary, for the compression ratio of a rank: independent of who shares its upload."""
+ACROSS = -1
+"""Stands for the stage of a group that reaches over several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,11 +177,14 @@ def _here(table: KernelTable, peers: Peers, blobs: Sequence[bytes]) -> Effects:
 def kernel_peers(topology: Topology, ranks: Ints) -> Peers:
     """Classes of ranks that do the same work, and the communication groups."""
     place = {int(rank): i for i, rank in enumerate(ranks)}
-    groups: dict[str, list[tuple[str, Ints]]] = {}
+    stage = stages_of(topology)
+    groups: dict[tuple[str, int], list[tuple[str, Ints]]] = {}
     for group in topology.groups:
         members = [place[rank] for rank in group.ranks if rank in place]
         if group.kind != "world" and len(members) > 1:
-            groups.setdefault(group.kind, []).append((group.id, np.array(members, np.int64)))
+            stages = {stage.get(rank, 0) for rank in group.ranks}
+            key = (group.kind, stages.pop() if len(stages) == 1 else ACROSS)
+            groups.setdefault(key, []).append((group.id, np.array(members, np.int64)))
     return classes(
         ranks,
         work_classes(topology, ranks),

@@ -11,6 +11,7 @@ from argus.analytics.finding import Finding
 from argus.analytics.fuse import Lasting, decide
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.lifecycle import (
+    NAMED_BETTER,
     amend_incident,
     find_open,
     is_stop,
@@ -22,6 +23,12 @@ from argus.analytics.lifecycle import (
 from argus.analytics.view import View
 
 LEVEL = "l3_"
+
+CLOSER = {
+    "compute.memory": ("unknown", "compute.slow"),
+    "copy.slow": ("unknown", "compute.slow", "data.slow_loader"),
+}
+"""Classes that the kernels tell apart where phases cannot; any class is closer than unknown."""
 
 EXPLAINS = 0.3
 """Kernels must have lost so much of what an unexplained suspect costs before they are its explanation."""
@@ -39,6 +46,7 @@ def join_kernels(
     view: View,
     incidents: Sequence[Incident],
     *,
+    told: AbstractSet[str],
     undecided: AbstractSet[int],
     steps_done: int,
     is_start_up: bool,
@@ -46,6 +54,7 @@ def join_kernels(
     """Judge the kernels of the view's window after everything else of it was judged.
 
     `undecided` ranks are suspected by L2 without enough votes yet: their class is not decided by kernels alone.
+    An incident that is not among those `told` (ids) and turns out to be something closer was never opened.
     """
     findings = run_detectors(view, level=LEVEL)
     causes = () if is_start_up else decide(view, Lasting(findings=findings))
@@ -56,8 +65,10 @@ def join_kernels(
             if not set(cause.suspects) & undecided:
                 after.append(_opened(view, cause, steps_done))
         elif _is_explanation(after[at], cause):
-            after[at] = resolve_incident(after[at], end_step=steps_done)
-            after.append(_opened(view, cause, steps_done))
+            known = after.pop(at)
+            if known.id in told:
+                after.insert(at, resolve_incident(known, end_step=steps_done, ended=NAMED_BETTER))
+            after.append(_opened(view, _explained(known.cause, cause), steps_done))
         else:
             after[at] = _told_more(view, after[at], cause, steps_done)
     return Joined(findings=findings, incidents=tuple(after))
@@ -82,9 +93,26 @@ def _is_about(incident: Incident, cause: Cause) -> bool:
 
 
 def _is_explanation(known: Incident, cause: Cause) -> bool:
-    """Nobody knew why, and the kernels account for enough of it."""
-    is_open_question = known.cause.fault_class == "unknown" != cause.fault_class
-    return is_open_question and cause.s_per_step >= EXPLAINS * known.cost.s_per_step
+    """Nobody knew why or only roughly, and the kernels account for enough of it."""
+    is_closer = known.cause.fault_class in CLOSER.get(cause.fault_class, ("unknown",))
+    is_news = is_closer and cause.fault_class != known.cause.fault_class
+    return is_news and cause.s_per_step >= EXPLAINS * known.cost.s_per_step
+
+
+def _explained(known: Cause, cause: Cause) -> Cause:
+    """The closer cause with all that was known of the suspect before."""
+    return replace(
+        cause,
+        suspects=known.suspects,
+        scope=known.scope,
+        victims=known.victims,
+        phase=known.phase,
+        evidence=joined_evidence(known, cause),
+        findings=tuple(dict.fromkeys((*known.findings, *cause.findings))),
+        onset_step=known.onset_step,
+        share_of_step=known.share_of_step,
+        s_per_step=known.s_per_step,
+    )
 
 
 def _told_more(view: View, known: Incident, cause: Cause, steps_done: int) -> Incident:

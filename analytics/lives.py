@@ -46,7 +46,9 @@ def lives_of(window: Window, sane: Bools) -> Lives:
     released = np.where(new_rank, np.nan, np.roll(free, 1))
     work, synced = np.full(len(sane), np.nan), np.zeros(len(sane), np.bool_)
     place = np.zeros(len(sane), np.int64)
-    work[order], synced[order], place[order] = entry - released, stood, since
+    # Two calls entered in one instant come in either order: the second was no work, whichever it is.
+    work[order] = np.maximum(entry - released, 0.0)
+    synced[order], place[order] = stood, since
     return Lives(work_s=work, synced=synced, place=place, order=order)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,9 @@ class WindowNumbers:
 
     Shapes: `ranks`, `step_s` (rank,), `phase_s`, `wait_s`, `cpu_s` (phase, rank), `job_step_s` (step,) =
     the slowest rank of each usable step. `work` (rank,) = units of work of a usable step as the job told them
-    (tokens, else samples), NaN where it told none.
+    (tokens, else samples), NaN where it told none. `told` are figures of the whole window from the runtime's own
+    events: `compiles` (number), `compile_s` and `gc_s` (seconds a step of the mean rank), `host_gap` (mean share
+    of a step in which a GPU had nothing to do); what nobody told is missing.
     """
 
     ranks: Ints
@@ -36,6 +38,7 @@ class WindowNumbers:
     cpu_s: Floats
     job_step_s: Floats
     work: Floats
+    told: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def typical_step_s(self) -> float | None:
@@ -54,7 +57,8 @@ class WindowNumbers:
             "wait_s": ("<f4", self.wait_s.astype("<f4").reshape(-1)),
             "cpu_s": ("<f4", self.cpu_s.astype("<f4").reshape(-1)),
         }
-        return pack({"phases": list(self.phases), "clocks": list(self.clocks)}, arrays)
+        meta = {"phases": list(self.phases), "clocks": list(self.clocks), "told": dict(self.told)}
+        return pack(meta, arrays)
 
     @staticmethod
     def from_bytes(payload: bytes) -> WindowNumbers:
@@ -72,6 +76,7 @@ class WindowNumbers:
             phase_s=square["phase_s"],
             wait_s=square["wait_s"],
             cpu_s=square["cpu_s"],
+            told={str(name): float(value) for name, value in meta.get("told", {}).items()},
             work=np.asarray(arrays.get("work", np.full(shape[1], np.nan)), np.float64),
         )
 
@@ -102,7 +107,26 @@ def window_numbers(window: Window) -> WindowNumbers:
         wait_s=_mean(window.wait_s[:, :, usable]),
         cpu_s=_mean(window.cpu_s[:, :, usable]),
         work=_work(window, usable),
+        told=_told(window, usable),
     )
+
+
+def _told(window: Window, usable: Bools) -> dict[str, float]:
+    """Figures from the runtime's events in usable steps."""
+    steps = set(window.steps[usable].tolist())
+    events = [event for event in window.events if event.step in steps]
+    rank_steps = max(int(np.isfinite(window.step_s[:, usable]).sum()), 1)
+    found: dict[str, float] = {}
+    for kind, name in (("compile", "compile_s"), ("gc", "gc_s")):
+        times = [event.dur_s for event in events if event.kind == kind and np.isfinite(event.dur_s)]
+        if times:
+            found[name] = float(sum(times)) / rank_steps
+    if "compile_s" in found:
+        found["compiles"] = float(sum(event.kind == "compile" for event in events))
+    gaps = [event.value for event in events if event.kind == "host_gap" and np.isfinite(event.value)]
+    if gaps:
+        found["host_gap"] = float(np.mean(gaps))
+    return found
 
 
 WORK = ("work:tokens", "work:samples")

@@ -140,7 +140,7 @@ def needed(expected: float, *, num_ranks: int) -> int:
     """Fewest bouts that come by chance to any of the ranks less often than `FALSE_PER_DAY`.
 
     >>> needed(0.01, num_ranks=8), needed(2.0, num_ranks=8)
-    (3, 10)
+    (3, 8)
     """
     term = below = math.exp(-expected)
     count = 0

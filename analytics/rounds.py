@@ -23,11 +23,25 @@ class Round:
     calls: Ints
 
 
-def rounds(calls: Calls) -> Iterator[Round]:
-    """Every call once; calls that wait for one another in a circle are taken by their entry times."""
-    walk = _Walk(calls)
-    heads = walk.heads
-    while len(heads) or not walk.done.all():
+def rounds(calls: Calls, *, chain: Ints, parts: int = 1) -> tuple[Iterator[Round], ...]:
+    """Every call once; calls that wait for one another in a circle are taken by their entry times.
+
+    `chain` (row,) numbers the steps of the ranks. Each of the `parts` walks steps of its own, whole.
+    """
+    order = calls.order
+    same = chain[order][1:] == chain[order][:-1]
+    after = np.full(len(order), -1, np.int64)
+    after[order[:-1]] = np.where(same, order[1:], -1)
+    heads = order[np.append(True, ~same)] if len(order) else order
+    _, page = np.unique(calls.step, return_inverse=True)
+    part = page.reshape(-1) % parts
+    return tuple(
+        _walked(_Walk(calls, after, part == n), heads[part[calls.call[heads]] == n]) for n in range(parts)
+    )
+
+
+def _walked(walk: _Walk, heads: Ints) -> Iterator[Round]:
+    while not walk.done.all():
         posts, waiting = walk.post(heads)
         ready = walk.ready(posts, waiting)
         if not len(ready) and not len(posts):
@@ -38,22 +52,16 @@ def rounds(calls: Calls) -> Iterator[Round]:
 
 
 class _Walk:
-    """How far each rank has come in each step. Rows are those of `Calls`."""
+    """How far each rank has come in each step of the calls `mine`. Rows are those of `Calls`."""
 
-    def __init__(self, calls: Calls) -> None:
-        self.calls = calls
-        order, num = calls.order, len(calls.first)
-        chain = calls.step[calls.call[order]] if num else order
-        same = (calls.rank[order][1:] == calls.rank[order][:-1]) & (chain[1:] == chain[:-1])
-        self.next = np.full(len(order), -1, np.int64)
-        self.next[order[:-1]] = np.where(same, order[1:], -1)
-        self.heads = order[np.append(True, ~same)] if len(order) else order
+    def __init__(self, calls: Calls, after: Ints, mine: Bools) -> None:
+        num = len(calls.first)
+        self.calls, self.next, self.done = calls, after, ~mine
         sources = np.bincount(calls.call[calls.source], minlength=num)
         self.needed = calls.size - sources
         self.open_sources = sources
         self.arrived = np.zeros(num, np.int64)
-        self.done = np.zeros(num, np.bool_)
-        self.here: Bools = np.zeros(len(order), np.bool_)
+        self.here: Bools = np.zeros(len(after), np.bool_)
         self.taken = np.zeros(num, np.int64)
 
     def post(self, heads: Ints) -> tuple[Ints, Ints]:

@@ -23,6 +23,9 @@ AGREEMENT = 0.3
 OVERSHADOWED = 0.25
 """Beside a suspect who costs four times as much, a smaller one is its shadow or costs nothing yet."""
 
+EQUAL = 0.5
+"""Half of the largest excess makes a rank an equal of the worst."""
+
 Worth = Mapping[int, float] | None
 """What a replay says each rank is worth, see `View.worth_s`."""
 
@@ -105,9 +108,37 @@ def rank_symptoms(view: View, findings: Sequence[Finding]) -> tuple[RankSymptom,
         )
         for rank, mine in sorted(suspects.items())
     ]
+    measured = _share_lateness(measured)
     largest = max((symptom.impact_s for symptom in measured), default=0.0)
-    kept = [symptom for symptom in measured if symptom.impact_s >= OVERSHADOWED * largest]
+    kept = [
+        symptom
+        for symptom in measured
+        if symptom.impact_s >= OVERSHADOWED * largest or _is_equal(symptom, measured)
+    ]
     return tuple(sorted(kept, key=lambda symptom: (-symptom.impact_s, symptom.rank)))
+
+
+def _is_equal(symptom: RankSymptom, others: Sequence[RankSymptom]) -> bool:
+    """A vote whose own work is as much too long as anybody's: no shadow, however blame was split."""
+    largest = max(other.excess_s for other in others)
+    return symptom.is_vote and "self_time" in symptom.signals and symptom.excess_s >= EQUAL * largest
+
+
+def _share_lateness(measured: list[RankSymptom]) -> list[RankSymptom]:
+    """Ranks that are slow together split the lateness they cause: it speaks for each whose work shows it."""
+    loud = [s for s in measured if "self_time" in s.signals]
+    together = sum(max(s.late_s - s.late_usual_s, 0.0) for s in loud)
+    most = max((s.excess_s for s in loud), default=0.0)
+    return [
+        replace(s, is_vote=True)
+        if not s.is_vote
+        and s.worth_s is None
+        and "self_time" in s.signals
+        and s.excess_s >= EQUAL * most
+        and together >= AGREEMENT * s.excess_s
+        else s
+        for s in measured
+    ]
 
 
 def measure(

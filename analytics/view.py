@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest
 from argus.analytics.outside import NOTHING, Outside
+from argus.analytics.pauses import Pause
+from argus.analytics.series.live import Heard, LiveSeries
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
 from argus.analytics.work import Balance
@@ -37,7 +39,7 @@ class Digest:
     keeps. `odd_hosts` stood out from the others in what their kernel measured. What a rank is compared with (`peers_s`, `own_peers_s`) is what the peers would take for its work, and
     `unsteady_s` (rank,) is the standard error of a rank's own work as its class varies from step to step;
     `late_s` leaves out lateness by more work, as far as the ranks tell their work; `balance` says how uneven it
-    was.
+    was, `pauses` are the long ones the runtime told of.
     """
 
     index: int
@@ -74,6 +76,7 @@ class Digest:
     kernels: KernelDigest | None = None
     odd_hosts: tuple[str, ...] = ()
     balance: Balance | None = None
+    pauses: tuple[Pause, ...] = ()
 
     @cached_property
     def typical_step_s(self) -> float:
@@ -107,6 +110,8 @@ class View:
     window: Window | None = None
     past: tuple[Digest, ...] = ()
     beats: tuple[Heartbeat, ...] = ()
+    series: LiveSeries = field(default_factory=LiveSeries)
+    heard: Heard | None = None
     waits: Waits | None = None
     digest: Digest | None = None
     is_lone: bool = False

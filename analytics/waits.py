@@ -52,6 +52,11 @@ class Waits:
     num_usable: int
 
     @property
+    def voted_s(self) -> Floats:
+        """What each rank cost, weighted by the steps that vote for it: one hiccup does not outweigh a habit. (rank,)"""
+        return self.late_s * self.votes
+
+    @property
     def skipped(self) -> Mapping[str, int]:
         """Calls that could not be used, by reason."""
         return self.calls.skipped

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.analytics.collectives import Collectives, collect
-from argus.analytics.texts import Texts
+from argus.analytics.gathered import Texts, end_to_end
 from argus.collectors.records.cost import Cost
 from argus.collectors.records.events import CLOCK_GPU, EXCLUDED_FLAGS
 from argus.collectors.records.summary import RankWindow
@@ -112,10 +112,7 @@ class Window:
 
 
 def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
-    """All ranks' summaries of one window as arrays; every rank of `topology` has a row, NaN if missing.
-
-    ValueError if there is no summary or if they are not of one window.
-    """
+    """All ranks' summaries of one window as arrays, NaN if missing. ValueError if they are not of one."""
     parts = _one_window(summaries)
     head, texts = parts[0], Texts(parts)
     ranks = np.array(sorted({*topology.ranks, *(p.rank for p in parts)}), np.int64)
@@ -184,8 +181,8 @@ def _step_series(parts: list[RankWindow], row: Ints, *, shape: tuple[int, int]) 
     series = _Series(
         flags=np.zeros(shape[1], np.uint32), step_s=np.full(shape, np.nan), step_cpu_s=np.full(shape, np.nan)
     )
-    steps = np.concatenate([part.steps for part in parts])
-    where = np.repeat(row, [len(part.steps) for part in parts])
+    steps, part_of = end_to_end([part.steps for part in parts])
+    where = row[part_of]
     at = steps["step"] - parts[0].first_step
     series.step_s[where, at] = (steps["end_ns"] - steps["start_ns"]) * 1e-9
     series.step_cpu_s[where, at] = steps["cpu_ns"] * 1e-9
@@ -202,9 +199,9 @@ class _Cells:
 
 
 def _phase_cells(parts: list[RankWindow], texts: Texts, row: Ints, *, step_s: Floats) -> _Cells:
-    cells = np.concatenate([part.cells for part in parts])
-    part_of = np.repeat(np.arange(len(parts)), [len(part.cells) for part in parts])
-    found, code = texts.codes(cells["phase"], part_of)
+    cells, part_of = end_to_end([part.cells for part in parts])
+    reader = texts.of(part_of)
+    found, code = reader.codes(cells["phase"])
     names = sorted(found)
     phase = np.array([names.index(name) for name in found] or [0], np.int64)[code]
     # A rank that reported the step but not the phase spent no time in it.
@@ -216,7 +213,7 @@ def _phase_cells(parts: list[RankWindow], texts: Texts, row: Ints, *, step_s: Fl
         times[key][at] = cells[key] * 1e-9
     gpu = np.zeros(len(names), np.bool_)
     gpu[phase[cells["clock"] == CLOCK_GPU]] = True
-    told, native = texts.codes(cells["native"], part_of)
+    told, native = reader.codes(cells["native"])
     last = np.zeros(len(names), np.int64)
     last[phase] = native
     natives = tuple(told[last[i]] or name for i, name in enumerate(names))

@@ -119,10 +119,10 @@ def phase_factors(explained: Explained | None, window: Window, phases: Sequence[
     return factors
 
 
-def late_by_work(explained: Explained | None, window: Window, classes: Ints) -> Floats:
-    """Share of each rank's lateness beyond its peers, step by step, that its work explains. (rank,)"""
+def late_by_machine(explained: Explained | None, window: Window, classes: Ints) -> Floats:
+    """Share of each rank's lateness beyond its peers, step by step, that its work does not explain. (rank,)"""
     if explained is None or not window.usable.any():
-        return np.zeros(len(window.ranks))
+        return np.ones(len(window.ranks))
     raw = np.zeros((int(window.usable.sum()), len(window.ranks)))
     usual = raw.copy()
     for place, phase in enumerate(WORKED):
@@ -132,7 +132,7 @@ def late_by_work(explained: Explained | None, window: Window, classes: Ints) -> 
             usual += times / explained.factor[place][:, window.usable].T
     before = np.maximum(np.nan_to_num(raw - peer_medians(raw, classes)), 0.0).sum(axis=0)
     after = np.maximum(np.nan_to_num(usual - peer_medians(usual, classes)), 0.0).sum(axis=0)
-    return np.asarray(np.clip(1 - after / np.maximum(before, 1e-12), 0.0, 1.0))
+    return np.where(before > 0, np.clip(after / np.maximum(before, 1e-12), 0.0, 1.0), 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.numbers import window_numbers
+from argus.analytics.outside import Outside
+from argus.analytics.stops import EXITED_S, all_gone_s
 from argus.analytics.store import history as history_store
 from argus.analytics.store import incidents as incident_store
-from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import orders, progress
 from argus.analytics.store.engine import Store
 from argus.analytics.store.levels import add_change
 from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.store.relaunch import RELAUNCHED
 from argus.analytics.view import PAST_WINDOWS
-from argus.analytics.window import Coverage, Window, assemble
+from argus.analytics.window import Coverage, Window
 from argus.api.closing import closing
 from argus.api.course import Analyses, Look
 from argus.api.governing import govern, level_of
@@ -33,13 +32,10 @@ from argus.api.outside import outside_now, recall
 from argus.api.plans import choose_plan
 from argus.api.run_gauges import host_gaps_of, scores_of
 from argus.api.settings import Settings
+from argus.api.stored_window import missing_evidence, read_window
 from argus.api.watch import Watch
 from argus.collectors.records.heartbeat import Heartbeat
-from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import Topology, build
-
-MAX_CELLS = 50_000_000
-"""Rank × step × phase cells of one window: 10,240 ranks × 200 steps × 20 phases, 0.4 GB an array."""
 
 LOG = logging.getLogger("argus.analysis")
 
@@ -99,7 +95,7 @@ def refresh(means: Means, watch: Watch) -> None:
 def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
     """Let the course see a window again; what it says of it was told when it was new."""
     assert watch.topology is not None and row.analysed_s is not None
-    window = _read_window(means, watch, row, topology=watch.topology)
+    window = read_window(means.store, watch.live.row.id, row, topology=watch.topology)
     outside = outside_now(means.store, watch, now_s=row.analysed_s, with_stacks=True)
     look = watch.course.look(
         topology=watch.topology, now_s=row.analysed_s, window=window, beats=(), outside=outside
@@ -132,7 +128,7 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     assert topology is not None, "a window closes only when a layout came in"
     started = time.perf_counter()
     try:
-        window = _read_window(means, watch, row, topology=topology)
+        window = read_window(means.store, watch.live.row.id, row, topology=topology)
         watch.missing = missing_evidence(window)
         fast = replace(window, kernels=())
         outside = outside_now(means.store, watch, now_s=now_s, with_stacks=True)
@@ -156,7 +152,7 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     watch.trouble = ""
     _save(means, watch, look, topology=topology, now_s=now_s, done=None if window.kernels else done)
     if window.kernels:
-        _join_kernels(means, watch, window, now_s=now_s, done=done)
+        _join_kernels(means, watch, window, now_s=now_s, outside=outside, done=done)
     watch.numbers, watch.coverage_ratio = numbers, window.coverage.ratio
     watch.scores, watch.host_gaps = scores_of(look.findings), host_gaps_of(window)
     means.metrics.analysed.labels(result="analysed").inc()
@@ -164,50 +160,25 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
 
 
 def _join_kernels(
-    means: Means, watch: Watch, window: Window, *, now_s: float, done: tuple[int, Coverage, bytes]
+    means: Means,
+    watch: Watch,
+    window: Window,
+    *,
+    now_s: float,
+    outside: Outside,
+    done: tuple[int, Coverage, bytes],
 ) -> None:
     """The same window once more with its kernels, which take longer: by now everybody knows the rest."""
     topology = watch.topology
     assert topology is not None
     try:
-        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=())
+        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=(), outside=outside)
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
         survive(means, watch, error, part="kernels")
         look = Look(course=watch.course, findings=(), incidents=())
     _save(means, watch, look, topology=topology, now_s=now_s, done=done)
-
-
-def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topology) -> Window:
-    with means.store.read() as connection:
-        bodies = progress.bodies_of(connection, watch.live.row.id, row.window)
-        stored = kernel_store.blobs_of(connection, watch.live.row.id, row.window)
-        blobs, refused = kernel_store.readable(stored)
-        names = kernel_store.used_names(connection, blobs)
-    parts = [RankWindow.from_bytes(body) for body in bodies]
-    phases = {part.name(int(index)) for part in parts for index in set(part.cells["phase"].tolist())}
-    cells = topology.world_size * row.num_steps * (len(phases) + 2)
-    if cells > MAX_CELLS:
-        raise ValueError(
-            f"{topology.world_size} ranks × {row.num_steps} steps × {len(phases)} phases are {cells} cells, "
-            f"the limit is {MAX_CELLS}"
-        )
-    window = replace(align(assemble(parts, topology)), kernels=blobs, kernel_names=names)
-    unread = tuple(f"kernel summaries of {number} hosts: {reason}" for reason, number in refused.items())
-    return replace(window, coverage=replace(window.coverage, unseen=(*window.coverage.unseen, *unread)))
-
-
-def missing_evidence(window: Window) -> tuple[str, ...]:
-    """What a verdict on the window has to do without, as phrases."""
-    coverage, missing = window.coverage, []
-    if coverage.missing_ranks:
-        missing.append(f"{len(coverage.missing_ranks)} of {len(window.ranks)} ranks")
-    if not math.isfinite(window.clock_residual_s):
-        missing.append("a common clock: no collective ties the ranks' clocks together")
-    if dropped := sum(coverage.dropped.values()):
-        missing.append(f"{dropped} records the collectors dropped")
-    return (*missing, *coverage.unseen)
 
 
 def beats_now(means: Means, watch: Watch, *, now_s: float, floor_s: float) -> tuple[Heartbeat, ...]:
@@ -346,7 +317,7 @@ def ended(
     now_s: float,
     since_s: float,
 ) -> str:
-    """Why the attempt is over: relaunched, finished, superseded, silent; "" while it is not.
+    """Why the attempt is over: relaunched, finished, crashed, superseded, silent; "" while it is not.
 
     No silence counts before `since_s`, when the service began to listen.
     """
@@ -361,6 +332,9 @@ def ended(
     done = world and len(beats) >= world and all(beat.state == "ended" for beat in beats)
     if done and quiet_s >= means.settings.grace_s:
         return "finished"
+    gone_s = all_gone_s(beats, world_size=world, now_s=now_s) if world else None
+    if gone_s is not None and min(gone_s, now_s - since_s) > EXITED_S:
+        return "crashed"
     return "superseded" if not is_newest and quiet_s >= means.settings.silent_s else ""
 
 
@@ -373,6 +347,7 @@ def end(means: Means, watch: Watch, *, reason: str, now_s: float) -> None:
             end_step=incident.end_step
             if incident.end_step is not None
             else max(watch.live.row.highest_step, 0),
+            ended=incident.ended or f"the attempt is over: {reason}",
         )
         for incident in watch.kept.values()
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from argus.analytics.store.intake import Arrival, Rejection
-from argus.collectors.records.errors import WireError
+from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.kernel_read import bundle, open_blob, read
@@ -104,6 +104,8 @@ def _each(items: Any, parse: Callable[[int, Any], T]) -> Parsed[T]:
             raise WireError(f"more than {MAX_ITEMS} items in one request")
         try:
             good.append(parse(index, item))
+        except NewerError:
+            raise  # all of a sender's windows are of one version: it keeps them until we read it
         except WireError as error:
             rejected.append(Rejection(index=index, reason=str(error)))
     return Parsed(items=tuple(good), rejected=tuple(rejected))

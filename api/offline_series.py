@@ -9,7 +9,7 @@ from typing import Any
 from argus.agent.triage import diagnose, no_incident
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.series.findings import END, START, series_findings
+from argus.analytics.series.recorded import END, START, series_findings
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.series import StepSeries
 from argus.topology.layout import Topology, build

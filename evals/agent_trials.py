@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,6 +49,7 @@ def asked_on(
     endpoint: Endpoint = NO_ENDPOINT,
     limits: Limits | None = None,
     question: str = "",
+    clock: Callable[[], float] = lambda: 0.0,
 ) -> Outcome:
     """One investigation of a case by a model."""
     desk = Desk(
@@ -59,7 +60,7 @@ def asked_on(
         limits=limits or Limits(),
         rejudge=lambda: case.diagnosis,
     )
-    around = Surroundings(registry=registry(), context=context, clock=lambda: 0.0)
+    around = Surroundings(registry=registry(), context=context, clock=clock)
     return drive(investigate(case, desk, question=question), ask, around)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
-from argus.evals import fidelity
+from argus.evals import agent_report, fidelity, real
 from argus.evals.score import Outcome, Row, Trial, summarise
 from argus.evals.suites import SUITES, run_trial
 
@@ -27,10 +27,16 @@ SMALL_SUITE = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`argus eval run` and `argus eval fidelity` with their options."""
+    """`argus eval run`, `argus eval real` and `argus eval fidelity` with their options."""
     actions = parser.add_subparsers(dest="action", required=True)
+    real.add_arguments(
+        actions.add_parser("real", help="public recordings, their published answers beside what came out")
+    )
     fidelity.add_arguments(
         actions.add_parser("fidelity", help="what kernel summaries lose, and what that costs")
+    )
+    agent_report.add_arguments(
+        actions.add_parser("agent", help="the agent's answers, by scripted models and the endpoint's")
     )
     run_parser = actions.add_parser(
         "run", help="simulate every scenario of a suite, analyse it, compare with the truth"
@@ -53,6 +59,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the suite; 0, or 1 if a gated score dropped."""
     if args.action == "fidelity":
         return fidelity.run(args)
+    if args.action == "agent":
+        return agent_report.run(args)
+    if args.action == "real":
+        return real.run(args)
     suite = "smoke" if args.smoke else "dev-full" if args.full else args.suite or "dev"
     gate = _read_gate(args.gate, suite) if args.gate else {}
     started = time.monotonic()

@@ -79,24 +79,32 @@ def score(
         got=tuple(describe(incident) for incident, _ in counted),
     )
     by_truth = [[i for i in true if is_true(i, one, window_steps=window_steps)] for one in truths]
-    if not all(is_found(mine, one) for mine, one in zip(by_truth, truths, strict=True)):
+    if not _all_found(by_truth, truths):
         return outcome
-    right = [
-        [i for i in mine if i.cause.fault_class == one.fault_class]
-        for mine, one in zip(by_truth, truths, strict=True)
-    ]
+    right = _of_class(by_truth, truths)
     first = (right[0] or by_truth[0])[0]
-    at_s = next(s for i, s in counted if i is first)
     is_stop = truth.fault_class is not None and truth.fault_class.startswith("stop.")
     values = {
         **vars(outcome),
         "found": True,
-        "right_class": all(is_found(mine, one) for mine, one in zip(right, truths, strict=True)),
+        "right_class": _all_found(right, truths),
         "resolved": None if truth.end_step is None else first.status == "resolved",
         "delay_windows": None if is_stop else first.opened_window - truth.onset_step // window_steps,
-        "delay_s": at_s - onset_s,
+        "delay_s": next(s for i, s in counted if i is first) - onset_s,
     }
     return Outcome(**values)
+
+
+def _of_class(incidents: Sequence[Sequence[Incident]], truths: Sequence[Truth]) -> list[list[Incident]]:
+    """Of each truth's incidents those that name its class."""
+    return [
+        [i for i in mine if i.cause.fault_class == one.fault_class]
+        for mine, one in zip(incidents, truths, strict=True)
+    ]
+
+
+def _all_found(incidents: Sequence[Sequence[Incident]], truths: Sequence[Truth]) -> bool:
+    return all(is_found(mine, one) for mine, one in zip(incidents, truths, strict=True))
 
 
 def is_true(incident: Incident, truth: Truth, *, window_steps: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from inspect import signature
 
 import numpy as np
@@ -35,12 +36,18 @@ class Suite:
                 for ranks in self.ranks or (0,):
                     for name in self.names or scenarios():
                         size = ranks or own_size(name)
-                        yield Trial(scenario=name, seed=seed, ranks=size, severity=severity)
+                        if size >= least_size(name):
+                            yield Trial(scenario=name, seed=seed, ranks=size, severity=severity)
 
 
 def own_size(name: str) -> int:
     """The size a scenario is written for."""
     return int(signature(scenarios()[name]).parameters["ranks"].default)
+
+
+def least_size(name: str) -> int:
+    """Ranks below which a scenario's fault cannot be told, its module's MIN_RANKS."""
+    return int(getattr(import_module(scenarios()[name].__module__), "MIN_RANKS", 2))
 
 
 PAPER = (

@@ -11,7 +11,7 @@ from argus.agent.case import Case, triage_page
 from argus.agent.evidence import EvidenceBook, ToolResult
 from argus.agent.grounding import Dropped, Grounded, ground
 from argus.agent.guard import Guard
-from argus.agent.loop.course import Course, Step
+from argus.agent.loop.course import Course, Step, UseTool
 from argus.agent.loop.limits import Limits, Spent, reached
 from argus.agent.loop.prompt import first_view, system_text
 from argus.agent.loop.talk import Ended, Talk, open_talk
@@ -19,6 +19,9 @@ from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Message
 from argus.agent.registry import Registry
 from argus.agent.submission import read_submission
+
+HISTORY = "history"
+"""The tool that knows past incidents."""
 
 TRIAGE, AGENT = "triage", "agent"
 """Stages: which of them the answer comes from."""
@@ -81,8 +84,9 @@ def investigate(case: Case, desk: Desk, *, question: str = "") -> Course[Outcome
     """Ask the model about the case. Never raises for anything a model does; ends with the best answer there is."""
     page = triage_page(case)
     desk.book.add(page)
-    talk = _open(case, desk, page, question)
-    pages = [page.evidence_id]
+    past = yield from _past(case, desk)
+    talk = _open(case, desk, page, question=question, past=past)
+    pages = [page.evidence_id, *([past.evidence_id] if past else [])]
     ended = yield from listened(talk, pages)
     if ended.submitted is None:
         return _failed(case, talk, ended, pages)
@@ -95,13 +99,22 @@ def investigate(case: Case, desk: Desk, *, question: str = "") -> Course[Outcome
     return _judged(judged, view, talk, ended, pages)
 
 
-def _open(case: Case, desk: Desk, page: ToolResult, question: str) -> Talk:
+def _past(case: Case, desk: Desk) -> Course[ToolResult | None]:
+    """Past incidents that resemble this one, looked up before the model is asked; None if there are none."""
+    if case.incident is None or HISTORY not in desk.registry.tools:
+        return None
+    heard = yield UseTool(name=HISTORY, arguments={"node": None, "incident": case.incident.id})
+    found = heard.value
+    return found if isinstance(found, ToolResult) and found.status == "ok" else None
+
+
+def _open(case: Case, desk: Desk, page: ToolResult, *, question: str, past: ToolResult | None) -> Talk:
     """Read-only tools and the terminal one; nothing with an effect is ever offered."""
     offered = [tool for tool in desk.registry.tools.values() if tool.read_only]
     terminal = next(tool for tool in offered if tool.is_terminal)
     return open_talk(
         system=system_text(desk.guard, terminal=terminal.name),
-        view=first_view(case, page, guard=desk.guard, question=question),
+        view=first_view(case, page, guard=desk.guard, question=question, past=past),
         tools=tuple(tool.to_openai() for tool in offered),
         guard=desk.guard,
         endpoint=desk.endpoint,

@@ -43,18 +43,21 @@ def system_text(guard: Guard, *, terminal: str) -> str:
     return f"{text}\n\n{end}"
 
 
-def first_view(case: Case, page: ToolResult, *, guard: Guard, question: str = "") -> str:
-    """The question, the job in a line, the triage's page, what may be done, and the runbook."""
+def first_view(
+    case: Case, page: ToolResult, *, guard: Guard, question: str = "", past: ToolResult | None = None
+) -> str:
+    """The question, the job in a line, the triage's page, past incidents like it, what may be done, the runbook."""
     parts = [
         f"Question: {question_of(question) or QUESTION}",
-        f"Run in question: {guard.fence(_job(case), 0)}",
-        f"The triage says, as evidence {page.evidence_id}: {guard.fenced(page, 0)}",
+        f"Run in question: {guard.fence(_job(case), 'job')}",
+        f"The triage says, as evidence {page.evidence_id}: {guard.fenced(page, 'triage')}",
+        *([f"Past incidents like it: {guard.fenced(past, 'past')}"] if past is not None else []),
         "Actions: " + "; ".join(_action(remedy) for remedy in actions_in_question(case)),
     ]
     book = next(iter(case.runbooks), None)
     if book is not None:
         text = book.text if len(book.text) <= MAX_RUNBOOK else f"{book.text[:MAX_RUNBOOK]}…"
-        parts.append(f"Runbook: {guard.fence(text, 0)}")
+        parts.append(f"Runbook: {guard.fence(text, 'runbook')}")
     return "\n\n".join(parts)
 
 

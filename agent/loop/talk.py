@@ -198,7 +198,7 @@ class Talk:
         self.spent = replace(self.spent, tool_calls=self.spent.tool_calls + 1, seconds=heard.at_s)
         self.repeats.add(call.name, call.arguments, evidence_id=result.evidence_id)
         self.num_results += 1
-        fenced = self.guard.fenced(result, self.num_results)
+        fenced = self.guard.fenced(result, f"result {self.num_results}")
         self.messages.append(Message(role="tool", call_id=call.id, content=fenced))
         told = {"evidence": result.evidence_id, "status": result.status, "note": result.note}
         yield Step(what="called", text=call.name, details=told)

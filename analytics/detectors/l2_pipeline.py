@@ -18,8 +18,10 @@ import numpy as np
 from argus.analytics.baseline import (
     FALSE_ALARMS_PER_DAY,
     MIN_COVERAGE,
+    RECENT_WINDOWS,
     is_comparable,
     outliers,
+    settled,
     window_seconds,
 )
 from argus.analytics.digest import observed
@@ -34,12 +36,6 @@ NEEDS = "slow_stage"
 
 MIN_PAST = 3
 """Windows before a stage is compared with its own past."""
-
-FIRST_WINDOWS = 2
-"""The first windows hold start-up and are no past."""
-
-VOTE_WINDOWS = 3
-"""Growth must show again in one of the two windows before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +58,11 @@ def detect(
     view: View,
     *,
     false_alarms_per_day: float = FALSE_ALARMS_PER_DAY,
-    min_ratio: float = 1.15,  # embedding and head make the ends some per cent longer in any model
+    min_ratio: float = 1.06,  # 0.6 of the 10 % that is to be found
     min_growth: float = 1.06,  # 0.6 of the 10 % slowdown that is to be found
-    min_share: float = 0.05,  # of the step, gained by an even cut or by the stage as it was
+    min_share: float = 0.03,  # of the step, gained by an even cut or by the stage as it was
     needed: int = 2,
+    min_steps: int = 3,  # of a window: one long step is no slow stage
     min_coverage: float = MIN_COVERAGE,
 ) -> tuple[Finding, ...]:
     """Culprit findings for stages that became slow, else at most one notice for an uneven cut."""
@@ -75,15 +72,14 @@ def detect(
     now = stages_in(digest, view.topology)
     if now is None:
         return ()
-    recent = view.past[-VOTE_WINDOWS + 1 :]
-    clean = [d for d in view.past if d.is_clean and d.index >= FIRST_WINDOWS and is_comparable(d)]
-    grown = _grown(
-        view, digest, now, _all_stages(clean, view), budget=false_alarms_per_day, growth=min_growth
-    )
+    recent = view.past[-RECENT_WINDOWS:]
+    before = _all_stages(settled(view, digest), view)
+    grown = _grown(view, digest, now, before, budget=false_alarms_per_day, growth=min_growth)
     found = []
     for stage, growth in grown.items():
         votes = [d for d in recent if _grew(d, view, stage, usual=growth.usual, limit=growth.limit)]
-        if len(votes) + 1 >= needed and growth.lost_s >= min_share * digest.typical_step_s:
+        lasts = _steps_grown(view, now, stage, growth) >= min(min_steps, digest.num_usable / 2)
+        if lasts and len(votes) + 1 >= needed and growth.lost_s >= min_share * digest.typical_step_s:
             first = min([digest, *votes], key=lambda d: d.index)
             found.append(_slow(view, digest, now, stage, growth=growth, first_step=first.first_step))
     if grown:
@@ -166,6 +162,17 @@ def _grown(
     return found
 
 
+def _steps_grown(view: View, now: Stages, stage: int, growth: Growth) -> int:
+    """Usable steps of the window in which the stage has half of its growth."""
+    assert view.window is not None
+    window = view.window
+    own = window.self_s.sum(axis=0)[:, window.usable]
+    rows = [np.searchsorted(window.ranks, ranks) for ranks in now.ranks]
+    stages = np.array([np.median(own[row], axis=0) for row in rows])
+    share = stages[stage] / stages.sum(axis=0)
+    return int((np.nan_to_num(np.log(share / growth.usual)) >= 0.5 * growth.limit).sum())
+
+
 def _grew(digest: Digest, view: View, stage: int, *, usual: float, limit: float) -> bool:
     """Whether an earlier window showed the same."""
     then = stages_in(digest, view.topology)
@@ -181,7 +188,7 @@ def _uneven(
     gain_s = got - float(now.compute_s.mean())
     if got < min_ratio * others or gain_s < min_share * digest.typical_step_s:
         return ()
-    if any(int(one.compute_s.argmax()) != stage for one in past):
+    if not all(_is_longest(one, stage, min_ratio=min_ratio) for one in past):
         return ()
     about = Evidence(
         name="stage_compute_s", value=got, unit="s", baseline=others, note="against the other stages"
@@ -198,6 +205,11 @@ def _uneven(
             share_of_step=gain_s / digest.typical_step_s,
         ),
     )
+
+
+def _is_longest(one: Stages, stage: int, *, min_ratio: float) -> bool:
+    others = np.delete(one.compute_s, stage)
+    return bool(one.compute_s[stage] >= min_ratio * np.median(others))
 
 
 def _slow(view: View, digest: Digest, now: Stages, stage: int, *, growth: Growth, first_step: int) -> Finding:

@@ -20,6 +20,7 @@ from argus.analytics.baseline import (
 )
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
+from argus.analytics.hiccup import late_by_hiccup
 from argus.analytics.lone import costliest_arrival
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
@@ -59,6 +60,8 @@ def detect(
     found: list[Finding] = []
     named = test.exceeds & (np.nan_to_num(digest.late_share) >= min_share)
     named &= waits.votes * waits.num_usable >= min(min_votes, waits.num_usable / 2)
+    if named.any():
+        named &= ~late_by_hiccup(view.window, digest)
     if view.is_lone:
         steps = view.window.steps[view.window.usable]
         named = costliest_arrival(waits, ranks=digest.ranks, steps=steps, step_s=digest.typical_step_s)

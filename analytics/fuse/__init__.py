@@ -6,7 +6,8 @@ The order of tests is that of incidents.md §2.2, one module a test, called from
 2. `startup`      start-up only teaches (known steps were left out of the window's usable ones before)
 3. `restart`      all ranks, from a restart: what changed between two runs
 4. `own_work`     a rank's own work, by host path and compute (`classify`); what a host's ranks share (`scope`)
-   `uneven`       a pipeline stage that is slow or unevenly cut; uneven work, which accuses nobody
+   `paused`       rare pauses that the runtime tells of, mostly of ranks that change
+   `uneven`       many ranks against their own past; a pipeline stage that is slow or unevenly cut; uneven work, which accuses nobody
 5. `transfer`     transfers of a group, only where nobody is late and the members are clean
 6. `kernels`      kernels that L3 finds changed: a silent fault of its own, or more about a cause named before
 7. checks         counters, host metrics and events confirm or contradict a cause, never make one
@@ -53,6 +54,8 @@ stage and work causes
   stage_compute_s (past or other stages)   own compute of the stage in a step
   bubble_s (other stages)   what of the step is not own work
   lost_s, lost_by_unit_s    what the rank with most work takes beyond the mean, in all and by unit (note)
+  own_past_s (before), slow_ranks   own work of ranks that became slow together
+  pauses, paused_ranks, longest_pause_s   steps with a pause (kind in the note), on how many ranks
   explained                 share of the deviation of times that the work explains (ratio)
 any cause, from others than the ranks
   event_for                 an event that fits class and suspects: its reading, 1 without one; which in the note

@@ -11,9 +11,11 @@ from argus.analytics.fuse.kernels import kernel_causes
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
 from argus.analytics.fuse.own_work import rank_causes
+from argus.analytics.fuse.paused import pause_causes
 from argus.analytics.fuse.restart import restart_causes
+from argus.analytics.fuse.second_best import with_separation
 from argus.analytics.fuse.transfer import link_causes
-from argus.analytics.fuse.uneven import stage_causes, work_causes
+from argus.analytics.fuse.uneven import majority_causes, stage_causes, work_causes
 from argus.analytics.incident import Cause
 from argus.analytics.view import View
 
@@ -26,6 +28,8 @@ Check = Callable[[Cause, View], Cause]
 RULES: tuple[Rule, ...] = (
     restart_causes,
     rank_causes,
+    pause_causes,
+    majority_causes,
     stage_causes,
     work_causes,
     link_causes,
@@ -33,8 +37,15 @@ RULES: tuple[Rule, ...] = (
 )
 """In the order of incidents.md §2.2: of two causes that name the same suspects the earlier one stands."""
 
-CHECKS: tuple[Check, ...] = (starvation, clean_members, host_similarity, check_events, check_earlier)
-"""Counters, host metrics and out-of-band events."""
+CHECKS: tuple[Check, ...] = (
+    starvation,
+    clean_members,
+    host_similarity,
+    check_events,
+    check_earlier,
+    with_separation,
+)
+"""Counters, host metrics and out-of-band events, then the second best."""
 
 
 def decide(view: View, lasting: Lasting) -> tuple[Cause, ...]:

@@ -88,7 +88,7 @@ def _joined_pairs(view: View, causes: dict[tuple[int, int], Cause]) -> list[Caus
     for element, members in _objects(scope, all_ranks=len(set(map(frozenset, tested)))):
         mine = [cause for member in members for cause in by_name.pop(scope.labels[member], [])]
         joined.append(_as_one(mine, element))
-    return [*joined, *(cause for rest in by_name.values() for cause in rest)]
+    return [*joined, *(_as_one(both, both[0].scope) for both in by_name.values() if both)]
 
 
 def _objects(scope: Scope, *, all_ranks: int) -> list[tuple[str, list[int]]]:

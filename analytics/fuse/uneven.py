@@ -11,6 +11,7 @@ from argus.analytics.baseline import baseline_step_s
 from argus.analytics.classify import Classification, classify
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.lasting import Lasting
+from argus.analytics.fuse.scope import scope_of_ranks
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.robust import at
 from argus.analytics.symptom import PhaseExcess, RankSymptom, measure
@@ -38,6 +39,31 @@ def work_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
         _uneven_work(view, finding)
         for finding in lasting.findings
         if finding.detector == "l2_imbalance" and (finding.measure("explained") or 0.0) > 0
+    )
+
+
+def majority_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
+    """Many ranks that became slow at once; the class is read off one of them against its past."""
+    return tuple(
+        _slow_many(view, finding) for finding in lasting.findings if finding.detector == "l2_majority"
+    )
+
+
+def _slow_many(view: View, finding: Finding) -> Cause:
+    decided = _class_of_one(view, finding.ranks[len(finding.ranks) // 2])
+    named = "compute.slow" if decided is None else decided.fault_class
+    return Cause(
+        fault_class=named,
+        verdict="INCONCLUSIVE" if named == "unknown" else "LIKELY",
+        suspects=finding.ranks,
+        scope=scope_of_ranks(view, finding.ranks),
+        phase=None if decided is None else decided.phase,
+        second_best=None if decided is None else decided.second_best,
+        evidence=(*finding.evidence, _step(view)),
+        findings=(finding.id,),
+        share_of_step=min(finding.share_of_step or 0.0, 1.0),
+        s_per_step=finding.effect_s_per_step or 0.0,
+        onset_step=finding.start_step or 0,
     )
 
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from argus.analytics.series.event import Event
+from argus.analytics.series.level import CUT
 from argus.analytics.series.period import Period
-from argus.analytics.series.track import STARTUP, Event
+from argus.analytics.series.track import STARTUP
 from argus.analytics.window import Floats
 
 MIN_RISE = 1.05
@@ -27,8 +29,17 @@ NEAR_SHARE = 0.6
 BURST_SPIKES, BURST_VALUES = 5, 20
 """So many spikes within so many values are one event, not chance."""
 
+FAR = 60
+"""Values on either side that say how sure a rise is."""
+
+MIN_SCALES = 5.5
+"""Standard errors of a rise that is worth an incident, see docs/series.md for the families of noise behind it."""
+
 END_VALUES = 5
-"""Values of which most must be back before a rise is over."""
+"""Values of which most must be back before a rise is over: in quiet series, more where noise is as large as it."""
+
+END_ERRORS = 8.0
+"""Noise errs by half a rise in the median of (8 errors / rise)² values once in a thousand."""
 
 EXPECTED_SHARE = 0.5
 OFF_SHARE = 0.15
@@ -75,17 +86,41 @@ def _rise(values: Floats, event: Event, periods: Sequence[Period]) -> Slowdown |
         return None
     before = float(np.median(values[start - SIDE : start]))
     after = float(np.median(values[start : start + SIDE]))
-    end = _end(values, start, (before * after) ** 0.5)
+    assert event.error is not None, event
+    end = _end(values, start, (before, after), error=event.error)
+    if _scales(values, start, end, error=event.error) < MIN_SCALES:
+        return None
     return Slowdown(start=start, end=end, got=after, expected=before, is_burst=False)
 
 
-def _end(values: Floats, start: int, middle: float) -> int | None:
-    """The last value before most of the next few lie below the middle of both levels, None to the last."""
+def _scales(values: Floats, start: int, end: int | None, *, error: float) -> float:
+    """Standard errors of the rise by all its values near its begin, which are more than when it was first seen."""
+    stop = start + FAR if end is None else min(end + 1, start + FAR)
+    before, after = np.log(values[max(start - FAR, 0) : start]), np.log(values[start:stop])
+    rise = _middle(after, error) - _middle(before, error)
+    return rise / (error * float(np.sqrt(1 / len(before) + 1 / len(after))))
+
+
+def _middle(logs: Floats, error: float) -> float:
+    """Mean with the tails cut."""
+    median = float(np.median(logs))
+    return median + float(np.clip(logs - median, -CUT * error, CUT * error).mean())
+
+
+def _end(values: Floats, start: int, levels: tuple[float, float], *, error: float) -> int | None:
+    """The last value before most of the next few lie below the middle of both levels, None to the last.
+
+    So many as noise alone does not bring below it.
+    """
+    rise = float(np.log(levels[1] / levels[0]))
+    num = min(max(int(np.ceil((END_ERRORS * error / rise) ** 2)), END_VALUES), SIDE)
     rest = values[start:]
-    if len(rest) < END_VALUES:
+    if len(rest) < num:
         return None
-    ahead = np.median(np.lib.stride_tricks.sliding_window_view(rest, END_VALUES), axis=1)
+    middle = float(np.sqrt(levels[0] * levels[1]))
+    ahead = np.median(np.lib.stride_tricks.sliding_window_view(rest, num), axis=1)
     low = np.flatnonzero((ahead < middle) & (rest[: len(ahead)] < middle))
+    low = low[low >= END_VALUES]
     return start + int(low[0]) - 1 if len(low) else None
 
 

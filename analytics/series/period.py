@@ -19,11 +19,20 @@ MIN_PERIODS = 3
 MIN_CORRELATION = 0.35
 """Eight standard errors at 512 values of noise."""
 
+MIN_ERRORS = 5.0
+"""Standard errors of a correlation: the best of a hundred lags, looked at a hundred times, stays below."""
+
+AGAIN_SHARE = 0.5
+"""A true period stands out as much over two of it; over time, where every end is blurred by a step, half."""
+
 MIN_PROMINENCE = 0.25
 """How far a peak rises above the lowest point before it: a slow trend correlates everywhere alike."""
 
 MUCH_STRONGER = 1.25
 """Times in seconds must repeat so much better than steps before they are called the cause."""
+
+ABOUT = 0.8
+"""Of peaks this near to the highest the first is the period, the others are multiples of it."""
 
 CUT_SCALES = 6.0
 SMALL = 1e-3
@@ -53,37 +62,59 @@ def periods_of(values: Floats, *, max_periods: int = 2) -> tuple[Period, ...]:
         return ()
     found: list[Period] = []
     for _ in range(max_periods):
-        lag, strength = _strongest(rest - rest.mean())
+        correlation = _correlation(rest - rest.mean())
+        lag = _strongest(correlation)
         by_time = _in_seconds(values, rest)
-        if by_time is not None and by_time.strength > MUCH_STRONGER * strength:
+        if by_time is not None and by_time.strength > MUCH_STRONGER * _near(correlation, by_time.lag):
             found.append(by_time)
             break
         if lag == 0 or any(lag % period.lag == 0 or period.lag % lag == 0 for period in found):
             break
-        found.append(Period(length=float(lag), unit="values", lag=lag, strength=strength))
+        found.append(Period(length=float(lag), unit="values", lag=lag, strength=float(correlation[lag])))
         rest = rest - _profile(rest, lag)
     return tuple(found)
 
 
-def _strongest(rest: Floats) -> tuple[int, float]:
-    """Lag and height of the first autocorrelation peak about as high as any, (0, 0.0) without one."""
+def _correlation(rest: Floats) -> Floats:
+    """Of values with those a lag later, for lags of up to two of the longest period. (lag,)"""
     n = len(rest)
     size = 1 << (2 * n - 1).bit_length()
     power = np.abs(np.fft.rfft(rest, size)) ** 2
-    correlation = np.fft.irfft(power, size)[: n // MIN_PERIODS + 1]
-    if correlation[0] <= 0:
-        return 0, 0.0
-    correlation = correlation / correlation[0] * n / (n - np.arange(len(correlation)))
-    lags = np.arange(2, len(correlation) - 1)
-    low = np.minimum.accumulate(correlation)[1:-2]
+    products = np.fft.irfft(power, size)[: 2 * (n // MIN_PERIODS) + 3]
+    scale = products[0] / n * (n - np.arange(len(products)))
+    return np.asarray(np.divide(products, scale, out=np.zeros(len(products)), where=scale > 0))
+
+
+def _strongest(correlation: Floats) -> int:
+    """The first peak about as high as any, 0 without one."""
+    longest = (len(correlation) - 3) // 2
+    n = longest * MIN_PERIODS
+    lags = np.arange(2, longest)
+    if not len(lags):
+        return 0
+    low = np.minimum.accumulate(correlation)[lags - 1]
     here = correlation[lags]
     is_peak = (here >= correlation[lags - 1]) & (here >= correlation[lags + 1])
-    peaks = lags[is_peak & (here >= MIN_CORRELATION) & (here - low >= MIN_PROMINENCE)]
-    if not len(peaks):
-        return 0, 0.0
-    top = float(correlation[peaks].max())
-    first = int(peaks[correlation[peaks] >= 0.8 * top][0])
-    return first, float(correlation[first])
+    least = np.maximum(MIN_CORRELATION, MIN_ERRORS / np.sqrt(n - lags))
+    peaks = [
+        int(lag)
+        for lag in lags[is_peak & (here >= least) & (here - low >= MIN_PROMINENCE)]
+        if _comes_again(correlation, int(lag))
+    ]
+    top = max((float(correlation[lag]) for lag in peaks), default=0.0)
+    return next((lag for lag in peaks if correlation[lag] >= ABOUT * top), 0)
+
+
+def _near(correlation: Floats, lag: int) -> float:
+    """Correlation about a lag, over steps as over time one more or less is the same."""
+    off = 1 + lag // 20
+    return float(correlation[max(lag - off, 1) : lag + off + 1].max(initial=0.0))
+
+
+def _comes_again(correlation: Floats, lag: int) -> bool:
+    """Whether values two periods apart are alike as well: wandering noise makes a peak, but not the next."""
+    rise = _near(correlation, 2 * lag) - float(correlation[lag : 2 * lag].min())
+    return rise >= AGAIN_SHARE * float(correlation[lag] - correlation[:lag].min())
 
 
 def _profile(rest: Floats, lag: int) -> Floats:
@@ -96,11 +127,12 @@ def _profile(rest: Floats, lag: int) -> Floats:
 def _in_seconds(values: Floats, rest: Floats) -> Period | None:
     """The period over time, on a grid as fine as a usual step; None without one."""
     usual = float(np.median(values))
-    # A huge step would stretch the grid for itself alone.
-    ends = np.cumsum(np.minimum(values, MAX_STRETCH * usual))
-    grid = np.arange(int(ends[-1] / usual)) * usual
-    over_time = rest[np.minimum(np.searchsorted(ends, grid, side="right"), len(rest) - 1)]
-    lag, strength = _strongest(over_time - over_time.mean())
+    # Every step counts once, where it begins, and a huge one takes no more than MAX_STRETCH.
+    begins = np.cumsum(np.minimum(values, MAX_STRETCH * usual)) - values.clip(max=MAX_STRETCH * usual)
+    over_time = np.bincount((begins / usual).astype(np.int64), weights=rest)
+    correlation = _correlation(over_time - over_time.mean())
+    lag = _strongest(correlation)
+    strength = float(correlation[lag])
     return None if lag == 0 else Period(length=lag * usual, unit="s", lag=lag, strength=strength)
 
 

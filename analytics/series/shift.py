@@ -1,137 +1,174 @@
-"""Whether a stretch of step times holds a lasting change of level.
+"""Whether the last values of a series lie on another level than those before, and where that one began.
 
-The split of the stretch with the largest least-squares gain (argus-paper.md §9 row 16), on logarithms, so that
-a change counts by its ratio; accepted against the noise of both sides, whose repetition is taken into account,
-and only where a step explains the stretch better than a straight line does.
+A change is looked for over a grid of ages, a window-limited likelihood-ratio test (Lai, 1995), and placed by
+the posterior over all places (least-squares gain, argus-paper.md §9 row 16): that place is taken around which
+the change lies within NEAR values with the greatest probability, which is what a reader asks for. Rows are
+series, columns places, entries logarithms.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
-from argus.analytics.robust import split_gain
-from argus.analytics.window import Floats
+from argus.analytics.series.level import CUT, MIN_EFFECT, Level, cut_to
+from argus.analytics.window import Bools, Floats, Ints
 
-MIN_EFFECT = math.log(1.028)
-"""0.6 of the smallest change to be found, 5 %: the estimate of a 5 % change scatters below it."""
+AGES = (5, 7, 10, 14, 20, 28, 40, 60)
+"""How many values ago a change may have come, about √2 apart: between two of them at most 3 % of its size is lost."""
 
-MIN_SCALES = 4.2
-"""Standard errors, with FULL_AFTER values behind the change: recall 0.99 for 5 % in 3 % noise."""
-
-GROSS_SCALES = 8.0
-"""Standard errors that need not wait for so many values."""
-
-FULL_AFTER = 10
-MIN_SIDE = 5
-"""Values behind a change as it is placed: for any, and for a gross one. A change with 20 behind it may be
-placed ten values late."""
-
-UNSETTLED = 0.4
-"""A gross change is a level only if its few values lie together, by this share of the change."""
+LEVEL_VALUES = 120
+"""Values of the old level a change is compared with (argus-paper.md §9 row 16)."""
 
 FULL_BEFORE = 20
 """Values of the old level before it is one."""
 
-NOISE_FLOOR = 1e-3
-"""Relative noise that is believed at least: values are rounded and clocks tick."""
+MIN_AFTER = 5
+FULL_AFTER = 10
+"""Values of the new level: for a gross change, and for any."""
 
-REACH = 2
-SPIKE_SCALES = 6.0
-"""A value further than this from the middle of its REACH neighbours on either side is none of the level."""
+FALSE_PER_VALUE = 6.3e-5
+"""Chance a value may have to look like a change by noise alone. Gives 4.2 standard errors for one series: 5 % in 3 %
+noise stand 6.6 above the noise with 20 values behind them, and are missed in less than one of a hundred."""
+
+GROSS_MORE = 1.65
+"""How much larger a change must stand out before FULL_AFTER values are behind it: a burst is no level."""
+
+SCREEN_SHARE = 0.75
+"""Part of the gate for a closer look: the spread of a level that holds a change already is up to a fifth too wide."""
+
+UNSETTLED = 0.4
+"""A gross change is a level only if its few values lie together, by this share of the change."""
+
+MOST_SHARE = 0.4
+"""Medians must show this share of what means show, or few large values made it."""
+
+IN_DOUBT = 2.0
+"""Twice the logarithm of the likelihood by which a line may fit better: in doubt it is a step."""
+
+NEAR = 3
+"""A change is placed well within so many values."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """A change of level: `place` is the first value after it; levels are medians, `scales` standard errors."""
+    """A change of level: `place` is the column of its first value, levels are logarithms, `scales` standard errors.
+
+    `spread` and `error` of the noise as in Level.
+    """
 
     place: int
     before: float
     after: float
     scales: float
-
-    @property
-    def ratio(self) -> float:
-        """After over before."""
-        return self.after / self.before
+    spread: float
+    error: float
 
 
-def best_split(values: Floats) -> Split | None:
-    """The lasting change in positive step times, None if there is none to be sure of."""
-    if len(values) < FULL_BEFORE + MIN_SIDE:
+def gate(num_series: int) -> float:
+    """Standard errors a change must have: series that are watched together share the budget of false ones."""
+    return -NormalDist().inv_cdf(FALSE_PER_VALUE / 2 / max(num_series, 1))
+
+
+def suspicious(logs: Floats, inside: Bools, level: Level, *, columns: Ints, min_scales: float) -> Bools:
+    """Whether the values up to each of `columns` may hold a change. (series, column)"""
+    values = np.where(inside, cut_to(logs, level), 0.0)
+    total, count = _sums(values), _sums(inside.astype(np.float64))
+    ends = columns[:, None] + 1
+    starts = np.maximum(ends - np.array(AGES)[None, :], 0)
+    oldest = np.maximum(starts - LEVEL_VALUES, 0)
+    new, old = count[:, ends] - count[:, starts], count[:, starts] - count[:, oldest]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        step = (total[:, ends] - total[:, starts]) / new - (total[:, starts] - total[:, oldest]) / old
+        scales = np.abs(step) / np.sqrt(1 / new + 1 / old) / level.error[:, None, None]
+    is_large = np.abs(step) >= SCREEN_SHARE * MIN_EFFECT
+    is_known = (new >= MIN_AFTER) & (old >= FULL_BEFORE) & (level.num >= FULL_BEFORE)[:, None, None]
+    return np.asarray((is_known & is_large & (scales >= SCREEN_SHARE * min_scales)).any(axis=2))
+
+
+def split_of(logs: Floats, level: Level, *, min_scales: float) -> Split | None:
+    """The change in the values of one series, `logs` (place,) with NaN for what is none of its level; None
+    without one to be sure of. `level` is of this series alone."""
+    here = np.flatnonzero(np.isfinite(logs))
+    if len(here) < FULL_BEFORE + MIN_AFTER:
         return None
-    logs = without_spikes(np.log(values))
-    found = split_gain(logs, margin=MIN_SIDE)
-    if found is None or abs(found[2] - found[1]) < MIN_EFFECT:
+    raw = logs[here]
+    values = cut_to(raw[None, :], level)[0]
+    gains = _gains(values)
+    best = FULL_BEFORE + int(np.argmax(gains))
+    spread = _spread_beside(values, best, least=float(level.spread[0]) * SCREEN_SHARE)
+    # The level's noise repeats itself as much after the change as before.
+    error = spread * float(level.error[0] / level.spread[0])
+    place = _placed(gains, error) + FULL_BEFORE
+    scales = float(np.sqrt(gains.max())) / error
+    if not _is_change(values, raw, place, spread=spread, scales=scales, min_scales=min_scales):
         return None
-    place, left, right = found
-    if place < FULL_BEFORE:
+    before, after = float(np.median(raw[:place])), float(np.median(raw[place:]))
+    return Split(
+        place=int(here[place]), before=before, after=after, scales=scales, spread=spread, error=error
+    )
+
+
+def place_again(logs: Floats, split: Split) -> int | None:
+    """The column where a known change began, now that more values are behind it; None if there are too few."""
+    here = np.flatnonzero(np.isfinite(logs))
+    if len(here) < FULL_BEFORE + MIN_AFTER:
         return None
-    scales = abs(right - left) / standard_error(logs, place)
-    is_settled = len(logs) - place >= FULL_AFTER
-    if scales < (MIN_SCALES if is_settled else GROSS_SCALES) or not _is_step(logs, place):
-        return None
-    if not is_settled:
-        if float(np.std(logs[place:])) > UNSETTLED * abs(right - left):
-            return None
-        place = _first_behind(logs, place, left, right)
-    else:
-        place = _between_levels(logs, place)
-    before, after = float(np.exp(np.median(logs[:place]))), float(np.exp(np.median(logs[place:])))
-    return Split(place=place, before=before, after=after, scales=scales)
+    middle = (split.before + split.after) / 2
+    values = np.clip(logs[here] - middle, -CUT * split.spread, CUT * split.spread)
+    return int(here[_placed(_gains(values), split.error) + FULL_BEFORE])
 
 
-def without_spikes(logs: Floats) -> Floats:
-    """The series with values far from the middle of their neighbourhood put onto it (Hampel's filter)."""
-    padded = np.pad(logs, REACH, mode="edge")
-    middle = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * REACH + 1), axis=1)
-    off = np.abs(logs - middle)
-    scale = max(1.4826 * float(np.median(off)), NOISE_FLOOR)
-    return np.asarray(np.where(off > SPIKE_SCALES * scale, middle, logs))
+def _sums(values: Floats) -> Floats:
+    return np.concatenate([np.zeros((len(values), 1)), np.cumsum(values, axis=1)], axis=1)
 
 
-def standard_error(series: Floats, place: int) -> float:
-    """Of the difference of both sides' means; noise that repeats itself counts for fewer samples."""
-    rest = np.concatenate([side - np.median(side) for side in (series[:place], series[place:])])
-    power = float((rest**2).mean())
-    repeats = float((rest[1:] * rest[:-1]).mean()) / power if power > 0 else 0.0
-    # The estimate has an error of its own; only repetition beyond it is believed.
-    repeats = min(max(repeats - 2 / math.sqrt(len(rest)), 0.0), 0.95)
-    inflation = (1 + repeats) / (1 - repeats)
-    sizes = 1 / place + 1 / (len(series) - place)
-    return max(math.sqrt(power * sizes * inflation), NOISE_FLOOR * math.sqrt(sizes))
+def _gains(values: Floats) -> Floats:
+    """Least-squares gain of a split before each place from FULL_BEFORE on, MIN_AFTER values from the end."""
+    n = len(values)
+    k = np.arange(FULL_BEFORE, n - MIN_AFTER + 1)
+    total = np.cumsum(values)
+    left, right = total[k - 1] / k, (total[-1] - total[k - 1]) / (n - k)
+    return np.asarray(k * (n - k) / n * (right - left) ** 2)
 
 
-def _between_levels(logs: Floats, place: int, *, rounds: int = 3) -> int:
-    """The likeliest place of a change between the two levels as they are known from both sides of `place`.
-
-    The split of largest gain pays for its levels with its place; levels once known place it better.
-    """
-    for _ in range(rounds):
-        left, right = float(logs[:place].mean()), float(logs[place:].mean())
-        beyond = (logs - 0.5 * (left + right)) * (1 if right > left else -1)
-        gain = np.cumsum(beyond[::-1])[::-1]
-        moved = FULL_BEFORE + int(np.argmax(gain[FULL_BEFORE : len(logs) - MIN_SIDE + 1]))
-        if moved == place:
-            break
-        place = moved
-    return place
+def _placed(gains: Floats, error: float) -> int:
+    """Index of the place around which most of the posterior lies; of equals the nearest to its median."""
+    posterior = np.exp((gains - gains.max()) / (2 * error**2))
+    posterior /= posterior.sum()
+    around = np.convolve(posterior, np.ones(2 * NEAR + 1), mode="same") if len(gains) > NEAR else posterior
+    around = around[: len(gains)]
+    middle = int(np.searchsorted(np.cumsum(posterior), 0.5))
+    good = np.flatnonzero(around >= around.max() * (1 - 1e-3))
+    return int(good[np.argmin(np.abs(good - middle))])
 
 
-def _first_behind(logs: Floats, place: int, left: float, right: float) -> int:
-    """The first value from `place` on that is nearer to the new level: few values leave the split no choice."""
-    while place < len(logs) - 1 and abs(logs[place] - left) < abs(logs[place] - right):
-        place += 1
-    return place
+def _spread_beside(values: Floats, place: int, *, least: float) -> float:
+    """Spread about both sides' own means."""
+    rest = ((values[:place] - values[:place].mean()) ** 2).sum()
+    rest += ((values[place:] - values[place:].mean()) ** 2).sum()
+    return max(float(np.sqrt(rest / max(len(values) - 2, 1))), least)
 
 
-def _is_step(logs: Floats, place: int) -> bool:
-    """Whether two levels leave less unexplained than one straight line."""
-    x = np.arange(len(logs)) - (len(logs) - 1) / 2
-    y = logs - logs.mean()
+def _is_change(
+    values: Floats, raw: Floats, place: int, *, spread: float, scales: float, min_scales: float
+) -> bool:
+    step = float(values[place:].mean() - values[:place].mean())
+    shown = float(np.median(raw[place:]) - np.median(raw[:place])) * np.sign(step)
+    if abs(step) < MIN_EFFECT or shown < MOST_SHARE * abs(step) or not _is_step(values, place, spread):
+        return False
+    if len(values) - place >= FULL_AFTER:
+        return scales >= min_scales
+    return scales >= GROSS_MORE * min_scales and float(np.std(raw[place:])) <= UNSETTLED * shown
+
+
+def _is_step(values: Floats, place: int, spread: float) -> bool:
+    """Whether a straight line is not clearly likelier than two levels."""
+    x = np.arange(len(values)) - (len(values) - 1) / 2
+    y = values - values.mean()
     line = float(((y - x * float((x * y).sum() / (x * x).sum())) ** 2).sum())
-    step = float(((logs[:place] - logs[:place].mean()) ** 2).sum())
-    step += float(((logs[place:] - logs[place:].mean()) ** 2).sum())
-    return step <= line
+    step = float(((values[:place] - values[:place].mean()) ** 2).sum())
+    step += float(((values[place:] - values[place:].mean()) ** 2).sum())
+    return step <= line + IN_DOUBT * spread**2

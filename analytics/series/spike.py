@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from argus.analytics.window import Floats
+from argus.analytics.window import Bools, Floats
 
 MIN_RATIO = 1.5
 """The paper's gate for a step against the rolling median."""
@@ -13,22 +13,34 @@ MIN_SCALES = 6.0
 """Robust scales above the median: beyond the heavy tail of a healthy series."""
 
 ROLLING = 20
+"""Values before it that a spike is measured against."""
+
 MIN_BEFORE = 10
 
 
-def usual_if_spike(
-    earlier: Floats,
-    value: float,
-    *,
-    min_ratio: float = MIN_RATIO,
-    min_scales: float = MIN_SCALES,
-    rolling: int = ROLLING,
-    min_before: int = MIN_BEFORE,
-) -> float | None:
-    """The rolling median if `value` is a spike above it, else None; NaN values before do not count."""
-    earlier = earlier[np.isfinite(earlier)][-rolling:]
-    if not np.isfinite(value) or len(earlier) < min_before:
-        return None
-    usual = float(np.median(earlier))
-    scale = 1.4826 * float(np.median(np.abs(earlier - usual)))
-    return usual if value >= min_ratio * usual and value - usual >= min_scales * scale else None
+def usual_before(logs: Floats) -> Floats:
+    """Of each series the logarithm of what was usual before its last value if that is a spike, else NaN.
+
+    `logs` (series, place) holds the last ROLLING + 1 places, NaN = missing or of an older level. (series,)
+    """
+    usual = np.full(len(logs), np.nan)
+    rows = np.flatnonzero(_is_high(logs))
+    if not len(rows):
+        return usual
+    before = np.exp(logs[rows, :-1])
+    value = np.exp(logs[rows, -1])
+    enough = np.isfinite(before).sum(axis=1) >= MIN_BEFORE
+    rows, before, value = rows[enough], before[enough], value[enough]
+    if not len(rows):
+        return usual
+    middle = np.nanmedian(before, axis=1)
+    scale = 1.4826 * np.nanmedian(np.abs(before - middle[:, None]), axis=1)
+    is_spike = (value >= MIN_RATIO * middle) & (value - middle >= MIN_SCALES * scale)
+    usual[rows[is_spike]] = np.log(middle[is_spike])
+    return usual
+
+
+def _is_high(logs: Floats) -> Bools:
+    """No median lies below the least value: most values need no closer look."""
+    least = np.fmin.reduce(logs[:, :-1], axis=1, initial=np.inf)
+    return np.asarray(logs[:, -1] >= least + np.log(MIN_RATIO))

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
+from argus.analytics.incident import Incident
 from argus.analytics.numbers import WindowNumbers
+from argus.analytics.store.incidents import read_incident
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS
 from argus.analytics.store.kernels import blobs_of, used_names
 from argus.analytics.store.queries import Which
 from argus.analytics.store.relaunch import RELAUNCHED, launch_prefix
-from argus.analytics.store.tables import ATTEMPTS, WINDOWS
+from argus.analytics.store.tables import ATTEMPTS, INCIDENTS, WINDOWS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,3 +74,27 @@ def attempt_before(connection: Connection, which: Which) -> Which | None:
         if row is not None:
             return Which(id=row.id, run=row.run, attempt=row.attempt)
     return None
+
+
+def sampled_windows(
+    connection: Connection, attempt_id: int, *, limit: int
+) -> tuple[list[tuple[int, int, WindowNumbers]], int]:
+    """Up to `limit` analysed windows spread evenly: first step, steps, numbers; and how many there are."""
+    here = (WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.numbers.is_not(None))
+    indices = list(
+        connection.execute(select(WINDOWS.c.window).where(*here).order_by(WINDOWS.c.window)).scalars()
+    )
+    stride = -(-len(indices) // limit) if indices else 1
+    columns = (WINDOWS.c.first_step, WINDOWS.c.num_steps, WINDOWS.c.numbers)
+    found = []
+    for index in indices[:: max(stride, 1)]:
+        row = connection.execute(select(*columns).where(*here, WINDOWS.c.window == index)).one()
+        found.append((row.first_step, row.num_steps, WindowNumbers.from_bytes(row.numbers)))
+    return found, len(indices)
+
+
+def incidents_of(connection: Connection, attempt_id: int) -> list[Incident]:
+    """All incidents of an attempt, open or not, oldest first."""
+    here = INCIDENTS.c.attempt_id == attempt_id
+    rows = connection.execute(select(INCIDENTS).where(here).order_by(INCIDENTS.c.opened_s, INCIDENTS.c.id))
+    return [read_incident(row._mapping) for row in rows]

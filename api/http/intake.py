@@ -12,7 +12,7 @@ from starlette.responses import Response
 from argus.api.http.answers import Json, overloaded, problem, response_to
 from argus.api.http.wiring import read_body, the_service
 from argus.api.service import Answer, NothingTaken, Service
-from argus.collectors.records.errors import WireError
+from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.upload import CONTENT_TYPE, WIRE_HEADER, WIRE_VERSION
 
 THREADS = 2
@@ -106,6 +106,10 @@ async def _received(request: Request, receive: Receive, *, media: str) -> Respon
     if got != media:
         return problem(415, f"Content-Type must be {media}, got {got!a:.60}")
     version = request.headers.get(WIRE_HEADER, WIRE_VERSION)
+    if version.isdecimal() and int(version) > int(WIRE_VERSION):
+        raise NewerError(
+            f"{WIRE_HEADER} is {version:.20}, this side speaks {WIRE_VERSION}: upgrade this side"
+        )
     if version != WIRE_VERSION:
         return problem(415, f"{WIRE_HEADER} is {version!a:.20}, this side speaks {WIRE_VERSION}")
     if reason := service.overload():

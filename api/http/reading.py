@@ -27,6 +27,7 @@ from argus.api.http.wiring import (
     WindowPath,
     WindowQuery,
 )
+from argus.api.losses import losses_json, stored_losses
 from argus.topology.export import topology_to_json
 from argus.topology.layout import build
 
@@ -82,6 +83,7 @@ def router() -> APIRouter:
         ("/runs", list_runs, Items),
         ("/runs/{run}/topology", get_topology, Document),
         ("/runs/{run}/facts", get_facts, Document),
+        ("/runs/{run}/report", get_report, Document),
         ("/runs/{run}/heartbeats", list_heartbeats, Items),
         ("/runs/{run}/windows", list_windows, Items),
         ("/runs/{run}/windows/{window}", get_window, Document),
@@ -138,6 +140,16 @@ def get_facts(*, service: ServiceOf, run: RunPath, attempt: AttemptQuery = None)
     if found is None:
         raise not_found(f"no layout record of run {run!r} came in yet")
     return Json(found.to_json())
+
+
+def get_report(*, service: ServiceOf, run: RunPath) -> Response:
+    """GPU-hours the run lost, by cause, and what every step pays for."""
+    with service.store.read() as connection:
+        which_attempt(connection, run, None)
+        found = stored_losses(connection, run)
+    if found is None:
+        raise not_found(f"no window of run {run!r} was analysed yet")
+    return Json(losses_json(found))
 
 
 def list_heartbeats(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import shutil
 from collections.abc import Iterator
@@ -36,7 +37,8 @@ def sweep(directory: Path, *, now_s: float) -> tuple[str, ...]:
 
 def _files(socket: Path) -> list[Path]:
     names = [f"{socket.name}{end}" for end in BESIDE_SOCKET] + [f"{socket.stem}{end}" for end in BESIDE_NAME]
-    return [socket.with_name(name) for name in names]
+    pages = sorted(socket.parent.glob(f"{glob.escape(socket.name)}.step-*"))  # of ranks that were killed
+    return [*(socket.with_name(name) for name in names), *pages]
 
 
 def _is_old(socket: Path, now_s: float) -> bool:

@@ -72,6 +72,11 @@ METRICS = {
     "argus_collector_kernel_events_total": Spec(
         kind="counter", help="Lines of the kernel log about hardware.", label="kind"
     ),
+    "argus_collector_kernel_compression_ratio": Spec(
+        kind="gauge",
+        help="Bytes of a rank's kernel events over bytes of their summary, last window.",
+        label="rank",
+    ),
     "argus_collector_ring_bytes": Spec(kind="gauge", help="Bytes of raw records kept on this host."),
     "argus_collector_ring_bytes_per_rank_step": Spec(
         kind="gauge", help="Raw bytes a step of one rank took so far, on average."

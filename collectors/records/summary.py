@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from argus.collectors.records.cost import Cost, costs_from_json, costs_to_json
-from argus.collectors.records.errors import WireError
+from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.events import COLLECTIVE, EVENT, STEP, Rows, empty
 from argus.collectors.records.pack import pack, unpack
 from argus.collectors.records.plan import MAX_STEPS
@@ -118,10 +118,7 @@ class RankWindow:
     def from_bytes(payload: bytes) -> RankWindow:
         """Parse and check what came over the wire. Raises WireError."""
         meta, arrays = unpack(payload, {**_DTYPES, **_LATER, "kernels": _KERNELS})
-        if meta.get("version") not in READABLE:
-            raise WireError(
-                f"window of version {meta.get('version')!r:.20}, this side speaks {SUMMARY_VERSION}"
-            )
+        _check_version(meta.get("version"))
         missing = [name for name in _DTYPES if name not in arrays]
         if missing:
             raise WireError(f"window lacks {', '.join(missing)}")
@@ -152,6 +149,14 @@ class RankWindow:
         )
         _check_steps(window)
         return window
+
+
+def _check_version(version: object) -> None:
+    text = f"window of version {version!r:.20}, this side reads {', '.join(map(str, READABLE))}"
+    if isinstance(version, int) and not isinstance(version, bool) and version > max(READABLE):
+        raise NewerError(f"{text}: upgrade this side before its senders")
+    if version not in READABLE:
+        raise WireError(text)
 
 
 def _kernels(raw: Rows | None) -> bytes:

@@ -61,7 +61,7 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="argus-tools-") as name:
         store = open_store(str(Path(name) / "a.sqlite"))
         upgrade(store)
-        service = _lived(store, RANKS[size])
+        service = lived_service(store, RANKS[size])
         begun = time.perf_counter()
         toolbox = toolbox_of(service)
         first = toolbox.call("blast_radius", {"node": f"rank:{SLOW}"})
@@ -91,7 +91,7 @@ def table(result: Mapping[str, Any]) -> str:
     return head + "\n".join(lines) + tail
 
 
-def _lived(store: Store, ranks: int) -> Service:
+def lived_service(store: Store, ranks: int) -> Service:
     """A service that saw a job with one slow rank: its last window whole, the windows before it as copies."""
     job = Job(run="bench", ranks=ranks, tp=TP, steps=STEPS, kernels=12, warmup_steps=0)
     fault = Fault(kind="compute", ranks=(SLOW,), severity=1.5)

@@ -19,10 +19,12 @@ from argus.analytics.incident import Incident
 from argus.analytics.view import PAST_WINDOWS
 from argus.analytics.window import assemble
 from argus.api.cli.errors import CliError
+from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.summary import RankWindow
 from argus.evals.bench import Size
+from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.kernel_blobs import blobs
-from argus.evals.simulator.mesh import Harm, Mesh, mesh_layouts, mesh_windows
+from argus.evals.simulator.simulate import simulate
 from argus.topology.layout import Topology, build
 
 TP, PP = 8, 4
@@ -33,6 +35,7 @@ REPEATS: Mapping[Size, int] = {"smoke": 1, "default": 3, "full": 7}
 HEALTHY, SLOW = 3, 2
 """Windows played: the last one opens the incident, for two of three must show it."""
 
+STEPS = 10
 FACTOR = 1.3
 SEED = 11
 
@@ -50,12 +53,18 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     num_ranks = SMOKE_RANKS if size == "smoke" else args.ranks
     if num_ranks < 2 * TP * PP or num_ranks % (TP * PP):
         raise CliError(f"--ranks must be a multiple of {TP * PP}, at least {2 * TP * PP}; got {num_ranks}")
-    mesh = Mesh(pp=PP, dp=num_ranks // TP // PP, tp=TP)
     culprit = num_ranks // 3
-    topology = build(mesh_layouts(mesh))
-    harms = [Harm()] * HEALTHY + [Harm(slow={culprit: FACTOR})] * SLOW
-    *before, last = mesh_windows(mesh, harms, rng=np.random.default_rng(SEED))
-    state = _state(before, topology, mesh)
+    job = Job(ranks=num_ranks, tp=TP, pp=PP, micro_batches=PP, steps=(HEALTHY + SLOW) * STEPS, warmup_steps=0)
+    fault = Fault(kind="compute", ranks=(culprit,), start_step=HEALTHY * STEPS, severity=FACTOR)
+    done = simulate(job, [fault], rng=np.random.default_rng(SEED))
+    topology = build(done.layouts)
+    state = AttemptState.start(job.run, job.attempt)
+    last: Sequence[RankWindow] = ()
+    for closed in done.windows(WindowPlan(first=STEPS)):
+        if closed.index < HEALTHY + SLOW - 1:
+            state = _look(state, closed.parts, topology).state
+        last = closed.parts
+    state = _filled(state)
     walls = [_timed(state, last, topology) for _ in range(REPEATS[size])]
     rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     with_l3_s = _with_l3(state, last, topology, num_kernels=KERNELS[size], culprit=culprit)
@@ -83,11 +92,8 @@ def table(result: Mapping[str, Any]) -> str:
     )
 
 
-def _state(before: Sequence[Sequence[RankWindow]], topology: Topology, mesh: Mesh) -> AttemptState:
-    """The attempt before the last window, with as many remembered windows as there can be."""
-    state = AttemptState.start(mesh.run, mesh.attempt)
-    for parts in before:
-        state = _look(state, parts, topology).state
+def _filled(state: AttemptState) -> AttemptState:
+    """The attempt with as many remembered windows as there can be: the first one over and over."""
     first, rest = state.past[0], state.past
     fill = PAST_WINDOWS - len(rest)
     older = tuple(replace(first, index=first.index - fill + n) for n in range(fill))

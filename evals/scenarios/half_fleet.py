@@ -8,6 +8,9 @@ from argus.evals.truth import Scenario
 
 SLOW_SHARE = 0.625
 
+MIN_RANKS = 4
+"""Two of three, or one of two, are no fleet."""
+
 
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:
     """Five of eight ranks of compute.slow; the whole run is their smallest common object."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from argus.evals.scenarios._draw import draw_pipeline
 from argus.evals.simulator.job import Fault
-from argus.evals.truth import Scenario
+from argus.evals.truth import Scenario, Truth
 
-EVERY = 17
-"""Steps from one new shape to the next: rare enough to vanish in a window's mean."""
+ONSET, EVERY = 45, 17
+"""First new shape, and steps from one to the next: rare enough to vanish in a window's mean."""
 
-FACTOR = 24.0
-"""At the usual severity a backward takes forty times as long."""
+FACTOR = 11.7
+"""At the usual severity the backward of one of four micro-batches takes forty times as long."""
 
 
 def scenario(*, seed: int = 0, ranks: int = 4096, severity: float = 1.5) -> Scenario:
@@ -27,9 +29,21 @@ def scenario(*, seed: int = 0, ranks: int = 4096, severity: float = 1.5) -> Scen
         steps=140,
         checkpoint_every=0,
     )
-    fault = Fault(
-        kind="compile", ranks=tuple(range(ranks)), severity=1 + FACTOR * (severity - 1), every=EVERY
+    rng = np.random.default_rng([seed, ranks, 5])
+    faults = tuple(
+        Fault(
+            kind="compile",
+            ranks=(int(rng.integers(ranks)),),
+            severity=1 + FACTOR * (severity - 1),
+            start_step=step,
+            end_step=step + 1,
+        )
+        for step in range(ONSET, job.steps, EVERY)
     )
-    return replace(drawn, job=job, onset_step=45).with_fault(
-        "host.jit", fault, scope=f"run:{job.run}", ranks=(), end_step=None, exonerated=("compute.slow",)
+    truth = Truth(
+        fault_class="host.jit",
+        scope=f"run:{job.run}",
+        onset_step=ONSET,
+        exonerated=("compute.slow",),
     )
+    return Scenario(job=job, faults=faults, truth=truth)

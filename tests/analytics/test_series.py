@@ -9,11 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from argus.analytics.series.findings import series_findings
+from argus.analytics.series import track as tracking
+from argus.analytics.series.event import Event
+from argus.analytics.series.follow import Followed, follow, read_whole, settled
 from argus.analytics.series.judge import Slowdown, slowdowns
 from argus.analytics.series.period import periods_of
-from argus.analytics.series.shift import best_split
-from argus.analytics.series.track import HISTORY, LEVEL_VALUES, MAX_PERIODS, STARTUP, Event, Track, follow
+from argus.analytics.series.pulse import KEPT
+from argus.analytics.series.recorded import series_findings
+from argus.analytics.series.rhythm import HISTORY, MAX_PERIODS, MAX_SHIFTS
+from argus.analytics.series.shift import NEAR, gate
+from argus.analytics.series.track import KEEP, STARTUP, Tracks, finish, observe
 from argus.analytics.window import Floats
 from argus.collectors.records.series import StepSeries
 
@@ -22,52 +27,123 @@ def noise(count: int, *, seed: int = 0, spread: float = 0.03, level: float = 2.0
     return level * np.random.default_rng(seed).normal(1.0, spread, count)
 
 
+def many(values: Floats, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Event, ...]]:
+    """Events of each series, as if each were alone: many at once is only faster."""
+    alone = gate(1)
+    monkeypatch.setattr(tracking, "gate", lambda num_series: alone)
+    monkeypatch.setattr(tracking, "MAX_LOOKS", len(values))
+    tracks, events = observe(Tracks.start(len(values)), values)
+    _, last = finish(tracks)
+    found = settled([*events, *last])
+    return [tuple(event for event in found if event.series == row) for row in range(len(values))]
+
+
 def kinds(events: Sequence[Event]) -> list[str]:
     return [event.kind for event in events]
 
 
 def judged(values: Floats) -> tuple[Slowdown, ...]:
-    track, events = follow(values.tolist())
-    return slowdowns(values, events, track.periods)
+    state, events = read_whole(values)
+    return slowdowns(values, events, state.rhythm.periods)
+
+
+def placed_by_chance(rng: np.random.Generator, *, before: int, after: int, trials: int) -> float:
+    """How often a change of 5 % in 3 % noise can be placed within NEAR at all: the best guess of one who knows both
+    levels and the noise, and takes the place with most of the posterior around it."""
+    step = np.log(1.05) / 0.03
+    values = rng.normal(0.0, 1.0, (trials, before + after))
+    values[:, before:] += step
+    likelihood = np.cumsum((step * values - step**2 / 2)[:, ::-1], axis=1)[:, ::-1]
+    posterior = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    around = np.lib.stride_tricks.sliding_window_view(posterior, 2 * NEAR + 1, axis=1).sum(axis=2)
+    return float((np.abs(around.argmax(axis=1) + NEAR - before) <= NEAR).mean())
 
 
 @pytest.mark.slow
-def test_a_change_of_five_percent_in_three_percent_noise_is_found_in_time_and_place() -> None:
+@pytest.mark.parametrize("factor", [1.05, 1 / 1.05])
+def test_a_change_of_five_percent_in_three_percent_noise_is_found_in_time_and_place(
+    factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ALL trials, whose last 20 values lie behind the change; the best possible is printed beside it."""
+    trials, before, after = 3000, STARTUP + 120, 20
     rng = np.random.default_rng(11)
-    found, near, trials = 0, 0, 4000
-    for _ in range(trials):
-        values = rng.normal(1.0, 0.03, LEVEL_VALUES)
-        values[-20:] *= 1.05
-        split = best_split(values)
-        found += split is not None
-        near += split is not None and abs(split.place - (LEVEL_VALUES - 20)) <= 3
+    values = rng.normal(1.0, 0.03, (trials, before + after))
+    values[:, before:] *= factor
+    shifts = [[e.start for e in events if e.kind == "shift"] for events in many(values, monkeypatch)]
+    found = sum(any(abs(start - before) <= after for start in starts) for starts in shifts)
+    near = sum(any(abs(start - before) <= NEAR for start in starts) for starts in shifts)
+    bound = placed_by_chance(rng, before=100, after=after, trials=trials)
+    print(f"found {found / trials:.4f}, within {NEAR}: {near / trials:.4f}, at best {bound:.4f}")
     assert found / trials >= 0.99
-    assert near / found >= 0.90
+    assert near / trials >= 0.92
+    assert near / trials <= bound
 
 
 @pytest.mark.parametrize("factor", [1.06, 1.15, 1.5, 3.0, 0.9])
 def test_a_change_is_found_online_whichever_way(factor: float) -> None:
     values = noise(260, spread=0.01)
     values[200:] *= factor
-    _, events = follow(values.tolist())
+    _, events = read_whole(values)
     (shift,) = [event for event in events if event.kind == "shift"]
     assert abs(shift.start - 200) <= 3
     assert shift.end <= 222
     assert shift.ratio == pytest.approx(factor, rel=0.03)
 
 
-def test_noise_alone_holds_no_change() -> None:
-    total = 0
-    for seed, spread in enumerate((0.002, 0.01, 0.03, 0.05)):
-        _, events = follow(noise(2500, seed=seed, spread=spread).tolist())
-        total += len(events)
-    assert total <= 1
+@pytest.mark.slow
+@pytest.mark.parametrize(("spread", "most"), [(0.002, 0.0), (0.01, 0.0), (0.03, 2e-4), (0.06, 5e-4)])
+def test_noise_alone_seldom_looks_like_a_change(
+    spread: float, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gate is the chance of one look; a value is looked at for eight ages and twenty places."""
+    values = np.random.default_rng(3).normal(1.0, spread, (40, 1000))
+    num = sum(event.kind == "shift" for events in many(values, monkeypatch) for event in events)
+    assert num <= most * values.size
+
+
+def wandering(count: int, *, repeats: float, spread: float, seed: int) -> Floats:
+    rng = np.random.default_rng(seed)
+    logs = rng.normal(0, spread * np.sqrt(1 - repeats**2), count)
+    for place in range(1, count):
+        logs[place] += repeats * logs[place - 1]
+    return np.asarray(np.exp(logs))
+
+
+def unhealthy_looking(family: str, *, seed: int, count: int = 1500) -> Floats:
+    """Healthy series of noise that is not the normal one."""
+    rng = np.random.default_rng(seed)
+    if family == "heavy tail":
+        return np.exp(0.02 * rng.standard_t(3, count))
+    if family == "wanders a little":
+        return wandering(count, repeats=0.6, spread=0.03, seed=seed)
+    if family == "wanders":
+        return wandering(count, repeats=0.9, spread=0.01, seed=seed)
+    if family == "ticks":
+        return np.round(np.exp(rng.normal(0, 0.02, count)) / 0.04) * 0.04
+    if family == "lone spikes":
+        high = np.where(rng.random(count) < 0.01, rng.uniform(1.2, 5, count), 1.0)
+        return np.exp(rng.normal(0, 0.02, count)) * high
+    if family == "lengths":
+        lengths = rng.choice([1, 1.1, 1.25], p=[0.6, 0.3, 0.1], size=count)
+        return np.asarray(np.exp(rng.normal(0, 0.01, count)) * lengths)
+    assert family == "exponential", family
+    return 1 + rng.exponential(0.05, count)
+
+
+FAMILIES = ("heavy tail", "wanders a little", "wanders", "ticks", "lone spikes", "lengths", "exponential")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_healthy_noise_of_any_kind_is_no_incident(family: str) -> None:
+    assert [slow for seed in range(8) for slow in judged(unhealthy_looking(family, seed=seed))] == []
 
 
 def test_a_spike_is_told_and_is_no_incident() -> None:
     values = noise(200)
     values[120] *= 4
-    _, events = follow(values.tolist())
+    _, events = read_whole(values)
     assert [(event.kind, event.start) for event in events] == [("spike", 120)]
     assert judged(values) == ()
 
@@ -91,30 +167,30 @@ def test_a_plateau_is_one_incident_with_both_its_ends() -> None:
 def test_a_fall_is_no_incident() -> None:
     values = noise(400, spread=0.01)
     values[200:] *= 0.8
-    _, events = follow(values.tolist())
+    _, events = read_whole(values)
     assert "shift" in kinds(events) and judged(values) == ()
 
 
 def test_the_first_values_warm_up() -> None:
     values = noise(200, spread=0.01)
     values[:STARTUP] *= np.linspace(8, 2, STARTUP)
-    _, events = follow(values.tolist())
+    _, events = read_whole(values)
     assert events == ()
 
 
 def test_a_saw_tooth_is_learned_and_is_no_incident() -> None:
     tooth = np.tile(np.linspace(1.0, 1.12, 80), 12)
     values = tooth * noise(len(tooth), spread=0.004)
-    track, events = follow(values.tolist())
-    assert any(abs(period.lag - 80) <= 2 for period in track.periods)
+    state, events = read_whole(values)
+    assert any(abs(period.lag - 80) <= 2 for period in state.rhythm.periods)
     assert "periodic" in kinds(events) and judged(values) == ()
 
 
 def test_slow_steps_at_a_fixed_distance_are_a_period_in_steps() -> None:
     values = noise(500, spread=0.01)
     values[::25] *= 1.8
-    track, events = follow(values.tolist())
-    period = track.periods[0]
+    state, events = read_whole(values)
+    period = state.rhythm.periods[0]
     assert (period.lag, period.unit) == (25, "values")
     late = [event for event in events if event.kind == "spike" and event.start > 200]
     assert late == []
@@ -146,7 +222,7 @@ def test_noise_and_trends_have_no_period() -> None:
 
 def test_a_slow_rise_is_drift_and_no_incident() -> None:
     values = noise(400, spread=0.005) * np.linspace(1, 1.25, 400)
-    _, events = follow(values.tolist())
+    _, events = read_whole(values)
     assert "drift" in kinds(events) and judged(values) == ()
 
 
@@ -154,32 +230,97 @@ def test_a_level_that_goes_to_and_fro_oscillates() -> None:
     values = noise(420, spread=0.005)
     for start in range(60, 420, 120):
         values[start : start + 60] *= 1.2
-    _, events = follow(values.tolist())
+    _, events = read_whole(values)
     assert "oscillation" in kinds(events)
 
 
+def test_rare_slow_steps_are_a_period_in_steps() -> None:
+    """Every 400 steps: more than three fit into no memory of values, yet four of them are enough."""
+    values = noise(2700, spread=0.01)
+    values[70::400] *= 3
+    _, events = read_whole(values)
+    (periodic,) = [event for event in events if event.kind == "periodic"]
+    assert periodic.period is not None
+    assert (periodic.period.length, periodic.period.unit) == (400.0, "values")
+    assert [event.start for event in events if event.kind == "spike"] == [70, 470, 870, 1270]
+
+
+def test_rare_slow_steps_at_a_fixed_time_are_a_period_in_seconds() -> None:
+    rng = np.random.default_rng(9)
+    values, at, due = [], 0.0, 300.0
+    for step in range(1600):
+        took = 2.0 * (1 + 0.15 * np.sin(step / 170)) * rng.normal(1, 0.01)
+        if at >= due:
+            took, due = took * 3, due + 300.0
+        at += took
+        values.append(took)
+    _, events = read_whole(values)
+    (periodic,) = [event for event in events if event.kind == "periodic"]
+    assert periodic.period is not None and periodic.period.unit == "s"
+    assert periodic.period.length == pytest.approx(300.0, rel=0.02)
+
+
+def test_slow_steps_at_random_have_no_period() -> None:
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        values = noise(2000, seed=seed, spread=0.01) * np.where(rng.random(2000) < 0.01, 3, 1)
+        _, events = read_whole(values)
+        assert "periodic" not in kinds(events)
+
+
 def test_memory_does_not_grow() -> None:
-    track, _ = follow(noise(3000).tolist())
-    assert len(track.level) <= LEVEL_VALUES and len(track.history) <= HISTORY
-    assert len(track.periods) <= MAX_PERIODS and track.count == 3000
+    values = noise(3000)
+    values[::37] *= 4
+    state, _ = follow(Followed(), values)
+    assert state.tracks.logs.shape == (1, KEEP) and state.tracks.count == 3000
+    assert len(state.rhythm.history) == HISTORY and len(state.rhythm.periods) <= MAX_PERIODS
+    assert len(state.rhythm.pulses) <= KEPT and len(state.rhythm.shifts) <= MAX_SHIFTS
+    assert len(state.tracks.changes) <= 1 and len(state.tracks.swings) <= 1
 
 
-def test_a_recorded_series_and_one_that_comes_in_pieces_give_the_same() -> None:
+@pytest.mark.parametrize("pieces", [7, 133])
+def test_a_recorded_series_and_one_that_comes_in_pieces_give_the_same(pieces: int) -> None:
     values = noise(400, spread=0.01)
     values[250:] *= 1.2
-    whole = follow(values.tolist())[1]
-    track, events = Track(), list[Event]()
-    for piece in np.array_split(values, 7):
-        track, found = follow(piece.tolist(), track)
+    values[[90, 350]] *= 4
+    whole = follow(Followed(), values)[1]
+    assert {"spike", "shift"} <= set(kinds(whole))
+    state, events = Followed(), list[Event]()
+    for piece in np.array_split(values, pieces):
+        state, found = follow(state, piece)
         events += found
     assert tuple(events) == whole
+
+
+def test_a_series_among_others_is_found_as_it_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.stack([noise(300, seed=seed, spread=0.01) for seed in range(6)])
+    values[3, 150:] *= 1.3
+    values[4, 80] *= 5
+    together = many(values, monkeypatch)
+    for row, events in enumerate(together):
+        (alone,) = many(values[row : row + 1], monkeypatch)
+        assert [(e.kind, e.start, e.got) for e in events] == [(e.kind, e.start, e.got) for e in alone]
+    assert [len(events) for events in together] == [0, 0, 0, 1, 1, 0]
+
+
+def test_a_place_once_told_is_told_better_when_more_is_known() -> None:
+    again = 0
+    for seed in range(20):
+        values = noise(300, seed=seed)
+        values[200:] *= 1.06
+        _, events = follow(Followed(), values)
+        first = {event.start for event in events if event.kind == "shift" and event.instead_of is None}
+        moved = [event for event in events if event.instead_of is not None]
+        assert all(event.instead_of in first for event in moved)
+        again += len(moved)
+    assert again > 0
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_the_unit_does_not_matter(scale: float) -> None:
     values = noise(300, spread=0.01)
     values[200:] *= 1.2
-    _, events = follow((values * scale).tolist())
+    _, events = read_whole(values * scale)
     assert [(event.kind, event.start) for event in events] == [("shift", 200)]
 
 

@@ -6,7 +6,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import select
 
+import argus.analytics.store
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.incident import Cause, Cost, Incident, RuledOut
 from argus.analytics.numbers import WindowNumbers, window_numbers
@@ -36,6 +39,8 @@ def store(tmp_path: Path) -> Store:
 
 
 def differences(store: Store) -> list[object]:
+    for module in iter_modules(argus.analytics.store.__path__):
+        import_module(f"argus.analytics.store.{module.name}")  # each brings its tables
     with store.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         return list(compare_metadata(context, METADATA))

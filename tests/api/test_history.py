@@ -47,7 +47,7 @@ def numbers(forward_s: list[float], *, work: list[float] | None = None, wait_s: 
 def ratios(days: UnitDays, subject: str = "phase:forward") -> list[float]:
     at = days.subjects.index(subject)
     here = days.subject == at
-    return [float(x) for x in np.round(np.exp(days.sum_log[here] / days.num[here]), 2)]
+    return [round(float(value), 2) for value in np.exp(days.sum_log[here] / days.num[here])]
 
 
 def test_own_time_is_compared_with_ranks_of_the_same_work() -> None:

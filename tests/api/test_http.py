@@ -16,7 +16,9 @@ from argus.analytics.store.documents import dump
 from argus.api.http.app import make_app
 from argus.api.metrics import METRICS
 from argus.api.service import Service
-from argus.collectors.records.upload import CONTENT_TYPE
+from argus.collectors.host.client import Answer
+from argus.collectors.host.uploader import NOT_THE_BODY, is_refusal
+from argus.collectors.records.upload import CONTENT_TYPE, encode_windows
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
 
 JSON = {"content-type": "application/json"}
@@ -181,7 +183,7 @@ def big(n: int) -> dict[str, Any]:
         ("heartbeats", dump(big(1)).replace('"step":1', '"step":' + "9" * 5000).encode(), JSON, 400),
         ("windows", b"", WINDOWS, 400),
         ("windows", b"not zstd", WINDOWS, 400),
-        ("windows", b"x", {**WINDOWS, "argus-wire": "9"}, 415),
+        ("windows", b"x", {**WINDOWS, "argus-wire": "9"}, 426),
         ("windows", b"x", JSON, 415),
     ],
 )
@@ -334,3 +336,23 @@ def test_a_disk_that_takes_no_writes_is_not_ready_and_loses_nothing(
     assert full.status_code == 503 and "takes no writes" in str(full.json()["reasons"])
     assert "takes no writes" not in str(client.get("/readyz").json()["reasons"])
     assert client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON).status_code == 200
+
+
+def test_a_newer_senders_windows_are_kept_by_it_until_the_service_is_upgraded(client: TestClient) -> None:
+    client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON)
+    now = make_window(0, 0).to_bytes()
+    newer = now.replace(b'"version":2', b'"version":9')
+    assert newer != now
+    for body, headers in (
+        (encode_windows([now, newer]), WINDOWS),
+        (encode_windows([now]), {**WINDOWS, "argus-wire": "2"}),
+    ):
+        answer = client.post("/v1/ingest/windows", content=body, headers=headers)
+        assert answer.status_code == 426 and "upgrade this side" in answer.json()["detail"]
+        assert answer.status_code in NOT_THE_BODY and not is_refusal(Answer(status=426))
+    older = client.post(
+        "/v1/ingest/windows",
+        content=encode_windows([now.replace(b'"version":2', b'"version":0')]),
+        headers=WINDOWS,
+    )
+    assert older.status_code == 422

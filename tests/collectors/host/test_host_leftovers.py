@@ -25,6 +25,7 @@ def leave(directory: Path, name: str) -> None:
     for suffix in (".launchers", ".ring", ".spool"):
         (directory / f"{name}.sock{suffix}").mkdir(mode=0o700)
     (directory / f"{name}.sock.spool" / "lock").touch()
+    (directory / f"{name}.sock.step-0123456789abcdef").touch()
 
 
 def later(seconds: float = KEEP_S + 60.0) -> float:

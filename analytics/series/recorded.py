@@ -1,9 +1,9 @@
-"""Events of a series of step times as findings, and its slowdowns as causes of incidents."""
+"""Events of a recorded series of step times as findings, and its slowdowns as causes of incidents."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,8 +11,10 @@ from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse import series_cause
 from argus.analytics.incident import Incident
 from argus.analytics.lifecycle import open_incident, resolve_incident
+from argus.analytics.series.event import Event
+from argus.analytics.series.finding import finding_of
+from argus.analytics.series.follow import read_whole
 from argus.analytics.series.judge import Slowdown, slowdowns
-from argus.analytics.series.track import Event, follow
 from argus.collectors.records.series import StepSeries
 
 START, END = "start_index", "end_index"
@@ -22,11 +24,11 @@ START, END = "start_index", "end_index"
 def series_findings(series: StepSeries) -> tuple[tuple[Finding, ...], tuple[Incident, ...]]:
     """All findings of one series in order, and the incidents among them."""
     values = np.array(series.values_s, np.float64)
-    track, events = follow(series.values_s)
+    state, events = read_whole(values, interval=series.interval)
     findings = tuple(_finding(series, event) for event in events)
     sane = np.where(np.isfinite(values) & (values > 0), values, np.nan)
     whole = _filled(sane)
-    slow = slowdowns(whole, events, track.periods) if len(whole) else ()
+    slow = slowdowns(whole, events, state.rhythm.periods) if len(whole) else ()
     return findings, tuple(_incident(series, one, findings) for one in slow)
 
 
@@ -47,31 +49,19 @@ def step_of(series: StepSeries, index: int) -> int:
 
 
 def _finding(series: StepSeries, event: Event) -> Finding:
-    evidence = [Evidence(name="step_s", value=event.got, unit=series.unit, baseline=event.expected)]
-    if event.scales is not None and math.isfinite(event.scales):
-        evidence.append(Evidence(name="standard_errors", value=event.scales))
-    if event.period is not None:
-        in_steps = event.period.unit == "values"
-        length = event.period.length * (series.interval if in_steps else 1)
-        unit = "steps" if in_steps else series.unit
-        evidence.append(Evidence(name="period", value=length, unit=unit, note=f"repeats in {unit}"))
-        evidence.append(Evidence(name="correlation", value=event.period.strength))
-    evidence += [Evidence(name=START, value=float(event.start)), Evidence(name=END, value=float(event.end))]
-    return Finding(
-        run=series.name,
-        attempt=0,
-        window=0,
-        level="L1",
-        detector="l1_series",
-        kind=event.kind,
-        role="notice",
-        ranks=(),
+    """The finding with the steps of its values, and the values themselves beside them."""
+    found = finding_of(
+        event, run=series.name, attempt=0, window=0, unit=series.unit, steps_per_value=series.interval
+    )
+    places = (
+        Evidence(name=START, value=float(event.start)),
+        Evidence(name=END, value=float(event.end)),
+    )
+    return replace(
+        found,
         start_step=step_of(series, event.start),
         end_step=step_of(series, event.end),
-        ratio=event.ratio,
-        effect_s_per_step=event.got - event.expected,
-        share_of_step=(event.got - event.expected) / event.got,
-        evidence=tuple(evidence),
+        evidence=(*found.evidence, *places),
     )
 
 
