@@ -269,6 +269,12 @@ def test_operation_ids_are_stable_and_unique(client: TestClient) -> None:
         "get_metrics",
         "list_tools",
         "get_evidence",
+        "list_events",
+        "post_events",
+        "list_history",
+        "list_offenders",
+        "get_facts",
+        "get_report",
         *registry().tools,
     }
 
