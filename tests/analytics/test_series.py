@@ -16,7 +16,7 @@ from argus.analytics.series.judge import Slowdown, slowdowns
 from argus.analytics.series.period import periods_of
 from argus.analytics.series.pulse import KEPT
 from argus.analytics.series.recorded import series_findings
-from argus.analytics.series.rhythm import HISTORY, MAX_PERIODS, MAX_SHIFTS
+from argus.analytics.series.rhythm import HISTORY, MAX_PERIODS, MAX_QUIET
 from argus.analytics.series.shift import NEAR, gate
 from argus.analytics.series.track import KEEP, STARTUP, Tracks, finish, observe
 from argus.analytics.window import Floats
@@ -273,7 +273,7 @@ def test_memory_does_not_grow() -> None:
     state, _ = follow(Followed(), values)
     assert state.tracks.logs.shape == (1, KEEP) and state.tracks.count == 3000
     assert len(state.rhythm.history) == HISTORY and len(state.rhythm.periods) <= MAX_PERIODS
-    assert len(state.rhythm.pulses) <= KEPT and len(state.rhythm.shifts) <= MAX_SHIFTS
+    assert len(state.rhythm.pulses) <= KEPT and len(state.rhythm.quiet) <= MAX_QUIET
     assert len(state.tracks.changes) <= 1 and len(state.tracks.swings) <= 1
 
 
