@@ -30,7 +30,7 @@ BURST_SPIKES, BURST_VALUES = 5, 20
 FAR = 60
 """Values on either side that say how sure a rise is."""
 
-MIN_SCALES = 5.5
+MIN_SCALES = 6.0
 """Standard errors of a rise that is worth an incident, see docs/series.md for the families of noise behind it."""
 
 END_VALUES = 5
