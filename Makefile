@@ -37,6 +37,7 @@ bench-smoke: setup
 
 eval-smoke: setup
 	$(ARGUS) eval run --smoke --gate evals/baseline.json
+	$(ARGUS) eval fidelity --smoke >/dev/null
 
 unit: setup
 	$(BIN)/python -m pytest -q -n 2

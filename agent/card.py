@@ -230,7 +230,10 @@ def _second_rows(cause: Cause) -> Iterator[tuple[str, str]]:
     if cause.second_best is None:
         return
     apart = cause_classes()[cause.fault_class].near_miss.get(cause.second_best)
-    if apart:
+    if cause.separation is not None:
+        yield "Else", f"{cause.second_best}, if {cause.separation.second_if}"
+        yield "Else", f"$ {cause.separation.command}"
+    elif apart:
         yield "Else", f"{cause.second_best}, if {apart}"
     elif cause.verdict == "INCONCLUSIVE":
         yield "Else", f"{cause.second_best} is the best guess"

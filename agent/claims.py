@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from argus.agent.diagnosis import Claim, Value
+from argus.agent.evidence import NoSuchPlace, at_pointer
 from argus.agent.wording import quantity
 from argus.analytics.finding import Evidence, Finding
 
@@ -57,6 +58,38 @@ _FORMS: Mapping[str, _Form] = {
         with_baseline="By replay of the pipeline a step would be {v} shorter if it were healthy; its own excess is {b}.",
     ),
     "step_s": _Form(text="A step takes {v}.", with_baseline="A step takes {v}, before it took {b}."),
+    "cpu_ratio": _Form(text="The member that got least CPU time got {v} of what it used to.", unit="share"),
+    "unclean": _Form(text="A member cannot be called clean: {note}."),
+    "step_votes": _Form(text="It cost most, or half of that, in {v} of the steps.", unit="share"),
+    "compile_s": _Form(
+        text="It compiles for {v} a step.", with_baseline="It compiles for {v} a step, a usual rank for {b}."
+    ),
+    "alloc_retries": _Form(
+        text="It had to retry {v} allocations.",
+        with_baseline="It had to retry {v} allocations, a usual rank {b}.",
+        unit="",
+    ),
+    "stack_share": _Form(
+        text="{v} of its stacks in slow steps show one thing: {note}.",
+        with_baseline="{v} of its stacks in slow steps and {b} of its peers' show one thing: {note}.",
+        unit="share",
+    ),
+    "half_excess_s": _Form(
+        text="Its half of the host takes {v} a step longer ({note}).",
+        with_baseline="Its half of the host takes {v} a step longer, the other half {b} ({note}).",
+    ),
+    "period_steps": _Form(text="It is slow every {v} steps.", unit=""),
+    "changed": _Form(text="Changed since the attempt before: {note}.", unit=""),
+    "bouts": _Form(
+        text="It was bad {v} times {note}.",
+        with_baseline="It was bad {v} times {note}, by chance {b} times.",
+        unit="",
+    ),
+    "earlier_runs": _Form(text="The same device was suspected in {v} other runs.", unit=""),
+    "event_for": _Form(text="Others saw the same: {note}.", unit=""),
+    "event_against": _Form(text="Others reported {note}.", unit=""),
+    "probe_slow": _Form(text="A probe took {v} of its healthy peers' time: {note}.", unit="x"),
+    "probe_well": _Form(text="A probe took {v} of its healthy peers' time and is well: {note}.", unit="x"),
     "stalled_s": _Form(text="No step has ended for {v}."),
     "median_step_s": _Form(text="A step usually takes {v}."),
     "lost": _Form(text="Rank {v} is gone: {note}.", unit=""),
@@ -71,6 +104,54 @@ _FORMS: Mapping[str, _Form] = {
         with_baseline="It completed {v} calls, the furthest member {b} ({note}).",
         unit="",
     ),
+    "kernel_ratio": _Form(text="Kernel {note} takes {v} of what it takes on the peers.", unit="x"),
+    "kernel_lost_s": _Form(text="Its kernels take {v} a step longer than the peers': {note}."),
+    "kernel_share": _Form(text="That kernel is {v} {note}.", unit="share"),
+    "slow_kernels": _Form(text="{v} kernels are named as slow.", unit=""),
+    "error_bound_ratio": _Form(text="The comparison of kernels is good to {v}.", unit="share"),
+    "w1_to_peers_us": _Form(
+        text="Its durations lie {v} (W₁) from the peers'.",
+        with_baseline="Its durations lie {v} (W₁) from the peers', the median rank's {b}.",
+        unit="µs",
+    ),
+    "own_past_ratio": _Form(text="On this device that kernel takes {v} of what it took before.", unit="x"),
+    "max_ratio": _Form(text="Its longest launch is {v} that of the median rank.", unit="x"),
+    "compression_ratio": _Form(
+        text="Its kernels compress by {v}: {note}.",
+        with_baseline="Its kernels compress by {v}, before by {b}: {note}.",
+        unit="x",
+    ),
+    "thread_run_delay_ratio": _Form(
+        text="One of its threads was ready and waited for a CPU for {v} of the time.",
+        with_baseline="One of its threads was ready and waited for a CPU for {v} of the time, the other ranks' for {b}.",
+        unit="share",
+    ),
+    "throttled_ratio": _Form(
+        text="Its cgroup's CPU quota was used up for {v} of the time.",
+        with_baseline="Its cgroup's CPU quota was used up for {v} of the time, the other ranks' for {b}.",
+        unit="share",
+    ),
+    "member_state": _Form(text="The process of rank {v} is in state {note}.", unit=""),
+    "host_excess": _Form(text="Its host lies {v} above the other hosts in {note}.", unit="x"),
+    "stage_compute_s": _Form(
+        text="The stage computes for {v} a step.",
+        with_baseline="The stage computes for {v} a step {note}, {b}.",
+    ),
+    "bubble_s": _Form(
+        text="It does not work for {v} of a step.",
+        with_baseline="It does not work for {v} of a step, the other stages for {b}.",
+    ),
+    "lost_s": _Form(text="It costs {v} a step {note}."),
+    "lost_by_unit_s": _Form(text="{v} of it follow the {note}."),
+    "own_past_s": _Form(
+        text="Their own work takes {v} a step.",
+        with_baseline="Their own work takes {v} a step; {note}, it would be {b}.",
+    ),
+    "slow_ranks": _Form(text="{v} became slow together.", unit="ranks"),
+    "pauses": _Form(text="{v} held a long pause ({note}).", unit="steps"),
+    "paused_ranks": _Form(text="{v} paused.", unit="ranks"),
+    "longest_pause_s": _Form(text="The longest pause took {v}."),
+    "explained": _Form(text="The work explains {v} of what makes times differ.", unit="share"),
     "gc_share": _Form(text="Collection pauses account for {v} of the lost time.", unit="share"),
     "data_share": _Form(text="{v} of the lost time lies in the data phase.", unit="share"),
     "cpu_share": _Form(text="The thread was computing in {v} of the lost time.", unit="share"),
@@ -120,16 +201,11 @@ def documents_of(diagnosis: Mapping[str, Any], findings: Sequence[Finding] = ())
 
 def resolve(value: Mapping[str, Any], documents: Mapping[str, Mapping[str, Any]]) -> float | None:
     """The number behind a pointer (RFC 6901), None if it points nowhere."""
-    at: Any = documents.get(str(value["evidence"]))
-    for part in str(value["path"]).split("/")[1:]:
-        if isinstance(at, Mapping):
-            at = at.get(part)
-        elif (
-            isinstance(at, Sequence) and not isinstance(at, str) and part.isdecimal() and int(part) < len(at)
-        ):
-            at = at[int(part)]
-        else:
-            return None
+    document = documents.get(str(value["evidence"]))
+    try:
+        at = None if document is None else at_pointer(document, str(value["path"]))
+    except NoSuchPlace:
+        return None
     return float(at) if isinstance(at, int | float) and not isinstance(at, bool) else None
 
 

@@ -22,12 +22,16 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One sentence whose numbers are pointers; `text` holds {name} where a value goes."""
+    """One sentence whose numbers are pointers; `text` holds {name} where a value goes.
+
+    `cites` is evidence it stands on besides that of its values.
+    """
 
     id: str
     text: str
     values: Mapping[str, Value] = field(default_factory=dict)
     status: str = "supported"
+    cites: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         assert self.status in STATUSES, self
@@ -35,7 +39,7 @@ class Claim:
     @property
     def evidence(self) -> tuple[str, ...]:
         """What the claim stands on."""
-        return tuple(dict.fromkeys(value.evidence for value in self.values.values()))
+        return tuple(dict.fromkeys([*(value.evidence for value in self.values.values()), *self.cites]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +73,12 @@ class NotIt:
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """One thing to do; a proposal, never carried out by us."""
+    """One thing to do; a proposal, never carried out by us.
 
+    `id` is its entry in the catalogue, `action` says it. `gain` is what the job would win if the cause were gone.
+    """
+
+    id: str
     action: str
     target: str
     command: str
@@ -78,7 +86,18 @@ class Action:
     risk: str
     reversible: bool
     verify_by: str
+    is_read_only: bool = True
+    gain: Gain | None = None
     claim_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """What is won when the cause is gone, and how that was estimated."""
+
+    share_of_step: float
+    gpu_hours_per_day: float
+    method: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +113,8 @@ class Impact:
 class Diagnosis:
     """The answer to "which rank, which host, why, and what now"; see `to_json` for its form.
 
-    `evidence` are the numbers of the decision itself, which pointers to "cause" index.
+    `evidence` are the numbers of the decision itself, which pointers to "cause" index. `separation` is the one
+    command that tells the cause from the second best, with what it shows in either case.
     """
 
     verdict: str
@@ -106,6 +126,7 @@ class Diagnosis:
     path: tuple[Edge, ...] = ()
     ruled_out: tuple[NotIt, ...] = ()
     second_best: str | None = None
+    separation: Mapping[str, str] | None = None
     impact: Impact | None = None
     claims: tuple[Claim, ...] = ()
     remediation: tuple[Action, ...] = ()
@@ -140,6 +161,7 @@ class Diagnosis:
             ],
             "ruled_out": [_plain(asdict(item)) for item in self.ruled_out],
             "second_best": self.second_best,
+            "separation": None if self.separation is None else dict(self.separation),
             "impact": asdict(self.impact) if self.impact else None,
             "claims": claims,
             "remediation": [_plain(asdict(action)) for action in self.remediation],

@@ -13,12 +13,14 @@ from argus.agent.diagnosis import (
     Claim,
     Diagnosis,
     Edge,
+    Gain,
     Impact,
     NotIt,
     RootCause,
 )
+from argus.agent.runbooks.catalogue import Remedy, of_class
 from argus.agent.wording import CAUSES, UNHEARD, clip, phase_name, quantity, ranks, versus
-from argus.analytics.classes import CauseClass, cause_classes
+from argus.analytics.classes import cause_classes
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.incident import Cause, Incident
 from argus.topology.layout import Topology
@@ -62,9 +64,10 @@ def describe(
         path=_path(cause, claims, evidence),
         ruled_out=_ruled_out(cause, claims, evidence),
         second_best=cause.second_best,
+        separation=None if cause.separation is None else asdict(cause.separation),
         impact=_impact(incident, topology),
         claims=claims,
-        remediation=_remediation(cause, about),
+        remediation=_remediation(incident, about),
         missing_evidence=(*missing, *_unseen(incident, findings, missing)),
         evidence=tuple(asdict(item) for item in evidence),
     )
@@ -185,30 +188,38 @@ def _impact(incident: Incident, topology: Topology) -> Impact:
     )
 
 
-def _remediation(cause: Cause, about: tuple[str, ...]) -> tuple[Action, ...]:
-    """What the class' entry says to do, first on the suspect, then if it comes back."""
-    known: CauseClass = cause_classes()[cause.fault_class]
-    look = Action(
-        action=known.next_step,
-        target=cause.scope,
-        command=known.command,
-        owner=known.owner,
-        risk="none",
-        reversible=True,
-        verify_by="The numbers above repeat on this suspect and not on two healthy peers.",
-        claim_ids=about,
+def _remediation(incident: Incident, about: tuple[str, ...]) -> tuple[Action, ...]:
+    """What the class' entry says to do: first look, then, if it comes back, act."""
+    cause = incident.cause
+    return tuple(
+        action_of(remedy, target=cause.scope, gain=gain_of(incident), claim_ids=about)
+        for remedy in of_class(cause_classes()[cause.fault_class])
     )
-    act = Action(
-        action=known.if_it_returns,
-        target=cause.scope,
-        command="",
-        owner=known.owner,
-        risk="medium",
-        reversible=True,
-        verify_by="The incident resolves: two windows without the signal.",
-        claim_ids=about,
+
+
+def action_of(remedy: Remedy, *, target: str, gain: Gain | None, claim_ids: tuple[str, ...] = ()) -> Action:
+    """An action of the catalogue aimed at a target; looking wins nothing by itself."""
+    return Action(
+        id=remedy.id,
+        action=remedy.title,
+        target=target,
+        command=remedy.command,
+        owner=remedy.owner,
+        risk=remedy.risk,
+        reversible=remedy.reversible,
+        verify_by=remedy.verify_by,
+        is_read_only=remedy.is_read_only,
+        gain=None if remedy.is_read_only else gain,
+        claim_ids=claim_ids,
     )
-    return (look, act)
+
+
+def gain_of(incident: Incident) -> Gain:
+    """What the job wins when the incident's cause is gone."""
+    cost = incident.cost
+    return Gain(
+        share_of_step=cost.share_of_step, gpu_hours_per_day=cost.gpu_hours_per_day, method=cost.method
+    )
 
 
 def _unseen(incident: Incident, findings: Sequence[Finding], missing: Sequence[str]) -> tuple[str, ...]:

@@ -7,12 +7,23 @@ from collections.abc import Sequence
 
 CAUSES = {
     "compute.slow": "computes slower than its peers",
+    "compute.memory": "is slow wherever it moves memory",
+    "copy.slow": "copies from and to its host slowly",
     "host.cpu_starved": "does not get the CPU",
     "host.gc": "stops for garbage collection",
+    "host.jit": "compiles inside steps",
+    "host.allocator": "waits for its memory allocator",
+    "host.lock": "waits for a lock",
+    "host.filesystem": "waits for a file system",
+    "host.numa": "works across sockets",
     "data.slow_loader": "waits for its data",
     "link.slow": "transfers slowly",
+    "imbalance.sequence": "waits for the longest sequences",
+    "imbalance.experts": "waits for crowded experts",
+    "pipeline.imbalance": "computes longer than the other stages: the model is cut unevenly",
     "stop.hang": "hangs: the job waits for it",
     "stop.lost": "is gone: the job waits for it",
+    "run.changed": "is slower since it was started again",
     "step.slower": "takes longer a step",
     "unknown": "arrives last, why is not decided",
 }

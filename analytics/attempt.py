@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from argus.analytics.ballots import (
@@ -15,26 +16,38 @@ from argus.analytics.ballots import (
     still_slow,
 )
 from argus.analytics.baseline import is_comparable
+from argus.analytics.delays import path_of
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
-from argus.analytics.fuse import Lasting, decide, stop_cause
+from argus.analytics.fuse import Lasting, checked, decide, stop_cause
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
+from argus.analytics.host_path import is_better_seen
 from argus.analytics.incident import Cause, Incident
-from argus.analytics.kernel_digest import Engine
+from argus.analytics.kernel_digest import Engine, digest_kernels
+from argus.analytics.kernel_join import join_kernels
 from argus.analytics.lifecycle import (
+    ALL_EXITED,
     GONE_WINDOWS,
+    NAMED_BETTER,
+    RUN_OVER,
+    SIGNAL_GONE,
+    STEPS_GO_ON,
     find_open,
+    is_recurring,
     is_stop,
     open_incident,
     resolve_incident,
     update_incident,
 )
+from argus.analytics.link_symptom import link_symptoms
 from argus.analytics.memory import remember
-from argus.analytics.outside import OutsideEvent
+from argus.analytics.outside import NOTHING, Outside
+from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
+from argus.analytics.run_diff import change_finding
 from argus.analytics.series.live import LiveSeries, hear
-from argus.analytics.stops import is_over, was_cancelled
-from argus.analytics.symptom import link_symptoms, rank_symptoms
+from argus.analytics.stops import EXITED_S, all_gone_s, is_over, was_cancelled
+from argus.analytics.symptom import RankSymptom, rank_symptoms
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import waits_of
 from argus.analytics.window import Window
@@ -52,6 +65,7 @@ class AttemptState:
     ballots: tuple[Ballot, ...] = ()
     beats: Mapping[int, Heartbeat] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
+    bouts: tuple[Bout, ...] = ()
     series: LiveSeries = field(default_factory=LiveSeries, compare=False)
 
     @staticmethod
@@ -69,15 +83,16 @@ class AttemptState:
 
 @dataclass(frozen=True, kw_only=True)
 class Advance:
-    """What one observation led to: the next state, the findings made, the incidents that changed."""
+    """What one observation led to: the next state, the findings made, the incidents and bouts that changed."""
 
     state: AttemptState
     findings: tuple[Finding, ...]
     incidents: tuple[Incident, ...]
+    bouts: tuple[Bout, ...] = ()
 
 
 def advance(
-    state: AttemptState,
+    before: AttemptState,
     *,
     topology: Topology,
     now_s: float,
@@ -88,39 +103,72 @@ def advance(
     engine: Engine | None = None,
     worth_s: Mapping[int, float] | None = None,
     is_stopped: bool = False,
-    events: Iterable[OutsideEvent] = (),
+    outside: Outside = NOTHING,
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
+    The newest window may be given again with its kernels, which take longer; given at once it comes to the same.
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
-    in this process if None. `worth_s` is what a replay of the pipeline says the step would gain by each rank;
-    `is_stopped` says that the beats are those of a job known to stand still. `events` are what others said of
-    the job's nodes lately.
+    here if None. `worth_s`, `is_stopped` and `outside` are those of `View`.
     """
-    before = {incident.id: incident for incident in state.incidents}
-    state = _hear(state, beats)
-    if window is not None and state.past and window.index <= state.past[-1].index:
-        window = None
+    fresh, with_kernels = _news(before, window)
+    state = _hear(before, beats)
     view = replace(
-        _view(state, topology, window=window, now_s=now_s, engine=engine),
+        _view(state, topology, window=fresh, now_s=now_s),
         is_lone=votes == 1,
         worth_s=worth_s,
         is_stopped=is_stopped,
-        events=tuple(events),
+        outside=outside,
     )
-    findings = run_detectors(view)
+    findings = (*run_detectors(view), *_run_changes(view))
     if view.digest is not None:
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
+    if with_kernels is not None:
+        view = replace(view, window=with_kernels)
+        told = frozenset(incident.id for incident in before.incidents)
+        state, findings = _join(state, view, findings, engine=engine, min_past=min_past, told=told)
     if view.beats:
         state = _watch(state, view, findings)
-    changed = tuple(incident for incident in state.incidents if before.get(incident.id) != incident)
-    return Advance(state=state, findings=findings, incidents=changed)
+    return _told(state, before, findings)
 
 
-def _view(
-    state: AttemptState, topology: Topology, *, window: Window | None, now_s: float, engine: Engine | None
-) -> View:
-    """What detectors see of the state and the new window."""
+def _told(state: AttemptState, before: AttemptState, findings: tuple[Finding, ...]) -> Advance:
+    """The state with what is new in it."""
+    changed = tuple(incident for incident in state.incidents if incident not in before.incidents)
+    return Advance(state=state, findings=findings, incidents=changed, bouts=_grown(state, before))
+
+
+def _grown(state: AttemptState, before: AttemptState) -> tuple[Bout, ...]:
+    """Bouts that began or got longer."""
+    same = {id(bout) for bout in before.bouts}
+    return tuple(bout for bout in state.bouts if id(bout) not in same)
+
+
+def _news(state: AttemptState, window: Window | None) -> tuple[Window | None, Window | None]:
+    """The window if it was not seen before, and the window if its kernels were not."""
+    if window is None:
+        return None, None
+    kernels = window if window.kernels else None
+    newest = state.past[-1] if state.past else None
+    if newest is None or window.index > newest.index:
+        return window, kernels
+    return None, kernels if window.index == newest.index and newest.kernels is None else None
+
+
+def _run_changes(view: View) -> tuple[Finding, ...]:
+    """That the run is slower than before it was started again, told with every window while it is known."""
+    if view.digest is None or view.outside.change is None:
+        return ()
+    first = view.past[0].first_step if view.past else view.digest.first_step
+    window = view.digest.index
+    found = change_finding(
+        view.outside.change, run=view.run, attempt=view.attempt, window=window, first_step=first
+    )
+    return () if found is None else (found,)
+
+
+def _view(state: AttemptState, topology: Topology, *, window: Window | None, now_s: float) -> View:
+    """What detectors see of the state and the new window, its kernels aside."""
     waits = waits_of(window) if window is not None else None
     return View(
         run=state.run,
@@ -133,7 +181,7 @@ def _view(
         heard=hear(state.series, window) if window is not None else None,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
-        digest=digest_of(window, waits, engine=engine) if window is not None else None,
+        digest=digest_of(replace(window, kernels=()), waits) if window is not None else None,
     )
 
 
@@ -150,13 +198,17 @@ def _hear(state: AttemptState, beats: Iterable[Heartbeat]) -> AttemptState:
 
 def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> AttemptState:
     """Stops: opened at once, resolved when steps end again, everything resolved when the attempt is over."""
+    opened = [i for i in state.incidents if i.status == "open"]
+    gone_s = all_gone_s(view.beats, world_size=view.topology.world_size, now_s=view.now_s)
+    if gone_s is not None and gone_s > EXITED_S:
+        return _close(state, opened, ended=ALL_EXITED)
     stop = next((finding for finding in findings if finding.kind == "stop"), None)
-    known = next((i for i in state.incidents if i.status == "open" and is_stop(i)), None)
+    known = next((i for i in opened if is_stop(i)), None)
     if stop is None:
         if is_over(view.beats) or was_cancelled(view.beats):
-            return _close(state, [i for i in state.incidents if i.status == "open"])
-        return _close(state, [known] if known else [])
-    cause = stop_cause(view, stop)
+            return _close(state, opened, ended=RUN_OVER)
+        return _close(state, [known] if known else [], ended=STEPS_GO_ON)
+    cause = checked(view, stop_cause(view, stop))
     if known is None:
         return _replace(state, _opened(state, view, cause, stop.window))
     if set(cause.suspects) == set(known.cause.suspects) or not known.cause.suspects:
@@ -176,49 +228,106 @@ def _judge(
     ballots = (*state.ballots, Ballot(window=digest.index, ranks=shown, links=links))[-VOTE_WINDOWS:]
     state = replace(state, ballots=ballots)
     causes: tuple[Cause, ...] = ()
+    recurring: Mapping[int, Recurrence] = {}
     if not is_start_up(state.past, min_past=min_past):
-        lasting = Lasting(
-            ranks=lasting_ranks(ballots, state.incidents, votes=votes),
-            links=lasting_links(ballots, state.incidents, votes=votes),
-            findings=tuple(findings),
-        )
-        causes = decide(view, lasting)
+        state = _counted(state, view, ranks)
+        recurring = recurrences(view, state.bouts)
+        causes = _causes(state, view, findings, votes=votes, recurring=recurring)
     for cause in causes:
         known = find_open(state.incidents, cause.scope) or _member_of(state.incidents, cause)
         if known is None:
             state = _replace(state, _opened(state, view, cause, digest.index))
-        elif known.cause.fault_class == "unknown" != cause.fault_class:
-            state = _replace(_close(state, [known]), _opened(state, view, cause, digest.index))
+        elif known.cause.fault_class == "unknown" != cause.fault_class or is_better_seen(known.cause, cause):
+            state = _replace(
+                _close(state, [known], ended=NAMED_BETTER), _opened(state, view, cause, digest.index)
+            )
         else:
             state = _replace(state, _updated(state, view, known, cause, digest.index))
     doubted = replace(
         digest,
         doubted=tuple(sorted(s.rank for s in ranks)),
-        doubted_groups=tuple(sorted({f.group for f in findings if f.kind == "transfer" and f.group})),
+        doubted_paths=tuple(sorted({path for f in findings if (path := path_of(f))})),
     )
     state = replace(
         state,
         past=remember(state.past, doubted, incidents=state.incidents),
         series=view.heard.series if view.heard is not None else state.series,
     )
-    return _close(state, [i for i in state.incidents if _is_gone(i, state.past)])
+    return _close(state, [i for i in state.incidents if _is_gone(i, state.past, recurring)])
+
+
+def _counted(state: AttemptState, view: View, ranks: Sequence[RankSymptom]) -> AttemptState:
+    """The window's suspects added to the day's bouts."""
+    assert view.digest is not None
+    window, now_s = view.digest.index, view.now_s
+    bouts = extended(state.bouts, ranks, attempt=state.attempt, window=window, now_s=now_s)
+    return replace(state, bouts=bouts)
+
+
+def _causes(
+    state: AttemptState,
+    view: View,
+    findings: Sequence[Finding],
+    *,
+    votes: int,
+    recurring: Mapping[int, Recurrence],
+) -> tuple[Cause, ...]:
+    """Causes of what lasts by its votes, and of what comes and goes too often, in its newest bout."""
+    votes_now = {symptom.rank for symptom in state.ballots[-1].ranks if symptom.is_vote}
+    lasting = lasting_ranks(state.ballots, state.incidents, votes=votes)
+    has_votes = {symptoms[-1].rank for symptoms in lasting}
+    again = {rank: found for rank, found in recurring.items() if rank in votes_now - has_votes}
+    causes = decide(
+        view,
+        Lasting(
+            ranks=(*lasting, *(found.symptoms for found in again.values())),
+            links=lasting_links(state.ballots, state.incidents, votes=votes),
+            findings=tuple(findings),
+        ),
+    )
+    return tuple(as_recurring(cause, again) for cause in causes)
+
+
+def _join(
+    state: AttemptState,
+    view: View,
+    findings: tuple[Finding, ...],
+    *,
+    engine: Engine | None,
+    min_past: int,
+    told: AbstractSet[str],
+) -> tuple[AttemptState, tuple[Finding, ...]]:
+    """The kernels of the newest window, and what they say beside the findings made before."""
+    assert view.window is not None
+    kernels = digest_kernels(view.window, engine=engine)
+    if kernels is None:
+        return state, findings
+    digest, past = replace(state.past[-1], kernels=kernels), state.past[:-1]
+    joined = join_kernels(
+        replace(view, past=past, digest=digest, beats=()),
+        state.incidents,
+        told=told,
+        undecided={symptom.rank for symptom in state.ballots[-1].ranks},
+        steps_done=state.last_step,
+        is_start_up=is_start_up(past, min_past=min_past),
+    )
+    remembered = remember(past, digest, incidents=joined.incidents)
+    state = replace(state, past=remembered, incidents=joined.incidents)
+    return state, (*findings, *joined.findings)
 
 
 def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
     """An open incident that already holds the cause's suspects: the same cause seen in part or as a whole."""
-    if cause.fault_class == "link.slow":
-        return None
     return next(
-        (
-            i
-            for i in incidents
-            if i.status == "open"
-            and not is_stop(i)
-            and i.cause.fault_class != "link.slow"
-            and set(i.cause.suspects) & set(cause.suspects)
-        ),
-        None,
+        (i for i in incidents if i.status == "open" and not is_stop(i) and _is_part(i.cause, cause)), None
     )
+
+
+def _is_part(known: Cause, cause: Cause) -> bool:
+    """Whether both speak of the same ranks, or of the same paths."""
+    if "link.slow" in (known.fault_class, cause.fault_class):
+        return bool(set(known.paths) & set(cause.paths))
+    return bool(set(known.suspects) & set(cause.suspects))
 
 
 def _opened(state: AttemptState, view: View, cause: Cause, window: int) -> Incident:
@@ -238,19 +347,24 @@ def _updated(state: AttemptState, view: View, known: Incident, cause: Cause, win
     )
 
 
-def _is_gone(incident: Incident, past: Sequence[Digest]) -> bool:
-    """Enough windows that could have shown it did not; a window half unseen proves nothing."""
+def _is_gone(incident: Incident, past: Sequence[Digest], recurring: Mapping[int, Recurrence]) -> bool:
+    """Enough windows that could have shown it did not; a window half unseen proves nothing.
+
+    What comes and goes is gone when the last day has too few bouts of it.
+    """
     if incident.status != "open" or is_stop(incident):
         return False
+    if is_recurring(incident):
+        return not set(incident.cause.suspects) & recurring.keys()
     silent = [d for d in past if d.index > incident.last_window and is_comparable(d)]
     return len(silent) >= GONE_WINDOWS
 
 
-def _close(state: AttemptState, incidents: Sequence[Incident]) -> AttemptState:
+def _close(state: AttemptState, incidents: Sequence[Incident], *, ended: str = SIGNAL_GONE) -> AttemptState:
     for incident in incidents:
         end = next((d for d in state.past if d.index == incident.last_window), None)
         last = end.first_step + end.num_steps - 1 if end and not is_stop(incident) else state.last_step
-        state = _replace(state, resolve_incident(incident, end_step=last))
+        state = _replace(state, resolve_incident(incident, end_step=last, ended=ended))
     return state
 
 

@@ -7,9 +7,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from argus.analytics.incident import Incident
-from argus.analytics.lifecycle import find_open, is_stop
+from argus.analytics.lifecycle import is_recurring, is_stop
+from argus.analytics.link_symptom import LinkSymptom
 from argus.analytics.robust import at
-from argus.analytics.symptom import LinkSymptom, RankSymptom, measure
+from argus.analytics.symptom import RankSymptom, measure
 from argus.analytics.view import View
 
 VOTES = 2
@@ -69,11 +70,11 @@ def lasting_ranks(
 def lasting_links(
     ballots: Sequence[Ballot], incidents: Sequence[Incident], *, votes: int
 ) -> tuple[tuple[LinkSymptom, ...], ...]:
-    """Symptoms of each group that has the votes in the newest window, or whose incident is open."""
+    """Symptoms of each path that has the votes in the newest window, or whose incident is open."""
     lasting = []
     for link in ballots[-1].links:
-        mine = [s for ballot in ballots for s in ballot.links if s.group == link.group]
-        if len(mine) >= votes or find_open(incidents, f"group:{link.group}"):
+        mine = [s for ballot in ballots for s in ballot.links if s.path == link.path]
+        if len(mine) >= votes or any(i.status == "open" and link.path in i.cause.paths for i in incidents):
             lasting.append(mine)
     return tuple(tuple(mine) for mine in lasting)
 
@@ -86,7 +87,9 @@ def still_slow(
     assert window is not None and waits is not None and digest is not None
     found = []
     for incident in incidents:
-        if incident.status != "open" or is_stop(incident) or incident.cause.fault_class == "link.slow":
+        if incident.status != "open" or is_stop(incident) or is_recurring(incident):
+            continue
+        if incident.cause.fault_class == "link.slow":
             continue
         for rank in incident.cause.suspects:
             row = at(digest.ranks, rank)
@@ -104,10 +107,12 @@ def still_slow(
 
 
 def _open_suspects(incidents: Sequence[Incident]) -> frozenset[int]:
-    """Ranks an open incident accuses, links aside: their members are not at fault."""
+    """Ranks an open incident accuses, links aside: their members are not at fault; nor faults that come and go."""
     return frozenset(
         rank
         for incident in incidents
-        if incident.status == "open" and incident.cause.fault_class != "link.slow"
+        if incident.status == "open"
+        and incident.cause.fault_class != "link.slow"
+        and not is_recurring(incident)
         for rank in incident.cause.suspects
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from argus.analytics.robust import (
     tail_probability,
     vote_probability,
 )
-from argus.analytics.view import Digest
+from argus.analytics.view import Digest, View
 from argus.analytics.window import Bools, Floats, Ints
 
 DAY_S = 86_400.0
@@ -40,7 +40,8 @@ EXPONENTIAL_SCALE = 1.53
 
 @dataclass(frozen=True, kw_only=True)
 class Outlier:
-    """Deviations (item,) against their limits; `significance` = −log10 of such findings per healthy day."""
+    """Deviations (item,) against their limits; `significance` = −log10 of such findings per healthy day, where a
+    limit is exceeded."""
 
     exceeds: Bools
     limit: Floats
@@ -58,13 +59,17 @@ def outliers(
     rho: float | None = None,
     is_skewed: bool = False,
     is_lone: bool = False,
+    unsteady: Floats | None = None,
 ) -> Outlier:
     """Which of `now` (item,) healthy noise of `history` (window, item) explains too rarely.
 
     `tests` = comparisons made in one window, `window_s` = its length. In a lone window, where `now` is all
-    there is, the largest deviation does not vouch for itself.
+    there is, the largest deviation does not vouch for itself. `unsteady` (item,) is what the present window's
+    own steps say of the noise of its mean: more than the past knows where the work has become uneven.
     """
     noise: Noise = noise_of(history, now=_without_largest(now) if is_lone else now)
+    if unsteady is not None:
+        noise = replace(noise, scale=np.fmax(noise.scale, unsteady))
     tests_per_day = tests * DAY_S / max(window_s, MIN_WINDOW_S)
     chance = vote_probability(
         budget_per_day=budget_per_day, tests_per_day=tests_per_day, rho=noise.rho if rho is None else rho
@@ -75,13 +80,12 @@ def outliers(
         scales = max(scales, min(-math.log(chance) / EXPONENTIAL_SCALE, MAX_TAIL))
     limit = np.maximum(noise.scale * scales, fitted)
     deviations = np.nan_to_num(now / noise.scale)
-    expected = [tests_per_day * tail_probability(max(float(d), 0.0), noise.dof) for d in deviations]
-    return Outlier(
-        exceeds=np.nan_to_num(now, nan=-np.inf) > limit,
-        limit=limit,
-        scale=noise.scale,
-        significance=-np.log10(np.maximum(expected, 1e-300)),
-    )
+    exceeds = np.nan_to_num(now, nan=-np.inf) > limit
+    significance = np.zeros(len(now))
+    for row in np.flatnonzero(exceeds):
+        expected = tests_per_day * tail_probability(max(float(deviations[row]), 0.0), noise.dof)
+        significance[row] = -math.log10(max(expected, 1e-300))
+    return Outlier(exceeds=exceeds, limit=limit, scale=noise.scale, significance=significance)
 
 
 VOTING_WINDOWS = 2
@@ -95,6 +99,12 @@ def _without_largest(values: Floats) -> Floats:
         rest[np.nanargmax(np.abs(rest))] = np.nan
     return rest
 
+
+RECENT_WINDOWS = 2
+"""Windows before the newest whose votes count beside its own."""
+
+START_UP_WINDOWS = 2
+"""The first windows of an attempt: start-up is uneven in ways no step flag covers."""
 
 MIN_CLEAN = 5
 """Windows without any suspect that suffice to know the noise."""
@@ -149,16 +159,20 @@ def phase_of(digest: Digest, phase: str, values: Callable[[Digest], Floats]) -> 
     return values(digest)[digest.phases.index(phase)] if phase in digest.phases else None
 
 
-def group_history(past: Sequence[Digest], group: str) -> Floats:
-    """Transfer time per step of a group in the windows in which it was not suspected. (window,)"""
-    values = [
-        float(digest.transfer_sum_s[digest.groups.index(group)])
-        for age, digest in enumerate(past, start=-len(past))
-        if group in digest.groups
-        and group not in digest.flagged_groups
-        and not (age >= -VOTING_WINDOWS and group in digest.doubted_groups)
-    ]
-    return np.array([value for value in values if np.isfinite(value)])
+def path_history(past: Sequence[Digest], paths: Sequence[str]) -> Floats:
+    """Transfer time per step of some paths in the windows in which they were not suspected. (window, path)"""
+    rows = np.full((len(past), len(paths)), np.nan)
+    known: tuple[str, ...] | None = None
+    for age, digest in enumerate(past, start=-len(past)):
+        if digest.paths is not known:  # windows of one job mostly share them
+            known, place = digest.paths, {name: n for n, name in enumerate(digest.paths)}
+            at = np.array([place.get(name, -1) for name in paths], np.int64)
+        row = np.append(digest.transfer_sum_s, np.nan)[at]
+        barred = {*digest.flagged_paths, *(digest.doubted_paths if age >= -VOTING_WINDOWS else ())}
+        if barred:
+            row[[n for n, name in enumerate(paths) if name in barred]] = np.nan
+        rows[age] = row
+    return rows
 
 
 def baseline_step_s(past: Sequence[Digest]) -> float | None:
@@ -171,6 +185,17 @@ def baseline_own_s(past: Sequence[Digest]) -> float | None:
     """Median self time of a step over clean windows and ranks, None if there is none."""
     clean = [float(np.nanmedian(d.own_s)) for d in past if d.is_clean and np.isfinite(d.own_s).any()]
     return float(np.median(clean)) if clean else None
+
+
+def settled(view: View, now: Digest) -> list[Digest]:
+    """Clean windows that may stand for how it was: neither start-up nor so new that votes are still open."""
+    return [
+        digest
+        for digest in view.past
+        if digest.is_clean
+        and START_UP_WINDOWS <= digest.index < now.index - RECENT_WINDOWS
+        and is_comparable(digest)
+    ]
 
 
 def window_seconds(digest: Digest, *, is_lone: bool = False) -> float:

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
-from argus.analytics.clocks import clock_domains
+from argus.analytics.clocks import clock_domains, errors_of
+from argus.analytics.collectives import PAIRED
+from argus.analytics.lives import Lives, lives_of
+from argus.analytics.ordering import numbered, packed, stable_order
 from argus.analytics.window import Bools, Floats, Ints, Window
 from argus.collectors.records.events import SYMMETRIC_OPS
 
@@ -26,14 +30,19 @@ class Calls:
     """Rows of complete calls, sorted by call. Row arrays are (row,), call arrays (call,).
 
     `call` numbers the calls from 0; `rank` and `entry_s` are per row, ranks as rows of `Window.ranks`.
-    `work_s` = own time since the rank's last release (its own clock; NaN at first). `first` is the first row of each call, `size` its members. `by_durations` says that the entries were
-    rebuilt from durations because clocks differ. `synced` = the member stood still until the call ended.
+    `work_s` = own time since the rank's last release (its own clock; NaN at first), `place` = the row's
+    number among its rank's calls of the step, `order` = rows in the order of each rank's life. `synced` = the
+    member stood still until the call ended, `source` = it is the one the others of a one-way call wait for.
+    `first` is the first row of each call, `size` its members. `by_durations` says that the entries were
+    rebuilt from durations because clocks differ.
     """
 
     call: Ints
     rank: Ints
     entry_s: Floats
     work_s: Floats
+    place: Ints
+    order: Ints
     synced: Bools
     source: Bools
     first: Ints
@@ -41,41 +50,50 @@ class Calls:
     group: Ints
     step: Ints
     seq: Ints
-    op: np.ndarray[tuple[int, ...], np.dtype[np.str_]]
-    level: Ints
+    op_code: Ints
+    ops: tuple[str, ...]
     end_s: Floats
     transfer_s: Floats
     by_durations: Bools
     one_way: Bools
     skipped: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def op(self) -> NDArray[np.str_]:
+        """Name of each call's operation."""
+        return np.array(self.ops or ("",))[self.op_code]
+
+    def is_op(self, *names: str) -> Bools:
+        """Calls whose operation is one of `names`. (call,)"""
+        return np.array([name in names for name in self.ops] or [False], np.bool_)[self.op_code]
+
 
 def complete_calls(window: Window) -> Calls:
     """Every call all of whose members were seen, in one step and one order; the rest is counted."""
     rows = window.collectives
     skipped: dict[str, int] = {}
-    one_way = np.isin(rows.op, ONE_WAY_OPS)
+    one_way = rows.is_op(ONE_WAY_OPS)
     sane = np.isfinite(rows.entry_s) & np.isfinite(rows.end_s) & (rows.end_s >= rows.entry_s)
-    known = np.isin(rows.op, tuple(SYMMETRIC_OPS)) | one_way
+    known = rows.is_op(SYMMETRIC_OPS) | one_way
     _count(skipped, "time missing", rows.call[~sane])
     _count(skipped, "operation without a wait", rows.call[sane & ~known])
+    lives = lives_of(window, sane)
     kept = np.flatnonzero(sane & known)
-    kept = kept[np.argsort(rows.call[kept], kind="stable")]
-    _, first, size = np.unique(rows.call[kept], return_index=True, return_counts=True)
-    whole = size == _expected(window, kept, first)
-    _count(skipped, "member missing", rows.call[kept][first[~whole]])
+    kept = kept[stable_order(rows.call[kept])]
+    first, size = _bounds(rows.call[kept])
+    whole = size == _expected(window, kept, first, size)
+    _count(skipped, "member missing", rows.call[kept[first[~whole]]])
     kept, first, size = _only(kept, first, size, whole)
-    one_step = _reduce(np.maximum, rows.step[kept], first) == _reduce(np.minimum, rows.step[kept], first)
-    _count(skipped, "step mismatch", rows.call[kept][first[~one_step]])
+    step = rows.step[kept]
+    one_step = _reduce(np.maximum, step, first) == _reduce(np.minimum, step, first)
+    _count(skipped, "step mismatch", rows.call[kept[first[~one_step]]])
     kept, first, size = _only(kept, first, size, one_step)
     entry, by_durations = _entries(window, kept, first, size)
-    ordered = _in_order(window, kept, first, entry, by_durations) | one_way[kept][first]
-    _count(skipped, "sequence mismatch", rows.call[kept][first[~ordered]])
-    member = np.repeat(ordered, size)
-    kept, entry, by_durations = kept[member], entry[member], by_durations[ordered]
-    size = size[ordered]
-    first = np.concatenate([[0], np.cumsum(size)[:-1]]).astype(np.int64) if len(size) else size
-    return _calls(window, kept, first, size, entry, by_durations, skipped)
+    ordered = _in_order(window, kept, first, entry, by_durations) | one_way[kept[first]]
+    _count(skipped, "sequence mismatch", rows.call[kept[first[~ordered]]])
+    entry, by_durations = entry[np.repeat(ordered, size)], by_durations[ordered]
+    kept, first, size = _only(kept, first, size, ordered)
+    return _calls(window, lives, kept, first, size, entry, by_durations, skipped)
 
 
 def _count(skipped: dict[str, int], reason: str, calls: Ints) -> None:
@@ -83,7 +101,15 @@ def _count(skipped: dict[str, int], reason: str, calls: Ints) -> None:
         skipped[reason] = skipped.get(reason, 0) + len(np.unique(calls))
 
 
+def _bounds(key: Ints) -> tuple[Ints, Ints]:
+    """First row and length of each run of equal keys."""
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.int64)
+    return first, np.diff(np.append(first, len(key)))
+
+
 def _only(kept: Ints, first: Ints, size: Ints, chosen: Bools) -> tuple[Ints, Ints, Ints]:
+    if chosen.all():
+        return kept, first, size
     kept, size = kept[np.repeat(chosen, size)], size[chosen]
     return kept, (np.cumsum(size) - size).astype(np.int64), size
 
@@ -94,30 +120,40 @@ def _reduce(
     return np.asarray(ufunc.reduceat(values, first)) if len(first) else np.empty(0)
 
 
-def _expected(window: Window, kept: Ints, first: Ints) -> Ints:
-    """Members each call should have: its group's ranks of the topology that are part of the window."""
+def _expected(window: Window, kept: Ints, first: Ints, size: Ints) -> Ints:
+    """Members each call should have: its group's ranks of the topology, else as many as were ever seen in it."""
     rows = window.collectives
-    declared = {group.id: group.ranks for group in window.topology.groups}
-    sizes = np.zeros(len(window.groups), np.int64)
-    for number, name in enumerate(window.groups):
-        seen = np.unique(rows.rank[rows.group == number])
-        sizes[number] = max(len(declared.get(name, ())), len(seen))
-    p2p = np.isin(rows.op[kept][first], ("send", "recv"))
-    return np.where(p2p, 2, sizes[rows.group[kept][first]])
+    declared = {group.id: len(group.ranks) for group in window.topology.groups}
+    sizes = np.array([declared.get(name, 0) for name in window.groups] or [0], np.int64)
+    group = rows.group[kept[first]]
+    paired = rows.is_op(PAIRED)[kept[first]]
+    np.maximum.at(sizes, group[~paired], size[~paired])
+    strange = np.flatnonzero(~np.array([name in declared for name in window.groups] or [True])[rows.group])
+    if len(strange):
+        key, width = packed(rows.group[strange], rows.rank[strange]), len(sizes)
+        _, at = np.unique(key, return_index=True)
+        sizes = np.maximum(sizes, np.bincount(rows.group[strange][at], minlength=width))
+    return np.where(paired, 2, sizes[group])
 
 
 def _entries(window: Window, kept: Ints, first: Ints, size: Ints) -> tuple[Floats, Bools]:
     """Entry times on one clock; where hosts' clocks are too far apart, common end minus own duration."""
     rows = window.collectives
-    entry, end = rows.entry_s[kept].copy(), rows.end_s[kept]
-    if not len(first) or window.clock_residual_s <= 0:
+    entry = rows.entry_s[kept]
+    errors, island = errors_of(window)
+    if not len(first) or (not errors.any() and len(np.unique(island)) == 1):
         return entry, np.zeros(len(first), np.bool_)
-    here = clock_domains(window)[np.searchsorted(window.ranks, rows.rank[kept])]
+    row = np.searchsorted(window.ranks, rows.rank[kept])
+    here = clock_domains(window)[row]
     spans = _reduce(np.maximum, here, first) != _reduce(np.minimum, here, first)
+    error = _reduce(np.maximum, errors[row], first)
+    apart = _reduce(np.maximum, island[row], first) != _reduce(np.minimum, island[row], first)
     wait = _reduce(np.maximum, entry, first) - _reduce(np.minimum, entry, first)
-    by_durations = np.asarray(spans & ~(window.clock_residual_s <= CLOCK_SHARE * wait))
+    by_durations = np.asarray(spans & (apart | ~(error <= CLOCK_SHARE * wait)))
+    lost = np.repeat(by_durations, size)
+    end = rows.end_s[kept]
     common = np.repeat(_reduce(np.maximum, end, first), size)
-    return np.where(np.repeat(by_durations, size), common - (end - entry), entry), by_durations
+    return np.where(lost, common - (end - entry), entry), by_durations
 
 
 def _in_order(window: Window, kept: Ints, first: Ints, entry: Floats, by_durations: Bools) -> Bools:
@@ -129,6 +165,7 @@ def _in_order(window: Window, kept: Ints, first: Ints, entry: Floats, by_duratio
 
 def _calls(
     window: Window,
+    lives: Lives,
     kept: Ints,
     first: Ints,
     size: Ints,
@@ -136,66 +173,63 @@ def _calls(
     by_durations: Bools,
     skipped: Mapping[str, int],
 ) -> Calls:
-    rows = window.collectives
-    call = np.repeat(np.arange(len(first)), size)
-    rank = np.searchsorted(window.ranks, rows.rank[kept]).astype(np.int64)
-    work, synced, place = _life(window, kept, rank)
-    op, peer = rows.op[kept], rows.peer[kept]
-    source = (op == "send") | (np.isin(op, ("broadcast", "scatter")) & (peer == rows.rank[kept]))
-    one_way = np.isin(op[first], ONE_WAY_OPS)
+    rows, heads = window.collectives, kept[first]
+    end_s = rows.end_s[kept]
+    roots = rows.is_op(("broadcast", "scatter"))[kept] & (rows.peer[kept] == rows.rank[kept])
     last_in = _reduce(np.maximum, entry, first)
-    shortest = _reduce(np.minimum, rows.end_s[kept] - rows.entry_s[kept], first)
-    end = np.where(by_durations, last_in + shortest, _reduce(np.minimum, rows.end_s[kept], first))
-    group = rows.group[kept][first]
+    shortest = _reduce(np.minimum, end_s - rows.entry_s[kept], first)
+    end = np.where(by_durations, last_in + shortest, _reduce(np.minimum, end_s, first))
+    group = rows.group[heads]
     return Calls(
-        call=call,
-        rank=rank,
+        call=np.repeat(np.arange(len(first)), size),
+        rank=np.searchsorted(window.ranks, rows.rank[kept]).astype(np.int64),
         entry_s=entry,
-        work_s=work,
-        synced=synced,
-        source=source,
+        work_s=lives.work_s[kept],
+        place=lives.place[kept],
+        order=_by_life(lives, kept, num_rows=len(rows.call)),
+        synced=lives.synced[kept],
+        source=rows.is_op(("send",))[kept] | roots,
         first=first,
         size=size,
         group=group,
-        step=rows.step[kept][first],
-        seq=rows.seq[kept][first],
-        op=op[first],
-        level=_reduce(np.maximum, place, first).astype(np.int64),
+        step=rows.step[heads],
+        seq=rows.seq[heads],
+        op_code=rows.op_code[heads],
+        ops=rows.ops,
         end_s=end,
-        transfer_s=_transfer(group, last_in, end),
+        transfer_s=_transfer(_wires(window, kept, first), last_in, end),
         by_durations=by_durations,
-        one_way=one_way,
+        one_way=rows.is_op(ONE_WAY_OPS)[heads],
         skipped=skipped,
     )
 
 
-def _transfer(group: Ints, last_in: Floats, end: Floats) -> Floats:
-    """End minus last entry; a call queued behind the group's previous one starts when that one ends."""
-    order = np.lexsort((end, group))
+def _by_life(lives: Lives, kept: Ints, *, num_rows: int) -> Ints:
+    """The kept rows, numbered as kept, in the order of each rank's life."""
+    where = np.full(num_rows, -1, np.int64)
+    where[kept] = np.arange(len(kept))
+    order = where[lives.order]
+    return order[order >= 0]
+
+
+def _wires(window: Window, kept: Ints, first: Ints) -> Ints:
+    """What calls queue for: their group, or for send and receive their pair. (call,)"""
+    rows = window.collectives
+    heads = kept[first]
+    paired = rows.is_op(PAIRED)[heads]
+    sends = rows.is_op(("send",))[heads]
+    here, there = rows.rank[heads], rows.peer[heads]
+    sender, receiver = np.where(sends, here, there), np.where(sends, there, here)
+    return packed(rows.group[heads], np.where(paired, sender, -1), np.where(paired, receiver, -1))
+
+
+def _transfer(wire: Ints, last_in: Floats, end: Floats) -> Floats:
+    """End minus last entry; a call queued behind the previous one on its wire starts when that one ends."""
+    if not len(end):
+        return np.empty(0)
+    ticks = np.rint((end - end.min()) * 1e9).astype(np.int64)
+    order = stable_order(packed(numbered(wire)[0], ticks))
     before = np.full(len(end), -np.inf)
-    same = group[order][1:] == group[order][:-1]
+    same = wire[order][1:] == wire[order][:-1]
     before[order[1:]] = np.where(same, end[order[:-1]], -np.inf)
     return np.asarray(np.maximum(end - np.maximum(last_in, before), 0.0))
-
-
-def _life(window: Window, kept: Ints, rank: Ints) -> tuple[Floats, Bools, Ints]:
-    """Per row: time since the rank was last released, whether it stood still for the call, and the call's
-    place among the rank's calls of the step. Own clocks only."""
-    rows = window.collectives
-    entry, end, step = rows.entry_s[kept], rows.end_s[kept], rows.step[kept]
-    blocked = np.nan_to_num(rows.blocked_s[kept])
-    order = np.lexsort((entry, step, rank))
-    index = np.arange(len(order))
-    new_rank = np.diff(rank[order], prepend=-1) != 0
-    new_step = new_rank | (np.diff(step[order], prepend=-1) != 0)
-    place = index - np.maximum.accumulate(np.where(new_step, index, 0))
-    last = np.append(new_step[1:], True)[: len(order)]
-    if (blocked > 0).any():
-        synced = last | (blocked[order] > 0)
-    else:  # nobody says who blocked: a rank that enters its next call before this one ended did not wait
-        synced = last | (np.append(entry[order][1:], np.inf)[: len(order)] >= end[order])
-    free = np.maximum(entry[order] + blocked[order], np.where(synced, end[order], -np.inf))
-    released = np.where(new_rank, np.nan, np.roll(free, 1))
-    work, stood, at = np.empty(len(order)), np.empty(len(order), np.bool_), np.empty(len(order), np.int64)
-    work[order], stood[order], at[order] = entry[order] - released, synced, place
-    return work, stood, at

@@ -39,13 +39,14 @@ class Shares:
 
 @dataclass(frozen=True, kw_only=True)
 class Classification:
-    """The class with what speaks against the others."""
+    """The class with what speaks against the others; `evidence` is what was seen besides the timing."""
 
     fault_class: str
     is_clear: bool
     second_best: str | None
     ruled_out: tuple[RuledOut, ...]
     phase: str | None
+    evidence: tuple[Evidence, ...] = ()
 
 
 def shares_of(symptoms: Sequence[RankSymptom]) -> Shares:

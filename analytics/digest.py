@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from argus.analytics.delays import delays_of
+from argus.analytics.host_use import odd_hosts
 from argus.analytics.kernel_digest import Engine, digest_kernels
+from argus.analytics.pauses import pauses_of
 from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.series.live import job_series
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
-from argus.analytics.window import Bools, Floats, Ints, Window
+from argus.analytics.window import Floats, Ints, Window
+from argus.analytics.work import WORKED, Explained, explain, late_by_machine, phase_factors
 
 GAP_PHASE = "other"
 """Where time of a step outside every phase is booked, on wall clocks."""
+
+MIN_CLASS = 4
+"""Ranks of a class before its step-to-step spread is anybody's but the suspect's."""
 
 FLOOR_SHARE = 0.01
 """Added to both sides of a ratio, as share of the step, so that tiny phases cannot show large ratios."""
@@ -31,12 +36,11 @@ def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | No
 def _digest(window: Window, waits: Waits) -> Digest:
     phases, self_s, cpu_s, max_s = _phases(window)
     step_s = _mean(window.step_s[:, window.usable])
-    own_s = self_s.sum(axis=0)
-    classes = work_classes(window.topology, window.ranks)
-    peers_s = peer_medians(self_s, classes)
-    own_peers_s = peer_medians(own_s, classes)
-    late_s = np.where(np.isfinite(step_s), waits.late_s, np.nan)
-    transfers = _transfers(window, waits)
+    classes, own_s = work_classes(window.topology, window.ranks), self_s.sum(axis=0)
+    explained = explain(window)
+    peers_s, own_peers_s = _peers(self_s, phase_factors(explained, window, phases), classes)
+    late_s = np.where(np.isfinite(step_s), waits.late_s * late_by_machine(explained, window, classes), np.nan)
+    delays = delays_of(window, waits)
     return Digest(
         index=window.index,
         first_step=window.first_step,
@@ -47,9 +51,9 @@ def _digest(window: Window, waits: Waits) -> Digest:
         phases=phases,
         self_s=self_s,
         late_s=late_s,
-        groups=window.groups,
-        transfer_s=transfers[0],
-        transfer_sum_s=transfers[1],
+        paths=delays.paths,
+        transfer_s=delays.call_s,
+        transfer_sum_s=delays.sum_s,
         step_s=step_s,
         cpu_s=cpu_s,
         max_s=max_s,
@@ -61,10 +65,44 @@ def _digest(window: Window, waits: Waits) -> Digest:
         late_share=_late_share(late_s, classes, step_s),
         gc_s=_gc(window),
         waited_s=waits.waited_s,
+        unsteady_s=_unsteady(window, explained, classes),
         num_usable=int(window.usable.sum()),
         coverage=window.coverage.ratio,
         sees_waits=bool(len(waits.calls.first)),
+        pauses=pauses_of(window),
+        odd_hosts=odd_hosts(window),
+        balance=None if explained is None else explained.balance,
     )
+
+
+def _peers(self_s: Floats, factor: Floats, classes: Ints) -> tuple[Floats, Floats]:
+    """What the peers would take for each rank's work: by phase (phase, rank), and in all (rank,)."""
+    alike_s = self_s / factor
+    more_s = (self_s - alike_s).sum(axis=0)
+    own_peers_s = peer_medians(alike_s.sum(axis=0), classes) + more_s
+    return peer_medians(alike_s, classes) * factor, own_peers_s
+
+
+def _unsteady(window: Window, explained: Explained | None, classes: Ints) -> Floats:
+    """Standard error of the mean own excess, from the step-to-step spread of the class's median rank. (rank,)
+
+    Of few ranks one that is slow in bursts is the spread, so they get none.
+    """
+    own = window.self_s.sum(axis=0)
+    for place, phase in enumerate(WORKED if explained is not None else ()):
+        if explained is not None and phase in window.phases:
+            times = window.self_s[window.phases.index(phase)]
+            own = own - times + times / explained.factor[place]
+    own = own[:, window.usable].T
+    excess = own - peer_medians(own, classes)
+    found = np.zeros(len(window.ranks))
+    num = int(window.usable.sum())
+    for number in np.unique(classes):
+        rows = np.flatnonzero((classes == number) & np.isfinite(excess).all(axis=0))
+        if len(rows) >= MIN_CLASS and num > 2:
+            spread = excess[:, rows].std(axis=0, ddof=1)
+            found[classes == number] = float(np.median(spread)) / np.sqrt(num)
+    return found
 
 
 def _typical(step_s: Floats) -> float:
@@ -83,12 +121,12 @@ def observed(view: View) -> Digest | None:
     return digest_of(view.window, view.waits)
 
 
-def own_series(window: Window, row: int) -> Floats:
-    """Self time of one rank in every step of the window, gap included. (step,)"""
-    busy = window.self_s[:, row].sum(axis=0)
+def own_series(window: Window) -> Floats:
+    """Self time of every rank in every step of the window, gap included. (rank, step)"""
+    busy = window.self_s.sum(axis=0)
     if window.clock_gpu.any():
         return np.asarray(busy)
-    return np.asarray(busy + _gap(window)[row])
+    return np.asarray(busy + _gap(window))
 
 
 def _mean(values: Floats) -> Floats:
@@ -123,7 +161,7 @@ def _gap(window: Window) -> Floats:
     """Time of each step outside every phase and outside blocking calls made there. (rank, step)"""
     blocked = np.zeros(window.step_s.shape)
     rows = window.collectives
-    outside = np.flatnonzero((rows.phase == "") & (rows.blocked_s > 0))
+    outside = np.flatnonzero(rows.is_phase(("",)) & (rows.blocked_s > 0))
     row = np.searchsorted(window.ranks, rows.rank[outside])
     column = rows.step[outside] - window.first_step
     inside = (column >= 0) & (column < window.num_steps)
@@ -144,22 +182,3 @@ def _gc(window: Window) -> Floats:
 def _late_share(late_s: Floats, classes: Ints, step_s: Floats) -> Floats:
     """How much more the others waited for a rank than for its peers, as share of the step. (rank,)"""
     return np.asarray((late_s - peer_medians(late_s, classes)) / _typical(step_s))
-
-
-def _transfers(window: Window, waits: Waits) -> tuple[Floats, Floats]:
-    """Median transfer of a call and transfer time per usable step. (group,)"""
-    calls, num = waits.calls, len(window.groups)
-    counted = np.isin(calls.step, window.steps[window.usable])
-    total = _per_group(calls.transfer_s, calls.group, counted, num, np.sum)
-    median = _per_group(calls.transfer_s, calls.group, counted, num, np.median)
-    return median, total / max(int(window.usable.sum()), 1)
-
-
-def _per_group(
-    values: Floats, group: Ints, counted: Bools, num: int, how: Callable[[Floats], np.floating[Any]]
-) -> Floats:
-    """`how` over each group's counted calls; NaN for a group without any. (group,)"""
-    result = np.full(num, np.nan)
-    for number in np.unique(group[counted]):
-        result[number] = float(how(values[counted & (group == number)]))
-    return result

@@ -22,21 +22,32 @@ class RuledOut:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Separation:
+    """One command that tells the best cause from the second best, and what it shows in either case."""
+
+    command: str
+    first_if: str
+    second_if: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What the incident costs; `method` says how it was estimated."""
+    """What the incident costs; `method` says how it was estimated, `num_steps` over how many slow steps."""
 
     s_per_step: float
     share_of_step: float
     gpu_hours_so_far: float
     gpu_hours_per_day: float
     method: str
+    num_steps: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
     """What `fuse` decided: class, who, where, how sure, and what it is not.
 
-    `scope` is the node id of the smallest object that explains the suspects. `findings` are ids.
+    `scope` is the node id of the smallest object that explains the suspects. `findings` are ids. `paths` are those
+    whose transfers are slow, of a link only (`delays`).
     """
 
     fault_class: str
@@ -46,7 +57,9 @@ class Cause:
     victims: tuple[int, ...] = ()
     phase: str | None = None
     group: str | None = None
+    paths: tuple[str, ...] = ()
     second_best: str | None = None
+    separation: Separation | None = None
     ruled_out: tuple[RuledOut, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     findings: tuple[str, ...] = ()
@@ -60,7 +73,7 @@ class Cause:
 
 @dataclass(frozen=True, kw_only=True)
 class Incident:
-    """A cause with its life; `diagnosis` is filled by the triage, None before."""
+    """A cause with its life; `diagnosis` is filled by the triage, None before, `ended` says why it was resolved."""
 
     run: str
     attempt: int
@@ -73,6 +86,7 @@ class Incident:
     last_window: int
     cost: Cost
     diagnosis: dict[str, Any] | None = None
+    ended: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -103,6 +117,7 @@ class Incident:
             "victims": list(cause.victims),
             "onset_step": self.onset_step,
             "end_step": self.end_step,
+            "ended": self.ended,
             "cost": asdict(self.cost),
             "findings": list(cause.findings),
             "diagnosis": self.diagnosis,

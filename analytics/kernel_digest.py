@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,9 +14,11 @@ from argus.analytics.kernel_effects import Effects, effects_of_all
 from argus.analytics.kernel_peers import Ints, Peers, classes
 from argus.analytics.kernel_scan import Candidates, Settings, scan
 from argus.analytics.kernel_table import KernelTable, open_table
-from argus.analytics.peers import work_classes
+from argus.analytics.peers import stages_of, work_classes
 from argus.analytics.window import Window
-from argus.collectors.records.kernels import RAW_EVENT_BYTES
+from argus.collectors.records.errors import WireError
+from argus.collectors.records.kernel_read import bundle, open_blob, read
+from argus.collectors.records.kernels import CLUSTER_BYTES, RAW_EVENT_BYTES
 from argus.topology.layout import Topology
 
 Reals = NDArray[np.float32]
@@ -26,8 +29,8 @@ Engine = Callable[[KernelTable, Peers, Sequence[bytes]], Effects]
 KEPT = 8
 """Past windows whose means are kept: what a device's own past is made of."""
 
-CLUSTER_BYTES = 20
-"""A cluster as packed binary, for the compression ratio of a rank: independent of who shares its upload."""
+ACROSS = -1
+"""Stands for the stage of a group that reaches over several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +64,23 @@ class KernelDigest:
 def digest_kernels(
     window: Window, *, engine: Engine | None = None, settings: Settings | None = None
 ) -> KernelDigest | None:
-    """Digest of the window's kernel summaries, None if it has none that can be read."""
-    table = open_table(window.kernels, texts=window.kernel_names)
+    """Digest of the window's kernel summaries, None if it has none that can be read.
+
+    A blob that turns out damaged is left out with the reason counted in the table's `refused`.
+    """
+    blobs = window.kernels
+    table = open_table(blobs, texts=window.kernel_names)
     if not table.kernels:
         return None
     peers = kernel_peers(window.topology, table.ranks)
-    effects = (engine or _here)(table, peers, window.kernels)
+    try:
+        effects = (engine or _here)(table, peers, blobs)
+    except WireError:
+        table, blobs = _sound(blobs, texts=window.kernel_names)
+        if not table.kernels:
+            return None
+        peers = kernel_peers(window.topology, table.ranks)
+        effects = (engine or _here)(table, peers, blobs)
     return digest_table(
         table,
         peers,
@@ -76,6 +90,21 @@ def digest_kernels(
         num_steps=window.num_steps,
         settings=settings or Settings(),
     )
+
+
+def _sound(blobs: Sequence[bytes], *, texts: Mapping[int, str]) -> tuple[KernelTable, tuple[bytes, ...]]:
+    """The table of the blobs that can be read to their end."""
+    kept: list[bytes] = []
+    refused: Counter[str] = Counter()
+    for blob in blobs:
+        try:
+            read(bundle([open_blob(blob)]))
+        except WireError as error:
+            refused[str(error)[:60]] += 1
+        else:
+            kept.append(blob)
+    table = open_table(kept, texts=texts)
+    return replace(table, refused={**table.refused, **refused}), tuple(kept)
 
 
 def digest_table(
@@ -89,28 +118,53 @@ def digest_table(
     devices: tuple[str, ...] | None = None,
 ) -> KernelDigest:
     """Digest of an opened table; effects are computed here if not given, a rank is its own device if unnamed."""
-    effects = effects or effects_of_all(table, peers)
+    digest = digest_effects(
+        effects or effects_of_all(table, peers),
+        peers,
+        keys=table.kernels,
+        is_compute=is_compute(table),
+        ratio=_ratio(table),
+        step_ns=step_ns,
+        num_steps=num_steps,
+        settings=settings,
+        devices=devices,
+    )
+    return replace(digest, table=table)
+
+
+def digest_effects(
+    effects: Effects,
+    peers: Peers,
+    *,
+    keys: tuple[tuple[int, int], ...],
+    is_compute: NDArray[np.bool_],
+    ratio: Reals,
+    step_ns: float,
+    num_steps: int,
+    settings: Settings,
+    devices: tuple[str, ...] | None = None,
+) -> KernelDigest:
+    """Digest of the effects of kernels `keys` on the peers' ranks; `is_compute` (kernel,), `ratio` (rank,)."""
     found = scan(
         effects,
         peers,
-        is_compute=is_compute(table),
+        is_compute=is_compute,
         step_ns=step_ns,
         num_steps=num_steps,
         window_s=step_ns * num_steps * 1e-9,
         settings=settings,
     )
     return KernelDigest(
-        ranks=table.ranks,
-        keys=table.kernels,
-        devices=devices or tuple(str(rank) for rank in table.ranks),
+        ranks=peers.ranks,
+        keys=keys,
+        devices=devices or tuple(str(rank) for rank in peers.ranks),
         mean=effects.mean,
         beyond=found.beyond,
-        ratio=_ratio(table),
-        shift=_pairs(found.shift, table),
-        tail=_pairs(found.tail, table),
-        device=frozenset(table.ranks[found.device].tolist()),
+        ratio=ratio,
+        shift=_pairs(found.shift, keys, peers.ranks),
+        tail=_pairs(found.tail, keys, peers.ranks),
+        device=frozenset(peers.ranks[found.device].tolist()),
         peers=peers,
-        table=table,
         effects=effects,
         found=found,
     )
@@ -123,11 +177,14 @@ def _here(table: KernelTable, peers: Peers, blobs: Sequence[bytes]) -> Effects:
 def kernel_peers(topology: Topology, ranks: Ints) -> Peers:
     """Classes of ranks that do the same work, and the communication groups."""
     place = {int(rank): i for i, rank in enumerate(ranks)}
-    groups: dict[str, list[tuple[str, Ints]]] = {}
+    stage = stages_of(topology)
+    groups: dict[tuple[str, int], list[tuple[str, Ints]]] = {}
     for group in topology.groups:
         members = [place[rank] for rank in group.ranks if rank in place]
         if group.kind != "world" and len(members) > 1:
-            groups.setdefault(group.kind, []).append((group.id, np.array(members, np.int64)))
+            stages = {stage.get(rank, 0) for rank in group.ranks}
+            key = (group.kind, stages.pop() if len(stages) == 1 else ACROSS)
+            groups.setdefault(key, []).append((group.id, np.array(members, np.int64)))
     return classes(
         ranks,
         work_classes(topology, ranks),
@@ -185,8 +242,10 @@ def _ratio(table: KernelTable) -> Reals:
     return np.asarray(table.events * RAW_EVENT_BYTES / summary, np.float32)
 
 
-def _pairs(flags: NDArray[np.bool_], table: KernelTable) -> frozenset[tuple[tuple[int, int], int]]:
-    return frozenset((table.kernels[k], int(table.ranks[r])) for k, r in np.argwhere(flags))
+def _pairs(
+    flags: NDArray[np.bool_], keys: Sequence[tuple[int, int]], ranks: Ints
+) -> frozenset[tuple[tuple[int, int], int]]:
+    return frozenset((keys[k], int(ranks[r])) for k, r in np.argwhere(flags))
 
 
 def expected_per_day(log10_probability: float, *, num_tests: int, window_s: float) -> float:

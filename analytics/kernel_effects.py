@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from argus.analytics.kernel_match import compare
+from argus.analytics.kernel_match import Comparison, compare
 from argus.analytics.kernel_peers import Ints, Peers
 from argus.analytics.kernel_table import KernelTable, dense
 
@@ -31,6 +31,18 @@ class Effects:
     noise: Matrix
 
     @staticmethod
+    def of(rows: Sequence[Comparison], *, num_ranks: int) -> Effects:
+        """Comparisons of kernels, one after the other."""
+        return Effects(
+            **{
+                item.name: np.array([getattr(row, item.name) for row in rows], np.float32).reshape(
+                    len(rows), num_ranks
+                )
+                for item in fields(Effects)
+            }
+        )
+
+    @staticmethod
     def join(parts: Sequence[Effects], *, num_ranks: int) -> Effects:
         """Shards one after the other."""
         empty = np.empty((0, num_ranks), np.float32)
@@ -51,14 +63,7 @@ def shards(num_kernels: int, *, num_ranks: int) -> list[tuple[int, int]]:
 def effects(table: KernelTable, peers: Peers, *, first: int, last: int) -> Effects:
     """Kernels `first` … `last` − 1. Pure: any worker gets the same. Raises WireError on a damaged chunk."""
     rows = [compare(kernel, peers) for kernel in dense(table, first, last=last)]
-    return Effects(
-        **{
-            item.name: np.array([getattr(row, item.name) for row in rows], np.float32).reshape(
-                len(rows), len(table.ranks)
-            )
-            for item in fields(Effects)
-        }
-    )
+    return Effects.of(rows, num_ranks=len(table.ranks))
 
 
 def effects_of_all(table: KernelTable, peers: Peers) -> Effects:

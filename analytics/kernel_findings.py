@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,8 +12,10 @@ from argus.analytics.distance import barycentre, quantile_profile, to_peers
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.kernel_digest import KernelDigest, expected_per_day
 from argus.analytics.kernel_kinds import ALL, breadth, kind_of, short_name
+from argus.analytics.kernel_peers import Ints
 from argus.analytics.kernel_scan import Settings
 from argus.analytics.kernel_table import Kernel, dense
+from argus.analytics.kernel_tail import Reals
 from argus.analytics.kernel_votes import Votes
 from argus.analytics.mixture import fit
 from argus.analytics.view import View
@@ -21,6 +24,12 @@ from argus.topology.layout import Topology
 MAX_W1_KERNELS = 8
 """Kernels of a window whose Wasserstein distances are computed, those with the costliest suspects."""
 
+W1_PEERS = 256
+"""Peers that stand for all of them in a barycentre: their median is good to a few per cent of their spread."""
+
+MANY = 0.05
+"""Accused part of a class from which the median of all its ranks is no longer that of the healthy ones."""
+
 WHOLE_GROUP = 0.75
 """A group is named when this part of it is suspected, and nobody outside."""
 
@@ -28,6 +37,7 @@ WHOLE_GROUP = 0.75
 def findings_of(view: View, now: KernelDigest, votes: Votes, *, settings: Settings) -> Iterator[Finding]:
     """Shifts and tails of single kernels with all the ranks that show them, then whole devices."""
     assert now.effects is not None
+    now = _against_healthy(now, votes)
     lost = _lost_s(view, now)
     cost = np.where(votes.shift | votes.tail, np.nan_to_num(lost), 0.0).sum(axis=1)
     for place, kernel in enumerate(np.argsort(-cost, kind="stable")):
@@ -35,12 +45,39 @@ def findings_of(view: View, now: KernelDigest, votes: Votes, *, settings: Settin
         for flags, kind in ((votes.shift[k], "kernel_shift"), (votes.tail[k], "kernel_tail")):
             flagged = np.flatnonzero(flags & ~votes.device)
             if len(flagged):
-                w1 = _w1(now, k) if place < MAX_W1_KERNELS else None
+                worst = int(flagged[np.argmax(lost[k, flagged])])
+                w1 = _w1(now, k, rank=worst) if place < MAX_W1_KERNELS else None
                 yield _kernel_finding(
-                    view, now, votes, kernel=k, ranks=flagged, kind=kind, lost=lost[k], w1=w1
+                    view, now, votes, kernel=k, ranks=flagged, worst=worst, kind=kind, lost=lost[k], w1=w1
                 )
     for rank in np.flatnonzero(votes.device):
         yield _device_finding(view, now, rank=int(rank), lost=lost)
+
+
+def _against_healthy(now: KernelDigest, votes: Votes) -> KernelDigest:
+    """Effects against the peers that are not accused: where half are slow, the median lies between the halves."""
+    assert now.effects is not None and now.found is not None
+    accused = votes.shift | votes.tail | votes.device
+    shift, tail, factor = now.effects.shift.copy(), now.effects.tail.copy(), now.found.factor[None].copy()
+    for rows in now.peers.rows:
+        members = rows[rows >= 0]
+        many = accused[:, members].mean(axis=1) >= MANY
+        for k in np.flatnonzero(many):
+            _centre((shift[k], tail[k]), members, healthy=members[~accused[k, members]])
+        if votes.device[members].mean() >= MANY:
+            _centre((factor[0],), members, healthy=members[~votes.device[members]])
+    return replace(
+        now,
+        effects=replace(now.effects, shift=shift, tail=tail),
+        found=replace(now.found, factor=factor[0]),
+    )
+
+
+def _centre(effects: Sequence[Reals], members: Ints, *, healthy: Ints) -> None:
+    """Subtract the median of the healthy from all members, in place."""
+    for one in effects:
+        if np.isfinite(one[healthy]).any():
+            one[members] -= np.nanmedian(one[healthy])
 
 
 def _lost_s(view: View, now: KernelDigest) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
@@ -59,14 +96,14 @@ def _kernel_finding(
     *,
     kernel: int,
     ranks: np.ndarray[tuple[int], np.dtype[np.int64]],
+    worst: int,
     kind: str,
     lost: np.ndarray[tuple[int], np.dtype[np.float32]],
-    w1: tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float] | None,
+    w1: tuple[float, float] | None,
 ) -> Finding:
     assert view.window is not None and now.table is not None
     assert now.effects is not None and now.found is not None
     effects, found, window = now.effects, now.found, view.window
-    worst = int(ranks[np.argmax(lost[ranks])])
     is_tail = kind == "kernel_tail"
     score = float((found.tail_score if is_tail else found.score)[kernel, worst])
     log10 = found.spread_tail.log10_probability(score)
@@ -101,7 +138,7 @@ def _evidence(
     kernel: int,
     rank: int,
     score: float,
-    w1: tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float] | None,
+    w1: tuple[float, float] | None,
 ) -> Iterator[Evidence]:
     """The numbers behind one kernel on its worst rank."""
     assert now.table is not None and now.effects is not None and now.found is not None
@@ -112,11 +149,14 @@ def _evidence(
     yield Evidence(name="error_bound_ratio", value=bound, note="three standard errors of the comparison")
     mean_us = math.exp(float(effects.mean[kernel, rank])) * 1e-3
     yield Evidence(name="mean_us", value=mean_us, unit="us", note=now.table.text(now.keys[kernel][1]))
-    yield Evidence(name="device_factor", value=math.exp(float(now.found.factor[rank])))
+    yield Evidence(
+        name="device_factor",
+        value=math.exp(float(now.found.factor[rank])),
+        note=now.table.text(now.keys[kernel][1]),
+    )
     yield Evidence(name="max_ratio", value=math.exp(float(effects.top[kernel, rank])))
     if w1 is not None:
-        distance = float(w1[0][rank]) * 1e-3
-        yield Evidence(name="w1_to_peers_us", value=distance, unit="us", baseline=w1[1] * 1e-3)
+        yield Evidence(name="w1_to_peers_us", value=w1[0] * 1e-3, unit="us", baseline=w1[1] * 1e-3)
     if votes.own is not None and np.isfinite(votes.own[kernel, rank]):
         yield Evidence(name="own_past_ratio", value=math.exp(float(votes.own[kernel, rank])))
 
@@ -151,14 +191,19 @@ def _device_finding(
         significance=expected_per_day(
             found.device_tail.log10_probability(score), num_tests=len(now.ranks), window_s=_window_s(view)
         ),
-        evidence=(
-            Evidence(name="score", value=score, note="healthy spreads of the ranks' common factor"),
-            Evidence(name="breadth", value=float(found.is_compute.sum()), note=_breadth(now, rank) or ALL),
-            Evidence(
-                name="error_bound_ratio", value=math.expm1(3.0 * float(np.median(now.effects.noise[:, rank])))
-            ),
-        ),
+        evidence=tuple(_device_evidence(now, rank=rank, score=score, role=now.keys[largest][1])),
     )
+
+
+def _device_evidence(now: KernelDigest, *, rank: int, score: float, role: int) -> Iterator[Evidence]:
+    assert now.table is not None and now.effects is not None and now.found is not None
+    yield Evidence(name="score", value=score, note="healthy spreads of the ranks' common factor")
+    breadth_of = _breadth(now, rank) or ALL
+    yield Evidence(name="breadth", value=float(now.found.is_compute.sum()), note=breadth_of)
+    factor = math.exp(float(now.found.factor[rank]))
+    yield Evidence(name="device_factor", value=factor, note=now.table.text(role))
+    bound = math.expm1(3.0 * float(np.median(now.effects.noise[:, rank])))
+    yield Evidence(name="error_bound_ratio", value=bound)
 
 
 def _breadth(now: KernelDigest, rank: int) -> str:
@@ -167,25 +212,27 @@ def _breadth(now: KernelDigest, rank: int) -> str:
     return breadth(kinds, now.effects.shift[:, rank], weight=now.effects.total_ns[:, rank])
 
 
-def _w1(now: KernelDigest, kernel: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], float]:
-    """W₁ of each rank to the barycentre of its class, in ns, and the median of it over ranks."""
+def _w1(now: KernelDigest, kernel: int, *, rank: int) -> tuple[float, float] | None:
+    """W₁ of a rank to the barycentre of its class, in ns, and the median one of the peers; an even sample of them."""
     assert now.table is not None
     one: Kernel = dense(now.table, kernel, last=kernel + 1)[0]
+    members = now.peers.rows[now.peers.of[rank]]
+    peers = members[(members >= 0) & (members != rank)]
+    peers = peers[one.count[:, peers].sum(axis=0) > 0]
+    if not len(peers) or not one.count[:, rank].sum() > 0:
+        return None
+    chosen = np.append(peers[:: max(1, len(peers) // W1_PEERS)], rank)
     shape = fit(
-        one.count.T.astype(np.int64),
-        one.log_p50.T.astype(np.float64),
-        log_p99=one.log_p99.T.astype(np.float64),
-        log_max=one.log_max.T.astype(np.float64),
-        log_mean=one.log_mean.T.astype(np.float64),
+        one.count[:, chosen].T.astype(np.int64),
+        one.log_p50[:, chosen].T.astype(np.float64),
+        log_p99=one.log_p99[:, chosen].T.astype(np.float64),
+        log_max=one.log_max[:, chosen].T.astype(np.float64),
+        log_mean=one.log_mean[:, chosen].T.astype(np.float64),
     )
     profile = quantile_profile(shape, strata=64)
-    out = np.zeros(len(now.ranks))
-    for rows in now.peers.rows:
-        members = rows[rows >= 0]
-        mine = np.isin(np.arange(len(out)), members) & (one.count.sum(axis=0) > 0)
-        if mine.any():
-            out = np.where(mine, to_peers(profile, barycentre(profile, ranks=mine)), out)
-    return out, float(np.median(out))
+    is_peer = np.arange(len(chosen)) < len(chosen) - 1
+    distance = to_peers(profile, barycentre(profile, ranks=is_peer))
+    return float(distance[-1]), float(np.median(distance[:-1]))
 
 
 def _group_of(topology: Topology, ranks: Sequence[int]) -> str | None:

@@ -9,11 +9,13 @@ import numpy as np
 
 from argus.analytics.kernel_tail import Reals
 
+GROUPED, ATTENTION, COPIES = "grouped GEMM", "attention", "copies"
+
 PATTERNS: Mapping[str, str] = {
-    "grouped GEMM": r"group(ed)?[_-]?gemm|gemm.*grouped|moe.*gemm",
-    "attention": r"flash|attention|attn|fmha|sdpa",
+    GROUPED: r"group(ed)?[_-]?gemm|gemm.*grouped|moe.*gemm",
+    ATTENTION: r"flash|attention|attn|fmha|sdpa",
     "GEMM": r"gemm|cutlass|cublas|matmul|xmma|nvjet|wgmma|\bmm\b|splitk",
-    "copies": r"memcpy|memset|copy_kernel",
+    COPIES: r"memcpy|memset|copy_kernel",
 }
 """First match wins; what matches none moves memory: element-wise, norms, reductions, optimizers."""
 
@@ -34,7 +36,7 @@ def kind_of(name: str, role: str) -> str:
     if role.startswith("comm"):
         return COMM
     if role == "copy":
-        return "copies"
+        return COPIES
     lower = name.lower()
     return next((kind for kind, pattern in PATTERNS.items() if re.search(pattern, lower)), MEMORY)
 
@@ -54,7 +56,7 @@ def breadth(kinds: Sequence[str], shift: Reals, *, weight: Reals) -> str:
         return "no kernels"
     largest = max(effect.values())
     slow = [kind for kind, value in effect.items() if value >= ALIKE * largest and value > 0]
-    compute = [kind for kind in effect if kind not in (COMM, "copies")]
+    compute = [kind for kind in effect if kind not in (COMM, COPIES)]
     if len(compute) > 1 and set(compute) <= set(slow):
         return ALL
     return f"{' and '.join(slow)} only" if slow else "no kind as a whole"

@@ -4,7 +4,8 @@ Ranks of one role launch the same kernels in the same numbers, so modes are matc
 cumulative count, never by the nearest p50: a slowdown by exactly the ratio of two modes would otherwise
 look like another mix. Where a rank has a mode more or fewer than its peers, modes are merged until the
 boundaries of both sides agree; counts and sums add up, so the merged means are exact. A shift must show in
-the medians and in the means; what shows in the means alone is a tail.
+the medians and in the means; what shows in the means alone is a tail. How large it is, medians, means and the
+maximum say together, each with the weight that its own scatter among the peers leaves it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,18 @@ ALIKE, ALIKE_FLOOR = 0.3, 0.02
 MAIN_SHARE = 0.9
 """A merged block's tail is read only if one of its clusters holds this part of the samples."""
 
+QUANTUM = np.float32(LOG_STEP / np.sqrt(6.0))
+"""Error of a difference of two quantised logarithms."""
+
+MOST_BEYOND = 2.0
+"""The estimate of a shift is believed up to twice what medians and means both show."""
+
+WEIGHED = 512
+"""Ranks whose scatter gives the weights: enough for a robust spread to a few per cent."""
+
+FEWEST = 16
+"""With fewer ranks a scatter is a guess, and medians and means weigh the same."""
+
 _Z99 = 2.3263478740408408
 
 
@@ -36,7 +49,7 @@ _Z99 = 2.3263478740408408
 class Comparison:
     """Logarithmic effects of one kernel against the peers' reference, all (rank,), NaN where absent.
 
-    `shift`: the slowdown on which medians and means agree; `p50`: what the medians alone say; `tail`: what the means show beyond the medians;
+    `shift`: the slowdown that medians and means agree on; `p50`: what the medians alone say; `tail`: what the means show beyond the medians;
     `top`: the maximum against the peers' median maximum; `mean`: own mean duration in log ns;
     `total_ns`: time in the window; `noise`: sampling and quantisation error of `shift`.
     """
@@ -93,17 +106,58 @@ def compare(kernel: Kernel, peers: Peers) -> Comparison:
     if doubtful.any():
         whole = log_mass - reference.log_total[peers.of]
         p50 = np.where(doubtful, _lesser(p50, whole), p50)
-    top = np.where(kernel.count > 0, kernel.log_max, -np.inf).max(axis=0)
-    known = own.present & np.isfinite(top)
+    top = _top(kernel, peers, present=own.present)
+    shift, sharper = _weighed(np.stack([p50, mean, np.where(clean, top, np.nan)]), present=own.present)
     return Comparison(
-        shift=np.where(own.present, _lesser(p50, mean), np.nan),
+        shift=np.where(own.present, shift, np.nan),
         p50=np.where(own.present, p50, np.nan),
         tail=np.where(own.present, np.where(clean, mean - p50, 0.0), np.nan),
-        top=np.where(known, top - peers.medians(top[None], valid=known)[0][peers.of], 0.0),
+        top=top,
         mean=np.where(own.present, log_mass, np.nan),
         total_ns=np.where(own.present, mass * total, 0.0),
-        noise=reference.noise[peers.of],
+        noise=np.maximum(reference.noise[peers.of] * sharper, QUANTUM),
     )
+
+
+def _top(kernel: Kernel, peers: Peers, *, present: Bools) -> Reals:
+    """The maximum of each rank against the median one of its class, 0 where unknown. (rank,)"""
+    top = np.where(kernel.count > 0, kernel.log_max, -np.inf).max(axis=0)
+    known = present & np.isfinite(top)
+    return np.asarray(np.where(known, top - peers.medians(top[None], valid=known)[0][peers.of], 0.0))
+
+
+def _weighed(parts: Reals, *, present: Bools) -> tuple[Reals, np.float32]:
+    """Shift from its estimates by median, mean and maximum (part, rank), NaN where one does not apply.
+
+    Each counts by the inverse square of its scatter over ranks: the mean is best for a narrow kernel, the
+    maximum for one whose durations end sharply. Whatever they say, no more than `MOST_BEYOND` times what median
+    and mean both show, so neither a spike nor another mix becomes a shift. Also how much less it scatters than
+    the median.
+    """
+    lesser = _lesser(parts[0], parts[1])
+    some = np.flatnonzero(present)
+    some = some[:: max(1, len(some) // WEIGHED)]
+    if len(some) < FEWEST:
+        weight = np.array([1.0, 1.0, 0.0], np.float32)
+        scatter = np.ones(3, np.float32)
+    else:
+        scatter = _scatter(parts[:, some])
+        weight = scatter**-2
+    known = np.isfinite(parts)
+    share = weight[:, None] * known
+    total = np.maximum(share.sum(axis=0), np.float32(1e-30))
+    estimate = (share * np.where(known, parts, np.float32(0.0))).sum(axis=0) / total
+    size = np.clip(estimate * np.sign(lesser), 0.0, MOST_BEYOND * np.abs(lesser))
+    sharper = np.float32(min(1.0, float(weight.sum()) ** -0.5 / float(scatter[0])))
+    return np.asarray(np.copysign(size, lesser), np.float32), sharper
+
+
+def _scatter(parts: Reals) -> Reals:
+    """Median size of each estimate, which is centred by construction, never below a quantum. (part,)"""
+    size = np.sort(np.abs(parts), axis=1)  # NaN last
+    count = np.isfinite(size).sum(axis=1)
+    middle = size[np.arange(len(size)), np.maximum(count - 1, 0) // 2]
+    return np.asarray(np.where(count > 0, np.maximum(middle, QUANTUM), np.inf), np.float32)
 
 
 def _own(kernel: Kernel, total: Reals) -> _Own:
@@ -147,7 +201,7 @@ def _reference(kernel: Kernel, peers: Peers, *, own: _Own, modes: Ints, agrees: 
     share = share / np.maximum(share.sum(axis=0), np.float32(1e-30))
     weight = share * np.exp(mean) * counts
     total = np.maximum(weight.sum(axis=0), np.float32(1e-30))
-    noise = np.nan_to_num(medians[-1]) + LOG_STEP / np.sqrt(6.0)
+    noise = np.nan_to_num(medians[-1]) + QUANTUM
     return _Reference(
         modes=modes,
         p50=p50,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Groups = Mapping[tuple[str, int], tuple[tuple[str, Ints], ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,13 +19,14 @@ class Peers:
     """Classes of ranks with the same role (stage, shard, expert).
 
     `ranks` (rank,) are global ranks; `of` (rank,) is each one's class; `rows` (class, member) indexes `ranks`,
-    −1 where a class has fewer. `groups` maps a kind to its communication groups, as indices of `ranks`.
+    −1 where a class has fewer. `groups` maps a kind and a pipeline stage to communication groups that do the
+    same, as indices of `ranks`: stages hold other layers and send other amounts.
     """
 
     ranks: Ints
     of: Ints
     rows: Ints
-    groups: Mapping[str, tuple[tuple[str, Ints], ...]] = field(default_factory=dict)
+    groups: Groups = field(default_factory=dict)
 
     @property
     def sizes(self) -> Ints:
@@ -52,9 +54,7 @@ class Peers:
             return np.where(count > 0, (low + high) / 2.0, np.nan)
 
 
-def classes(
-    ranks: Ints, of: Ints, *, groups: Mapping[str, tuple[tuple[str, Ints], ...]] | None = None
-) -> Peers:
+def classes(ranks: Ints, of: Ints, *, groups: Groups | None = None) -> Peers:
     """Peers from the class of each rank."""
     _, of = np.unique(of, return_inverse=True)
     of = of.reshape(-1).astype(np.int64)

@@ -27,8 +27,9 @@ CHANGE_SCORE = 8.0
 class Settings:
     """Gates of the default detector.
 
-    `effect`: least slowdown worth a finding, at 0.6 of the 5 % that is to be found. `tail_effect`,
-    `tail_top`: the same for means that rise without medians, whose maximum must rise too. `share`: least part
+    `effect`: least slowdown worth a finding, at 0.6 of the 5 % that is to be found. `tail_effect`: the same for
+    means that rise without medians, at 0.6 of what one launch in a thousand at eight times its duration adds;
+    `tail_top`: their maximum must rise too. `share`: least part
     of the step a kernel must take. `small_ratio`, `small_group`: fewer peers have no spread to speak of, so
     only a ratio counts. `gross`: slow enough to be told at once. `false_per_day`: findings a healthy job may
     bring; `floor`: and per rank-kernel-window at most. `needed` of the last `of` windows must agree.
@@ -39,7 +40,7 @@ class Settings:
     """
 
     effect: float = 0.03
-    tail_effect: float = 0.02
+    tail_effect: float = 0.004
     tail_top: float = 1.3
     share: float = 0.005
     small_ratio: float = 1.2
@@ -101,9 +102,9 @@ def scan(
     limit, spread_tail = _limits(score, is_compute, probability)
     few = (peers.sizes < settings.small_group)[peers.of]
     total = _stands_out(np.minimum(beyond, shift), score, limit=limit, few=few, settings=settings)
-    total |= _two_populations(effects.p50 - shared, peers, settings=settings, mean=effects.mean)
+    total |= slower_half(effects.p50 - shared, peers, mean=effects.mean, settings=settings)
     device, own, of_devices = _devices(factor, peers, few=few, window_s=window_s, settings=settings)
-    tail, tail_score = _tails(effects, heavy=heavy, probability=probability, settings=settings)
+    tail, tail_score = _tails(effects, peers, heavy=heavy, probability=probability, settings=settings)
     return Candidates(
         shift=total & heavy,
         tail=tail & ~total & ~device[None, :],
@@ -148,7 +149,8 @@ def _devices(
     limit = tail.threshold(per_test(len(factor), window_s=window_s, settings=settings))
     device = (factor >= math.log1p(settings.effect)) & (score >= limit) & ~few
     device |= few & (factor >= math.log(settings.small_ratio))
-    device |= _two_populations(factor[None, :], peers, settings=settings)[0]
+    gate = math.log1p(settings.effect)
+    device |= two_populations(factor[None, :], peers, gate=gate, settings=settings)[0]
     return device, score, tail
 
 
@@ -194,13 +196,26 @@ def spread_of(beyond: Reals, noise: NDArray[np.floating], *, settings: Settings)
     return np.asarray(np.maximum(np.maximum(spread, noise), settings.scale_floor), np.float32)
 
 
-def _two_populations(values: Reals, peers: Peers, *, settings: Settings, mean: Reals | None = None) -> Bools:
-    """The slower of two well separated populations of a class, if it is no more than half of it.
+def slower_half(values: Reals, peers: Peers, *, mean: Reals, settings: Settings) -> Bools:
+    """Ranks of the slower of two populations of log effects, where means (log durations) agree by half."""
+    gate = math.log1p(settings.effect)
+    return two_populations(values, peers, gate=gate, settings=settings, mean=mean, mean_gate=gate / 2.0)
 
-    Where `mean` (log durations) is given, it must part them too.
+
+def two_populations(
+    values: Reals,
+    peers: Peers,
+    *,
+    gate: float,
+    settings: Settings,
+    mean: Reals | None = None,
+    mean_gate: float = 0.0,
+) -> Bools:
+    """The slower of two populations of a class, `gate` apart or more, if it is no more than half of it.
+
+    Where `mean` (log durations) is given, its typical values must lie `mean_gate` apart too.
     """
     out = np.zeros(values.shape, np.bool_)
-    gate = math.log1p(settings.effect)
     for rows in peers.rows:
         members = rows[rows >= 0]
         if len(members) < settings.small_group:
@@ -212,16 +227,17 @@ def _two_populations(values: Reals, peers: Peers, *, settings: Settings, mean: R
             cut = _cut(mine[some], settings=settings, gate=gate)
             slower = mine[some] > cut[:, None]
             if mean is not None:
-                slower &= _parts_means(slower, mean[np.ix_(some, members)], gate=gate)[:, None]
+                apart = _means_apart(slower, mean[np.ix_(some, members)])
+                slower &= (apart >= mean_gate)[:, None]
             out[np.ix_(some, members)] = slower
     return out
 
 
-def _parts_means(slower: Bools, mean: Reals, *, gate: float) -> Bools:
-    """Whether the slower population's typical mean lies above the other's by half the gate. (kernel,)"""
+def _means_apart(slower: Bools, mean: Reals) -> Reals:
+    """How far the slower population's typical mean lies above the other's. (kernel,)"""
     high = np.where(slower, mean, 0.0).sum(axis=1) / np.maximum(slower.sum(axis=1), 1)
     low = np.where(slower, 0.0, mean).sum(axis=1) / np.maximum((~slower).sum(axis=1), 1)
-    return np.asarray(high - low >= gate / 2.0)
+    return np.asarray(high - low, np.float32)
 
 
 def _cut(values: Reals, *, settings: Settings, gate: float) -> Reals:
@@ -274,10 +290,21 @@ def changed(
     return out, (known >= limit) & slower & (share >= settings.share)[:, None]
 
 
-def _tails(effects: Effects, *, heavy: Bools, probability: float, settings: Settings) -> tuple[Bools, Reals]:
-    """Kernels whose mean and maximum rise while their median does not."""
-    scale = spread_of(effects.tail, effects.noise, settings=settings)
-    score = effects.tail / scale
-    limit = healthy_tail(score).threshold(probability)
-    flagged = (effects.tail >= math.log1p(settings.tail_effect)) & (score >= limit) & heavy
-    return flagged & (effects.top >= math.log(settings.tail_top)), score
+def _tails(
+    effects: Effects, peers: Peers, *, heavy: Bools, probability: float, settings: Settings
+) -> tuple[Bools, Reals]:
+    """Kernels whose mean and maximum rise while their median does not.
+
+    Many long launches show in the mean; a single one may drown in it, but not in the maxima of the peers. Where
+    half of the peers have them, the maxima fall into two populations.
+    """
+    score = effects.tail / spread_of(effects.tail, effects.noise, settings=settings)
+    spike = effects.top / spread_of(effects.top, np.zeros_like(effects.noise), settings=settings)
+    least = math.log(settings.tail_top)
+    stands_out = score >= healthy_tail(score).threshold(probability)
+    stands_out |= spike >= healthy_tail(spike).threshold(probability)
+    flagged = stands_out & (effects.top >= least) & (effects.tail >= math.log1p(settings.tail_effect))
+    flagged |= two_populations(
+        effects.top, peers, gate=least, settings=settings, mean=effects.tail, mean_gate=settings.tail_effect
+    )
+    return flagged & heavy, np.maximum(score, spike)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import comb
 
 import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest, past_mean
-from argus.analytics.kernel_peers import Bools
-from argus.analytics.kernel_scan import Settings, changed, spread_of
+from argus.analytics.kernel_luck import lasting, rate_of_others
+from argus.analytics.kernel_peers import Bools, Ints
+from argus.analytics.kernel_scan import Settings, changed, slower_half, spread_of
 from argus.analytics.kernel_tail import Reals, healthy_tail
 
 Pairs = frozenset[tuple[tuple[int, int], int]]
 """((kernel), rank) candidates of one window."""
-
-LUCK = 0.01
-"""Ranks that may last by luck, per kernel and window."""
-
-SEVERAL, FEW = 3.0, 3
-"""How many times the ranks of pure luck, and how many beyond, a lasting tail must hit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,28 +36,28 @@ def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings)
     # A mode of its own in one window and a tail in the next is one and the same trouble.
     seen = [one.shift | one.tail for one in before]
     shift = _lasting(now, found.shift, seen, settings=settings)
-    lasting = shift | (found.shift & found.gross)
+    slow = shift | (found.shift & found.gross)
     moved_before = [
         _own(one, past[: len(past) - len(before) + i], settings=settings, like=now)[1]
         for i, one in enumerate(before)
     ]
     times = moved.astype(np.int8) + sum(m.astype(np.int8) for m in moved_before)
-    lasting |= moved & (times >= settings.needed)
-    lasting |= averaged(now, before, settings=settings)
+    slow |= moved & (times >= settings.needed)
+    slow |= averaged(now, before, settings=settings)
     device = found.device & np.array(
         [1 + sum(int(rank) in one.device for one in before) >= settings.needed for rank in now.ranks],
         np.bool_,
     )
-    tail = _lasting(now, found.tail, seen, settings=settings) & ~lasting
-    tail &= _more_than_chance(now, seen, settings=settings)
-    return Votes(shift=lasting, tail=tail, device=device, own=own)
+    tail = _lasting(now, found.tail, seen, settings=settings) & ~slow
+    tail &= _more_than_chance(now, past, shift=slow, settings=settings)
+    return Votes(shift=slow, tail=tail, device=device, own=own)
 
 
 def averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Settings) -> Bools:
     """Slowdowns too small for one window: their mean over the last ones stands out, and enough show it.
 
     Averaging shrinks the noise of sampling and leaves lasting differences between chips as they are, so it is
-    scored against the spread of the averages.
+    scored against the spread of the averages; where half of the peers are slow, these fall into two populations.
     """
     assert now.found is not None and now.effects is not None
     alike = [one.beyond for one in before if one.keys == now.keys and one.devices == now.devices]
@@ -77,8 +71,10 @@ def averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Set
     few = (now.peers.sizes < settings.small_group)[now.peers.of][None, :]
     shown = stack >= gate / 2.0
     seen = shown[0] & (shown.sum(axis=0) >= settings.needed)  # and still there
-    flagged = (score >= limit) & (mean >= gate) & seen & (now.found.share >= settings.share)[:, None]
-    return np.asarray(flagged & now.found.is_compute[:, None] & ~few)
+    flagged = (score >= limit) & (mean >= gate) & ~few
+    flagged |= slower_half(mean, now.peers, mean=now.mean, settings=settings)
+    heavy = (now.found.share >= settings.share) & now.found.is_compute
+    return np.asarray(flagged & seen & heavy[:, None])
 
 
 def _lasting(
@@ -95,28 +91,40 @@ def _lasting(
     return out
 
 
-def _more_than_chance(now: KernelDigest, seen: Sequence[Pairs], *, settings: Settings) -> Bools:
-    """Tails that luck does not explain: where spikes fall on all ranks, some rank is hit twice in a row.
-
-    With share g of the other (rank, window) showing one, N · C(of, needed) · g^needed ranks last by luck; that
-    must be few, or the ranks hit in every window several times those N · g^of that luck would give.
-    """
+def _more_than_chance(
+    now: KernelDigest, past: Sequence[KernelDigest], *, shift: Bools, settings: Settings
+) -> Bools:
+    """Tails that luck does not explain, among the ranks that are not slow as a whole. (kernel, rank)"""
     assert now.found is not None
-    num, windows = len(now.ranks), 1 + len(seen)
-    if windows < settings.needed or num < 2:
-        return np.ones(now.mean.shape, np.bool_)
     out = np.zeros(now.mean.shape, np.bool_)
+    if not now.found.tail.any():
+        return out
+    place = {int(rank): i for i, rank in enumerate(now.ranks)}
+    # Spikes of all windows that are remembered say how common they are; only the last ones must agree.
+    known = [_hits_of(one.shift | one.tail, place) for one in past]
+    pooled = now.found.tail.sum(axis=0) + sum(sum(_hits_of(one.tail, place).values()) for one in past)
+    heavy = int((now.found.share >= settings.share).sum())
+    last = 1 + len(known[-(settings.of - 1) :])
     for k in np.flatnonzero(now.found.tail.any(axis=1)):
-        key = now.keys[k]
-        hits = (now.found.tail[k] | now.found.shift[k]).astype(np.int64)
-        for one in seen:
-            hits += np.array([(key, int(rank)) in one for rank in now.ranks])
-        others = (hits.sum() - hits) / ((num - 1) * windows)
-        lucky = num * comb(windows, settings.needed) * others**settings.needed
-        always = int((hits == windows).sum())
-        is_lasting = always >= FEW + SEVERAL * num * float(hits.sum() / (num * windows)) ** windows
-        out[k] = (lucky <= LUCK) | ((hits == windows) & is_lasting)
+        none = np.zeros(len(now.ranks), np.int64)
+        mine = (now.found.tail[k] | now.found.shift[k]).astype(np.int64)
+        before = [one.get(now.keys[k], none) for one in known]
+        tested = np.flatnonzero(~shift[k])
+        rate = rate_of_others(
+            (mine + sum(before))[tested], pooled[tested], windows=1 + len(known), kernels=heavy
+        )
+        hits = (mine + sum(before[-(last - 1) :] if last > 1 else []))[tested]
+        out[k, tested] = lasting(hits, windows=last, needed=settings.needed, rate=rate)
     return out
+
+
+def _hits_of(pairs: Pairs, place: Mapping[int, int]) -> dict[tuple[int, int], Ints]:
+    """Flags of one window by kernel, 0 or 1 for each of the present ranks. (rank,)"""
+    hits: dict[tuple[int, int], Ints] = {}
+    for key, rank in pairs:
+        if rank in place:
+            hits.setdefault(key, np.zeros(len(place), np.int64))[place[rank]] = 1
+    return hits
 
 
 def _own(

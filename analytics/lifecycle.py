@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from argus.analytics.incident import Cause, Cost, Incident
-
-COST_METHOD = "critical path of the step"
-REPLAY_METHOD = "pipeline dependency replay"
+from argus.analytics.cost import NONE, cost_of_steps, cost_of_stop
+from argus.analytics.finding import Evidence
+from argus.analytics.incident import Cause, Incident
 
 GONE_WINDOWS = 2
 """Windows without the signal before an incident is resolved."""
@@ -33,9 +32,7 @@ def open_incident(
         end_step=None,
         opened_window=window,
         last_window=window,
-        cost=Cost(
-            s_per_step=0.0, share_of_step=0.0, gpu_hours_so_far=0.0, gpu_hours_per_day=0.0, method=COST_METHOD
-        ),
+        cost=NONE,
     )
     return _weigh(incident, steps_done=steps_done, world=world)
 
@@ -54,11 +51,34 @@ def update_incident(
         phase=cause.phase if cause.fault_class == known.fault_class else known.phase,
         ruled_out=cause.ruled_out if cause.fault_class == known.fault_class else known.ruled_out,
         second_best=cause.second_best if cause.fault_class == known.fault_class else known.second_best,
+        separation=cause.separation if cause.fault_class == known.fault_class else known.separation,
         verdict=_firmer(known, cause),
         findings=tuple(dict.fromkeys((*known.findings, *cause.findings)))[-MAX_FINDINGS:],
     )
     newer = replace(incident, cause=kept, last_window=window)
     return _weigh(newer, steps_done=steps_done, world=world)
+
+
+def amend_incident(incident: Incident, cause: Cause) -> Incident:
+    """The incident with what another level says of the same suspects in the same window.
+
+    It keeps class, scope and cost; two levels that see the same class independently confirm it.
+    """
+    known = incident.cause
+    agree = cause.fault_class == known.fault_class and "INCONCLUSIVE" not in (known.verdict, cause.verdict)
+    amended = replace(
+        known,
+        verdict="CONFIRMED" if agree else known.verdict,
+        evidence=joined_evidence(known, cause),
+        findings=tuple(dict.fromkeys((*known.findings, *cause.findings)))[-MAX_FINDINGS:],
+    )
+    return replace(incident, cause=amended)
+
+
+def joined_evidence(known: Cause, cause: Cause) -> tuple[Evidence, ...]:
+    """What was known, with the newer number where both measured the same."""
+    newer = {item.name for item in cause.evidence}
+    return (*(item for item in known.evidence if item.name not in newer), *cause.evidence)
 
 
 MAX_FINDINGS = 60
@@ -74,14 +94,33 @@ def _firmer(known: Cause, cause: Cause) -> str:
     return max(known.verdict, cause.verdict, key=_FIRMNESS.index)
 
 
-def resolve_incident(incident: Incident, *, end_step: int) -> Incident:
+SIGNAL_GONE, STEPS_GO_ON, RUN_OVER, ALL_EXITED, NAMED_BETTER = (
+    "the signal is gone",
+    "steps end again",
+    "the run ended in order",
+    "every rank has exited",
+    "more is known now: another incident goes on with it",
+)
+"""Why incidents are resolved."""
+
+
+def resolve_incident(incident: Incident, *, end_step: int, ended: str = SIGNAL_GONE) -> Incident:
     """The incident closed at the last step that showed it."""
-    return replace(incident, status="resolved", end_step=max(end_step, incident.onset_step))
+    return replace(incident, status="resolved", end_step=max(end_step, incident.onset_step), ended=ended)
 
 
 def is_stop(incident: Incident) -> bool:
     """Whether it is about a job that stands still."""
     return incident.cause.fault_class.startswith("stop.")
+
+
+RECURS = "bouts"
+"""Evidence by which a cause that comes and goes is known."""
+
+
+def is_recurring(incident: Incident) -> bool:
+    """Whether it is about a fault that comes and goes: quiet windows do not end it."""
+    return any(item.name == RECURS for item in incident.cause.evidence)
 
 
 def find_open(incidents: Sequence[Incident], scope: str, *, stop: bool = False) -> Incident | None:
@@ -95,26 +134,14 @@ def _weigh(incident: Incident, *, steps_done: int, world: int) -> Incident:
     """Severity and cost from what the cause costs now."""
     cause = incident.cause
     if is_stop(incident):
-        per_day = 24.0 * world
-        return replace(incident, severity="critical", cost=_cost(cause, so_far=0.0, per_day=per_day))
+        return replace(incident, severity="critical", cost=cost_of_stop(incident.cost, cause, world=world))
     share = cause.share_of_step
     lasted = incident.last_window - incident.opened_window + 1 >= WARNING_WINDOWS - 1
     if share >= CRITICAL_SHARE:
         severity = "critical"
     else:
         severity = "warning" if share >= WARNING_SHARE and lasted else "info"
-    num_steps = max(steps_done - incident.onset_step + 1, 0)
-    so_far = cause.s_per_step * num_steps * world / 3600
-    return replace(
-        incident, severity=severity, cost=_cost(cause, so_far=so_far, per_day=min(share, 1.0) * 24.0 * world)
+    cost = cost_of_steps(
+        incident.cost, cause, onset_step=incident.onset_step, steps_done=steps_done, world=world
     )
-
-
-def _cost(cause: Cause, *, so_far: float, per_day: float) -> Cost:
-    return Cost(
-        s_per_step=cause.s_per_step,
-        share_of_step=cause.share_of_step,
-        gpu_hours_so_far=so_far,
-        gpu_hours_per_day=per_day,
-        method=REPLAY_METHOD if any(e.name == "replay_gain_s" for e in cause.evidence) else COST_METHOD,
-    )
+    return replace(incident, severity=severity, cost=cost)

@@ -6,8 +6,9 @@ from math import comb
 
 import numpy as np
 
+from argus.analytics.blame import airport_shares
 from argus.analytics.peers import peer_medians
-from argus.analytics.waits import Waits, airport_shares
+from argus.analytics.waits import Waits
 from argus.analytics.window import Bools, Floats, Ints
 
 CHANCE = 0.01

@@ -21,6 +21,8 @@ def remember(past: Sequence[Digest], digest: Digest, *, incidents: Sequence[Inci
     The windows that led to an incident are marked with it, since they were remembered before it opened.
     """
     accused = [i for i in incidents if i.status == "open" and not is_stop(i)]
+    if past and past[-1].paths == digest.paths:
+        digest = replace(digest, paths=past[-1].paths)
     known = tuple(
         _flagged(each, [i for i in accused if each.index > i.opened_window - VOTE_WINDOWS])
         for each in (*past, digest)
@@ -30,13 +32,13 @@ def remember(past: Sequence[Digest], digest: Digest, *, incidents: Sequence[Inci
 
 def _flagged(digest: Digest, accused: Sequence[Incident]) -> Digest:
     ranks = {r for i in accused if i.cause.fault_class != "link.slow" for r in i.cause.suspects}
-    groups = {i.cause.group for i in accused if i.cause.fault_class == "link.slow" and i.cause.group}
-    if ranks <= set(digest.flagged) and groups <= set(digest.flagged_groups):
+    paths = {path for i in accused for path in i.cause.paths}
+    if ranks <= set(digest.flagged) and paths <= set(digest.flagged_paths):
         return digest
     return replace(
         digest,
         flagged=tuple(sorted(ranks | set(digest.flagged))),
-        flagged_groups=tuple(sorted(groups | set(digest.flagged_groups))),
+        flagged_paths=tuple(sorted(paths | set(digest.flagged_paths))),
     )
 
 

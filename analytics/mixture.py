@@ -104,9 +104,14 @@ def partial_mean(shape: Mixture, u: Floats) -> Floats:
     out = np.zeros((shape.num_ranks, len(u)))
     for k in range(shape.weight.shape[1]):
         part = _cluster(shape, k)
-        begin = (ends[:, k] - shape.weight[:, k])[:, None]
-        inside = np.clip((u[None, :] - begin) / np.maximum(part.weight, 1e-300), 0.0, 1.0)
-        out += part.weight * np.exp(part.mu) * unit_partial(part, ndtri(inside))
+        begin, end = ends[:, k] - shape.weight[:, k], ends[:, k]
+        scale = part.weight * np.exp(part.mu)
+        # Points before the cluster begins on any rank have none of it, points after it all.
+        first = int(np.searchsorted(u, begin.min(initial=1.0), "right"))
+        last = int(np.searchsorted(u, end.max(initial=0.0), "left"))
+        inside = np.clip((u[None, first:last] - begin[:, None]) / np.maximum(part.weight, 1e-300), 0.0, 1.0)
+        out[:, first:last] += scale * unit_partial(part, ndtri(inside))
+        out[:, last:] += scale * unit_partial(part, np.full_like(part.mu, np.inf))
     return out
 
 
@@ -124,24 +129,35 @@ def quantile(shape: Mixture, u: Floats) -> Floats:
 
 
 def unit_partial(shape: Mixture, z: Floats) -> Floats:
-    """∫ of x/median over normal scores up to `z`, in closed form piece by piece."""
-    top = shape.z_top
-    floor = np.where(np.isfinite(top), top, 40.0)
-    below = ndtr(np.minimum(z, -floor)) * np.exp(-shape.low * floor)
-    lower = _piece(shape.low, 0.0, low=-floor, high=np.clip(z, -floor, 0.0))
-    middle = _piece(shape.high, 0.0, low=0.0, high=np.clip(z, 0.0, np.minimum(shape.z99, floor)))
-    offset = (shape.high - shape.tail) * shape.z99
-    upper = _piece(
-        shape.tail, offset, low=shape.z99, high=np.clip(z, shape.z99, np.maximum(floor, shape.z99))
-    )
-    peak = np.exp(offset + shape.tail * floor)
-    above = np.maximum(ndtr(z) - ndtr(floor), 0.0) * peak
-    return np.asarray(below + lower + middle + np.where(shape.z99 < floor, upper, 0.0) + above)
+    """∫ of x/median over normal scores up to `z`, in closed form.
 
-
-def _piece(slope: Floats, offset: Floats | float, *, low: Floats | float, high: Floats) -> Floats:
-    """∫ exp(offset + slope·z) φ(z) dz."""
-    return np.asarray(np.exp(offset + 0.5 * slope * slope) * (ndtr(high - slope) - ndtr(low - slope)))
+    Below the lowest sample and beyond the highest x is constant; between them ∫ exp(o + s·z) φ(z) dz is
+    exp(o + s²/2) Φ(z − s), with the slope s of the piece that z lies in and what the pieces before it hold.
+    """
+    top = np.where(np.isfinite(shape.z_top), shape.z_top, 40.0)
+    bend = np.minimum(shape.z99, top)
+    offset = (shape.high - shape.tail) * bend
+    scale = [
+        np.exp(0.5 * shape.low**2),
+        np.exp(0.5 * shape.high**2),
+        np.exp(offset + 0.5 * shape.tail**2),
+    ]
+    bottom = ndtr(-top) * np.exp(-shape.low * top)
+    start = bottom - scale[0] * ndtr(-top - shape.low)
+    middle = start + scale[0] * ndtr(-shape.low) - scale[1] * ndtr(-shape.high)
+    upper = middle + scale[1] * ndtr(bend - shape.high) - scale[2] * ndtr(bend - shape.tail)
+    at = np.clip(z, -top, top)
+    is_lower, is_middle = at < 0, at < bend
+    slope = np.where(is_lower, shape.low, np.where(is_middle, shape.high, shape.tail))
+    factor = np.where(is_lower, scale[0], np.where(is_middle, scale[1], scale[2]))
+    before = np.where(is_lower, start, np.where(is_middle, middle, upper))
+    inner = before + factor * ndtr(at - slope)
+    peak = np.exp(offset + shape.tail * top)
+    beyond = np.abs(z) > top
+    if not beyond.any():
+        return np.asarray(inner)
+    outside = np.where(z < 0, ndtr(z) * np.exp(-shape.low * top), inner + (ndtr(z) - ndtr(top)) * peak)
+    return np.asarray(np.where(beyond, outside, inner))
 
 
 def _lower_slope(shape: Mixture, mean: Floats) -> Floats:

@@ -17,7 +17,7 @@ def work_classes(topology: Topology, ranks: Ints) -> Ints:
 
     The data-parallel group is the class; where it has two members or less, all ranks of the stage are.
     """
-    stage = _stages(topology)
+    stage = stages_of(topology)
     replica: dict[int, str] = {}
     for group in topology.groups:
         if group.kind in ("dp", "dp_cp") and len(group.ranks) > SMALL_CLASS:
@@ -32,7 +32,7 @@ def work_classes(topology: Topology, ranks: Ints) -> Ints:
     return np.array([numbers[key] for key in keys], np.int64)
 
 
-def _stages(topology: Topology) -> dict[int, int]:
+def stages_of(topology: Topology) -> dict[int, int]:
     """Pipeline stage of each rank: its place in its pipeline group, 0 without one."""
     return {
         rank: place

@@ -17,6 +17,9 @@ ENDED_REASONS = ("code 0",)
 STOP_REASONS = ("signal 2", "signal 15")
 """What launcher and scheduler do to ranks when a peer died or the job is cancelled: effect, not cause."""
 
+EXITED_S = 120.0
+"""A run of which no process is left for so long has ended: a launcher that restarts does so within a minute."""
+
 PAUSE_PHASES = ("checkpoint", "eval")
 
 SILENT_S = 45.0
@@ -50,6 +53,16 @@ def was_cancelled(beats: Sequence[Heartbeat]) -> bool:
     """Every rank is gone and nobody died of anything but being told to stop."""
     stopped = [b for b in beats if b.state in GONE and b.exit_reason.startswith(STOP_REASONS)]
     return bool(stopped) and all(b in stopped or b.state == "ended" or _ended_quietly(b) for b in beats)
+
+
+def all_gone_s(beats: Sequence[Heartbeat], *, world_size: int, now_s: float) -> float | None:
+    """Seconds since the last word of any rank, None while one may still run or was never heard.
+
+    A host that went silent says nothing of its ranks: they may train on.
+    """
+    if len(beats) < max(world_size, 1) or any(beat.state not in ("exited", "ended") for beat in beats):
+        return None
+    return min(max(now_s - beat.ts_s, 0.0) + beat.status_age_s for beat in beats)
 
 
 def lost_ranks(beats: Sequence[Heartbeat]) -> tuple[Heartbeat, ...]:

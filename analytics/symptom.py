@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from argus.analytics.baseline import baseline_own_s
 from argus.analytics.detectors.l2_self_time import NOT_WORK
 from argus.analytics.detectors.l2_wait import last_share, victims_of
 from argus.analytics.digest import own_series
@@ -24,10 +23,8 @@ AGREEMENT = 0.3
 OVERSHADOWED = 0.25
 """Beside a suspect who costs four times as much, a smaller one is its shadow or costs nothing yet."""
 
-OTHER_CAUSE = 0.5
-"""A member that costs half of what the transfers do, or work of all members that grew by half as much (in
-logs), explains slow transfers: not the link."""
-
+EQUAL = 0.5
+"""Half of the largest excess makes a rank an equal of the worst."""
 
 Worth = Mapping[int, float] | None
 """What a replay says each rank is worth, see `View.worth_s`."""
@@ -96,27 +93,6 @@ class RankSymptom:
         return max(late if self.sees_waits else self.excess_s, 0.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinkSymptom:
-    """One group in one window whose transfers are slow while its members are clean."""
-
-    group: str
-    ranks: tuple[int, ...]
-    window: int
-    first_step: int
-    transfer_s: float
-    baseline_s: float
-    own_ratio: float
-    step_s: float
-    victims_wait_s: float
-    findings: tuple[str, ...]
-
-    @property
-    def impact_s(self) -> float:
-        """What the job loses per step."""
-        return self.transfer_s - self.baseline_s
-
-
 def rank_symptoms(view: View, findings: Sequence[Finding]) -> tuple[RankSymptom, ...]:
     """Every suspected rank of the view's window, the costliest first, shadows of a bigger one left out."""
     window, waits, digest = view.window, view.waits, view.digest
@@ -132,9 +108,37 @@ def rank_symptoms(view: View, findings: Sequence[Finding]) -> tuple[RankSymptom,
         )
         for rank, mine in sorted(suspects.items())
     ]
+    measured = _share_lateness(measured)
     largest = max((symptom.impact_s for symptom in measured), default=0.0)
-    kept = [symptom for symptom in measured if symptom.impact_s >= OVERSHADOWED * largest]
+    kept = [
+        symptom
+        for symptom in measured
+        if symptom.impact_s >= OVERSHADOWED * largest or _is_equal(symptom, measured)
+    ]
     return tuple(sorted(kept, key=lambda symptom: (-symptom.impact_s, symptom.rank)))
+
+
+def _is_equal(symptom: RankSymptom, others: Sequence[RankSymptom]) -> bool:
+    """A vote whose own work is as much too long as anybody's: no shadow, however blame was split."""
+    largest = max(other.excess_s for other in others)
+    return symptom.is_vote and "self_time" in symptom.signals and symptom.excess_s >= EQUAL * largest
+
+
+def _share_lateness(measured: list[RankSymptom]) -> list[RankSymptom]:
+    """Ranks that are slow together split the lateness they cause: it speaks for each whose work shows it."""
+    loud = [s for s in measured if "self_time" in s.signals]
+    together = sum(max(s.late_s - s.late_usual_s, 0.0) for s in loud)
+    most = max((s.excess_s for s in loud), default=0.0)
+    return [
+        replace(s, is_vote=True)
+        if not s.is_vote
+        and s.worth_s is None
+        and "self_time" in s.signals
+        and s.excess_s >= EQUAL * most
+        and together >= AGREEMENT * s.excess_s
+        else s
+        for s in measured
+    ]
 
 
 def measure(
@@ -211,66 +215,18 @@ def _phases(window: Window, digest: Digest, row: int) -> tuple[PhaseExcess, ...]
 def _onset(window: Window, row: int) -> int:
     """First step of the window from which the rank's work is high, the window's first if it always is."""
     usable = np.flatnonzero(window.usable & np.isfinite(window.step_s[row]))
-    others = [i for i in range(len(window.ranks)) if i != row and np.isfinite(window.step_s[i]).any()]
-    if len(usable) < 4 or not others:
+    seen = np.asarray(np.isfinite(window.step_s).any(axis=1))
+    seen[row] = False
+    if len(usable) < 4 or not seen.any():
         return window.first_step
-    peers = np.array([own_series(window, i)[usable] for i in others])
-    if not np.isfinite(peers).all():
+    own = own_series(window)[:, usable]
+    if not np.isfinite(own[seen]).all():
         return window.first_step
-    excess = own_series(window, row)[usable] - np.median(peers, axis=0)
+    excess = own[row] - np.median(own[seen], axis=0)
     split = split_gain(excess, margin=1)
     if split is None or split[1] >= 0.5 * split[2]:
         return window.first_step
     return int(window.steps[usable[split[0]]])
-
-
-def link_symptoms(
-    view: View, findings: Sequence[Finding], *, suspects: Mapping[int, float]
-) -> tuple[LinkSymptom, ...]:
-    """Groups with a transfer finding none of whose members is at fault or busier than it used to be.
-
-    `suspects` maps ranks to what they cost per step; one that costs half of what the transfers do explains
-    them, since a member that does not run cannot serve a transfer either.
-    """
-    digest, waits = view.digest, view.waits
-    assert digest is not None and waits is not None
-    found = []
-    for finding in findings:
-        if finding.kind != "transfer" or finding.group is None:
-            continue
-        blamed_s = max((suspects.get(rank, 0.0) for rank in finding.ranks), default=0.0)
-        if blamed_s >= OTHER_CAUSE * (finding.effect_s_per_step or 0.0):
-            continue
-        evidence = next(item for item in finding.evidence if item.name == "transfer_s")
-        own_ratio = _own_ratio(view, digest, finding.ranks)
-        if np.log(own_ratio) >= OTHER_CAUSE * np.log(max(finding.ratio or 1.0, 1.0 + 1e-9)):
-            continue
-        members = np.isin(digest.ranks, finding.ranks)
-        found.append(
-            LinkSymptom(
-                group=finding.group,
-                ranks=finding.ranks,
-                window=digest.index,
-                first_step=digest.first_step,
-                transfer_s=evidence.value,
-                baseline_s=evidence.baseline or 0.0,
-                own_ratio=own_ratio,
-                step_s=digest.typical_step_s,
-                victims_wait_s=float(digest.waited_s[members].max(initial=0.0)),
-                findings=(finding.id,),
-            )
-        )
-    return tuple(found)
-
-
-def _own_ratio(view: View, digest: Digest, ranks: Sequence[int]) -> float:
-    """Members' own work against the clean past, at least 1; 1 if there is no past."""
-    usual = baseline_own_s(view.past)
-    members = digest.own_s[np.isin(digest.ranks, ranks)]
-    members = members[np.isfinite(members)]
-    if usual is None or usual <= 0 or not members.size:
-        return 1.0
-    return max(float(np.median(members)) / usual, 1.0)
 
 
 def _median_of_others(values: Floats, row: int) -> float:

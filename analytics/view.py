@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from argus.analytics.kernel_digest import KernelDigest
-from argus.analytics.outside import OutsideEvent
+from argus.analytics.outside import NOTHING, Outside
+from argus.analytics.pauses import Pause
 from argus.analytics.series.live import Heard, LiveSeries
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
+from argus.analytics.work import Balance
 from argus.collectors.records.heartbeat import Heartbeat
+from argus.topology.fleet import Fleet
 from argus.topology.layout import Topology
 
 PAST_WINDOWS = 60
@@ -27,11 +31,15 @@ class Digest:
     including what lies outside its phases, `own_peers_s` = median of its peers, `late_s` = seconds the others
     waited on average because the rank was late by its own work, `late_share` = its excess over the peers' as
     share of the step, `waited_s`, `gc_s`. (phase, rank): `self_s`, `cpu_s`, `max_s` = largest step,
-    `peers_s`. `dev`, `own_dev` = log of got over peers. (group,): `transfer_s` = median transfer of a call,
-    `transfer_sum_s` = transfer time a step. `flagged` ranks and `flagged_groups` say who was
-    accused then and must not become part of what is normal; `doubted` and `doubted_groups` say who was
+    `peers_s`. `dev`, `own_dev` = log of got over peers. `paths` are groups, then pairs of
+    ranks as `sender>receiver` (`delays`). (path,): `transfer_s` = median transfer of a call, `transfer_sum_s` =
+    transfer time a step. `flagged` ranks and `flagged_paths` say who was
+    accused then and must not become part of what is normal; `doubted` and `doubted_paths` say who was
     suspected without an incident, which bars them only while the next windows vote. `kernels` is what L3
-    keeps.
+    keeps. `odd_hosts` stood out from the others in what their kernel measured. What a rank is compared with (`peers_s`, `own_peers_s`) is what the peers would take for its work, and
+    `unsteady_s` (rank,) is the standard error of a rank's own work as its class varies from step to step;
+    `late_s` leaves out lateness by more work, as far as the ranks tell their work; `balance` says how uneven it
+    was, `pauses` are the long ones the runtime told of.
     """
 
     index: int
@@ -43,7 +51,7 @@ class Digest:
     phases: tuple[str, ...]
     self_s: Floats
     late_s: Floats
-    groups: tuple[str, ...]
+    paths: tuple[str, ...]
     transfer_s: Floats
     transfer_sum_s: Floats
     step_s: Floats
@@ -57,16 +65,20 @@ class Digest:
     late_share: Floats
     gc_s: Floats
     waited_s: Floats
+    unsteady_s: Floats
     num_usable: int
     coverage: float
     sees_waits: bool
     flagged: tuple[int, ...] = ()
-    flagged_groups: tuple[str, ...] = ()
+    flagged_paths: tuple[str, ...] = ()
     doubted: tuple[int, ...] = ()
-    doubted_groups: tuple[str, ...] = ()
+    doubted_paths: tuple[str, ...] = ()
     kernels: KernelDigest | None = None
+    odd_hosts: tuple[str, ...] = ()
+    balance: Balance | None = None
+    pauses: tuple[Pause, ...] = ()
 
-    @property
+    @cached_property
     def typical_step_s(self) -> float:
         """Median over ranks of the step time; NaN if no rank was seen."""
         seen = self.step_s[np.isfinite(self.step_s)]
@@ -75,7 +87,7 @@ class Digest:
     @property
     def is_clean(self) -> bool:
         """Nobody was suspected in this window."""
-        return not self.flagged and not self.flagged_groups
+        return not self.flagged and not self.flagged_paths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +99,8 @@ class View:
     `worth_s` = seconds a step the job would gain if a rank were healthy, by replay of its pipeline, None without
     pipeline records. `is_stopped` = the beats are a watchdog's last words: the job stands still for sure.
     `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
-    `events` = what others said of the job's nodes lately.
+    `fleet` = the job's hardware where a loader told it.
+    `outside` = what others than the ranks told.
     """
 
     run: str
@@ -104,4 +117,5 @@ class View:
     is_lone: bool = False
     worth_s: Mapping[int, float] | None = None
     is_stopped: bool = False
-    events: tuple[OutsideEvent, ...] = ()
+    fleet: Fleet | None = None
+    outside: Outside = NOTHING

@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.numbers import window_numbers
+from argus.analytics.outside import Outside
+from argus.analytics.stops import EXITED_S, all_gone_s
+from argus.analytics.store import history as history_store
 from argus.analytics.store import incidents as incident_store
-from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import orders, progress
 from argus.analytics.store.engine import Store
-from argus.analytics.store.numbers import window_numbers
+from argus.analytics.store.levels import add_change
 from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.store.relaunch import RELAUNCHED
 from argus.analytics.view import PAST_WINDOWS
-from argus.analytics.window import Coverage, Window, assemble
+from argus.analytics.window import Coverage, Window
 from argus.api.closing import closing
 from argus.api.course import Analyses, Look
+from argus.api.governing import govern, level_of
 from argus.api.liveness import seen_now
 from argus.api.metrics import Metrics
+from argus.api.outside import outside_now, recall
 from argus.api.plans import choose_plan
+from argus.api.run_gauges import host_gaps_of, scores_of
 from argus.api.settings import Settings
+from argus.api.stored_window import missing_evidence, read_window
 from argus.api.watch import Watch
 from argus.collectors.records.heartbeat import Heartbeat
-from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import Topology, build
-
-MAX_CELLS = 50_000_000
-"""Rank × step × phase cells of one window: 10,240 ranks × 200 steps × 20 phases, 0.4 GB an array."""
 
 LOG = logging.getLogger("argus.analysis")
 
@@ -56,6 +57,7 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
         beats = progress.beats_of(connection, live.row.id)
         kept = incident_store.open_incidents(connection, live.row.id)
         past = progress.last_windows(connection, live.row.id, limit=PAST_WINDOWS)
+        watch.level = level_of(connection, (live.row.run, live.row.attempt))
     watch.heard = {item.beat.rank: item for item in beats}
     watch.kept = {incident.id: incident for incident in kept}
     # The windows seen again are compared with their past as they were: without the suspects of then.
@@ -69,7 +71,8 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
         raise
     except Exception as error:  # noqa: BLE001 - a topology that cannot be built must not stop the others
         survive(means, watch, error, part="replay")
-    watch.course = watch.course.restored(kept)
+    watch.course = watch.course.restored(kept, watch.bouts)
+    watch.has_begun = True
     return watch
 
 
@@ -79,15 +82,24 @@ def refresh(means: Means, watch: Watch) -> None:
         return
     with means.store.read() as connection:
         layouts = progress.layouts_of(connection, watch.live.row.id)
+    was_known = watch.topology is not None
     watch.topology = build(layouts) if layouts else None
     watch.layouts_version = watch.live.layouts_version
+    if watch.topology is None or was_known:
+        return
+    recall(means.store, watch)
+    if watch.has_begun:  # else the windows seen again come first
+        watch.course = watch.course.restored(list(watch.kept.values()), watch.bouts)
 
 
 def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
     """Let the course see a window again; what it says of it was told when it was new."""
     assert watch.topology is not None and row.analysed_s is not None
-    window = _read_window(means, watch, row, topology=watch.topology)
-    look = watch.course.look(topology=watch.topology, now_s=row.analysed_s, window=window, beats=())
+    window = read_window(means.store, watch.live.row.id, row, topology=watch.topology)
+    outside = outside_now(means.store, watch, now_s=row.analysed_s, with_stacks=True)
+    look = watch.course.look(
+        topology=watch.topology, now_s=row.analysed_s, window=window, beats=(), outside=outside
+    )
     watch.course = look.course
     watch.numbers, watch.coverage_ratio = window_numbers(window), window.coverage.ratio
     watch.missing = missing_evidence(window)
@@ -116,9 +128,11 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     assert topology is not None, "a window closes only when a layout came in"
     started = time.perf_counter()
     try:
-        window = _read_window(means, watch, row, topology=topology)
+        window = read_window(means.store, watch.live.row.id, row, topology=topology)
         watch.missing = missing_evidence(window)
-        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=beats)
+        fast = replace(window, kernels=())
+        outside = outside_now(means.store, watch, now_s=now_s, with_stacks=True)
+        look = watch.course.look(topology=topology, now_s=now_s, window=fast, beats=beats, outside=outside)
         numbers = window_numbers(window)
     except SQLAlchemyError:
         raise
@@ -135,39 +149,36 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
             )
         return
     done = (row.window, window.coverage, numbers.to_bytes())
-    _save(means, watch, look, topology=topology, now_s=now_s, done=done)
     watch.trouble = ""
+    _save(means, watch, look, topology=topology, now_s=now_s, done=None if window.kernels else done)
+    if window.kernels:
+        _join_kernels(means, watch, window, now_s=now_s, outside=outside, done=done)
     watch.numbers, watch.coverage_ratio = numbers, window.coverage.ratio
+    watch.scores, watch.host_gaps = scores_of(look.findings), host_gaps_of(window)
     means.metrics.analysed.labels(result="analysed").inc()
     means.metrics.analysis_s.observe(time.perf_counter() - started)
 
 
-def _read_window(means: Means, watch: Watch, row: WindowRow, *, topology: Topology) -> Window:
-    with means.store.read() as connection:
-        bodies = progress.bodies_of(connection, watch.live.row.id, row.window)
-        blobs = kernel_store.blobs_of(connection, watch.live.row.id, row.window)
-        names = kernel_store.used_names(connection, blobs)
-    parts = [RankWindow.from_bytes(body) for body in bodies]
-    phases = {part.name(int(index)) for part in parts for index in set(part.cells["phase"].tolist())}
-    cells = topology.world_size * row.num_steps * (len(phases) + 2)
-    if cells > MAX_CELLS:
-        raise ValueError(
-            f"{topology.world_size} ranks × {row.num_steps} steps × {len(phases)} phases are {cells} cells, "
-            f"the limit is {MAX_CELLS}"
-        )
-    return replace(align(assemble(parts, topology)), kernels=tuple(blobs), kernel_names=names)
-
-
-def missing_evidence(window: Window) -> tuple[str, ...]:
-    """What a verdict on the window has to do without, as phrases."""
-    coverage, missing = window.coverage, []
-    if coverage.missing_ranks:
-        missing.append(f"{len(coverage.missing_ranks)} of {len(window.ranks)} ranks")
-    if not math.isfinite(window.clock_residual_s):
-        missing.append("a common clock: no collective ties the ranks' clocks together")
-    if dropped := sum(coverage.dropped.values()):
-        missing.append(f"{dropped} records the collectors dropped")
-    return (*missing, *coverage.unseen)
+def _join_kernels(
+    means: Means,
+    watch: Watch,
+    window: Window,
+    *,
+    now_s: float,
+    outside: Outside,
+    done: tuple[int, Coverage, bytes],
+) -> None:
+    """The same window once more with its kernels, which take longer: by now everybody knows the rest."""
+    topology = watch.topology
+    assert topology is not None
+    try:
+        look = watch.course.look(topology=topology, now_s=now_s, window=window, beats=(), outside=outside)
+    except SQLAlchemyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
+        survive(means, watch, error, part="kernels")
+        look = Look(course=watch.course, findings=(), incidents=())
+    _save(means, watch, look, topology=topology, now_s=now_s, done=done)
 
 
 def beats_now(means: Means, watch: Watch, *, now_s: float, floor_s: float) -> tuple[Heartbeat, ...]:
@@ -183,13 +194,15 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
         return
     watch.ranks_lost = sum(beat.state in ("lost", "exited") for beat in beats)
     try:
-        look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats)
+        outside = outside_now(means.store, watch, now_s=now_s, with_stacks=False)
+        look = watch.course.look(topology=topology, now_s=now_s, window=None, beats=beats, outside=outside)
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
         survive(means, watch, error, part="heartbeats")
         return
     _save(means, watch, look, topology=topology, now_s=now_s, done=None)
+    _govern(means, watch, beats=beats, now_s=now_s)
     plan = watch.live.row.plan
     if not means.settings.window_steps:
         plan = choose_plan(
@@ -202,6 +215,25 @@ def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float
     if plan != watch.live.row.plan:
         with means.store.write() as connection:
             progress.save_plan(connection, watch.live.row.id, plan)
+
+
+def _govern(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float) -> None:
+    """Have channels off on all hosts while their pooled cost is above the budget."""
+    row = watch.live.row
+    level, change = govern(
+        watch.level,
+        key=(row.run, row.attempt),
+        beats=beats,
+        highest_step=row.highest_step,
+        budget=means.settings.overhead_budget,
+        now_s=now_s,
+    )
+    if change is not None:
+        with means.store.write() as connection:
+            add_change(connection, change)
+        means.metrics.channel_changes.labels(what="down" if level.level > watch.level.level else "up").inc()
+        LOG.info("run %s: %s", row.run, change.text)
+    watch.level = level
 
 
 def _save(
@@ -220,7 +252,7 @@ def _save(
         _diagnosed(means, watch, incident, topology=topology, fresh=look.findings)
         for incident in look.incidents
     ]
-    if findings or incidents or done:
+    if findings or incidents or done or look.bouts:
         attempt_id = watch.live.row.id
         with means.store.write() as connection:
             progress.add_findings(connection, attempt_id, findings, now_s=now_s)
@@ -233,6 +265,7 @@ def _save(
                 progress.mark_analysed(
                     connection, attempt_id, window, now_s=now_s, coverage=coverage, numbers=numbers
                 )
+            history_store.save_bouts(connection, attempt_id, look.bouts, topology=topology)
             for event in events:
                 if event is not None and event.what == "opened":
                     plan, world = watch.live.row.plan, topology.world_size
@@ -284,7 +317,7 @@ def ended(
     now_s: float,
     since_s: float,
 ) -> str:
-    """Why the attempt is over: relaunched, finished, superseded, silent; "" while it is not.
+    """Why the attempt is over: relaunched, finished, crashed, superseded, silent; "" while it is not.
 
     No silence counts before `since_s`, when the service began to listen.
     """
@@ -299,6 +332,9 @@ def ended(
     done = world and len(beats) >= world and all(beat.state == "ended" for beat in beats)
     if done and quiet_s >= means.settings.grace_s:
         return "finished"
+    gone_s = all_gone_s(beats, world_size=world, now_s=now_s) if world else None
+    if gone_s is not None and min(gone_s, now_s - since_s) > EXITED_S:
+        return "crashed"
     return "superseded" if not is_newest and quiet_s >= means.settings.silent_s else ""
 
 
@@ -311,6 +347,7 @@ def end(means: Means, watch: Watch, *, reason: str, now_s: float) -> None:
             end_step=incident.end_step
             if incident.end_step is not None
             else max(watch.live.row.highest_step, 0),
+            ended=incident.ended or f"the attempt is over: {reason}",
         )
         for incident in watch.kept.values()
     ]

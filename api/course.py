@@ -8,6 +8,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.outside import NOTHING, Outside
+from argus.analytics.recurrence import Bout
 from argus.analytics.window import Window
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.topology.layout import Topology
@@ -31,6 +33,10 @@ class Advanced(Protocol[Out_co]):
     def incidents(self) -> Sequence[Incident]:
         """Incidents that changed in it."""
 
+    @property
+    def bouts(self) -> Sequence[Bout]:
+        """Stretches of bad windows that began or grew in it."""
+
 
 class Advance(Protocol[S]):
     """One look at an attempt, pure: `analytics.attempt.advance`."""
@@ -43,15 +49,16 @@ class Advance(Protocol[S]):
         now_s: float,
         window: Window | None = None,
         beats: Sequence[Heartbeat] = (),
+        outside: Outside = NOTHING,
     ) -> Advanced[S]:
         """The next state with what it brought."""
 
 
 class Restore(Protocol[S]):
-    """Puts open incidents into a state that was rebuilt without them."""
+    """Puts into a state what no window shows again: its open incidents, the last day's bouts of its ranks."""
 
-    def __call__(self, state: S, incidents: Sequence[Incident]) -> S:
-        """The state whose incidents are `incidents`."""
+    def __call__(self, state: S, incidents: Sequence[Incident], bouts: Sequence[Bout]) -> S:
+        """The state whose incidents are `incidents` and whose bouts are `bouts`."""
 
 
 class Diagnose(Protocol):
@@ -81,12 +88,18 @@ class Course(Protocol):
     """An attempt so far; to look at it changes nothing, it gives a new course."""
 
     def look(
-        self, *, topology: Topology, now_s: float, window: Window | None, beats: Sequence[Heartbeat]
+        self,
+        *,
+        topology: Topology,
+        now_s: float,
+        window: Window | None,
+        beats: Sequence[Heartbeat],
+        outside: Outside = NOTHING,
     ) -> Look:
         """Look at the next window, or between windows at the heartbeats."""
 
-    def restored(self, incidents: Sequence[Incident]) -> Course:
-        """The same course with these incidents open and no others."""
+    def restored(self, incidents: Sequence[Incident], bouts: Sequence[Bout] = ()) -> Course:
+        """The same course with these incidents open and no others, and these bouts remembered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +109,7 @@ class Look:
     course: Course
     findings: tuple[Finding, ...]
     incidents: tuple[Incident, ...]
+    bouts: tuple[Bout, ...] = ()
 
 
 class Begin(Protocol):
@@ -123,16 +137,25 @@ class Following(Generic[S]):
     restore: Restore[S]
 
     def look(
-        self, *, topology: Topology, now_s: float, window: Window | None, beats: Sequence[Heartbeat]
+        self,
+        *,
+        topology: Topology,
+        now_s: float,
+        window: Window | None,
+        beats: Sequence[Heartbeat],
+        outside: Outside = NOTHING,
     ) -> Look:
         """See `Course.look`."""
-        done = self.advance(self.state, topology=topology, now_s=now_s, window=window, beats=beats)
+        done = self.advance(
+            self.state, topology=topology, now_s=now_s, window=window, beats=beats, outside=outside
+        )
         return Look(
             course=replace(self, state=done.state),
             findings=tuple(done.findings),
             incidents=tuple(done.incidents),
+            bouts=tuple(done.bouts),
         )
 
-    def restored(self, incidents: Sequence[Incident]) -> Course:
+    def restored(self, incidents: Sequence[Incident], bouts: Sequence[Bout] = ()) -> Course:
         """See `Course.restored`."""
-        return replace(self, state=self.restore(self.state, incidents))
+        return replace(self, state=self.restore(self.state, incidents, bouts))

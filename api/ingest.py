@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from argus.analytics.store.intake import Arrival, Rejection
-from argus.collectors.records.errors import WireError
+from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.kernel_read import bundle, open_blob, read
 from argus.collectors.records.layout import MAX_WORLD, Layout
+from argus.collectors.records.outside_event import MAX_EVENTS, OutsideEvent
 from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, StackTable
 from argus.collectors.records.summary import RankWindow
@@ -77,6 +78,14 @@ def parse_observations(body: bytes) -> tuple[Parsed[StackDump], Parsed[HostSampl
     )
 
 
+def parse_events(body: bytes) -> Parsed[OutsideEvent]:
+    """Out-of-band events of a request. Raises WireError when there is no list of them, or it is too long."""
+    items = _list(body, "events")
+    if len(items) > MAX_EVENTS:
+        raise WireError(f"more than {MAX_EVENTS} events in one request")
+    return _each(enumerate(items), lambda _index, raw: OutsideEvent.from_json(raw))
+
+
 def _dump(raw: object, table: StackTable) -> StackDump:
     dump = table.dump(raw)
     _name(dump.host, "stack dump's host", may_be_empty=True)
@@ -95,6 +104,8 @@ def _each(items: Any, parse: Callable[[int, Any], T]) -> Parsed[T]:
             raise WireError(f"more than {MAX_ITEMS} items in one request")
         try:
             good.append(parse(index, item))
+        except NewerError:
+            raise  # all of a sender's windows are of one version: it keeps them until we read it
         except WireError as error:
             rejected.append(Rejection(index=index, reason=str(error)))
     return Parsed(items=tuple(good), rejected=tuple(rejected))

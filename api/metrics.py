@@ -6,23 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from argus.analytics.incident import Incident
-from argus.analytics.store.numbers import WindowNumbers
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunNow:
-    """The last analysed window of a live attempt."""
-
-    run: str
-    numbers: WindowNumbers | None
-    coverage_ratio: float | None
-    ranks_lost: int
+from argus.api.run_gauges import RunNow, run_gauges
 
 
 class Watched(Protocol):
@@ -47,6 +36,7 @@ class Metrics:
     heartbeats: Counter
     layouts: Counter
     observations: Counter
+    events: Counter
     requests: Counter
     body_bytes: Counter
     analysed: Counter
@@ -54,6 +44,7 @@ class Metrics:
     errors: Counter
     incidents: Counter
     pushed: Counter
+    channel_changes: Counter
 
 
 METRICS: tuple[tuple[str, str, str, str], ...] = (
@@ -61,22 +52,28 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("argus_ingest_heartbeats_total", "counter", "result", "heartbeats by what became of them"),
     ("argus_ingest_layouts_total", "counter", "result", "layout records by what became of them"),
     ("argus_ingest_observations_total", "counter", "result", "stack dumps and host samples by result"),
+    ("argus_ingest_events_total", "counter", "result", "out-of-band events by result"),
     ("argus_ingest_requests_total", "counter", "route,code", "ingest requests by answer"),
     ("argus_ingest_body_bytes_total", "counter", "", "bytes of ingest bodies as sent"),
     ("argus_windows_analysed_total", "counter", "result", "windows by outcome of their analysis"),
     ("argus_analysis_duration_seconds", "histogram", "", "time one window's analysis took"),
     ("argus_analysis_errors_total", "counter", "part", "errors the analysis thread survived"),
     ("argus_incident_events_total", "counter", "what", "incidents opened, changed, resolved, reopened"),
+    ("argus_channel_changes_total", "counter", "what", "times a run's channels stepped down or came back"),
     ("argus_remote_write_samples_total", "counter", "result", "samples pushed: sent, refused, dropped"),
     ("argus_analysis_backlog_windows", "gauge", "", "closed windows that wait for their analysis"),
     ("argus_analysis_lag_seconds", "gauge", "", "how long the oldest of them has waited"),
-    ("argus_step_duration_seconds", "gauge", "run,rank", "mean step of the last window"),
-    ("argus_phase_duration_seconds", "gauge", "run,rank,phase,clock", "time per step in a phase"),
-    ("argus_phase_wait_seconds", "gauge", "run,rank,phase", "waiting per step inside a phase"),
-    ("argus_window_coverage_ratio", "gauge", "run", "rank-steps of the last window that arrived"),
-    ("argus_ranks_lost", "gauge", "run", "ranks whose process or host is gone"),
+    ("argus_step_duration_seconds", "gauge", "run_id,run,rank", "mean step of the last window"),
+    ("argus_phase_duration_seconds", "gauge", "run_id,run,rank,phase,clock", "time per step in a phase"),
+    ("argus_phase_wait_seconds", "gauge", "run_id,run,rank,phase", "waiting per step inside a phase"),
+    ("argus_host_gap_ratio", "gauge", "run_id,run,rank", "share of a step's kernel time in which none ran"),
+    ("argus_straggler_score", "gauge", "run_id,run,rank,level", "significance of what was found of a rank"),
+    ("argus_rank_info", "gauge", "run_id,run,rank,host,gpu_uuid,tp,cp,dp,pp,ep", "1: where a rank is"),
+    ("argus_window_coverage_ratio", "gauge", "run_id,run", "rank-steps of the last window that arrived"),
+    ("argus_ranks_lost", "gauge", "run_id,run", "ranks whose process or host is gone"),
+    ("argus_channel_off", "gauge", "run_id,run,channel", "1 while the governor keeps a channel off"),
     ("argus_series_hidden", "gauge", "", "series of ranks that the series budget leaves out"),
-    ("argus_incident_active", "gauge", "run,class,severity", "open incidents"),
+    ("argus_incident_active", "gauge", "run_id,run,class,severity", "open incidents"),
 )
 """(name, type, labels, meaning) of every family on /metrics."""
 
@@ -92,12 +89,14 @@ def make_metrics(watched: Watched, *, max_series: int) -> Metrics:
         heartbeats=counters["argus_ingest_heartbeats_total"],
         layouts=counters["argus_ingest_layouts_total"],
         observations=counters["argus_ingest_observations_total"],
+        events=counters["argus_ingest_events_total"],
         requests=counters["argus_ingest_requests_total"],
         body_bytes=counters["argus_ingest_body_bytes_total"],
         analysed=counters["argus_windows_analysed_total"],
         errors=counters["argus_analysis_errors_total"],
         incidents=counters["argus_incident_events_total"],
         pushed=counters["argus_remote_write_samples_total"],
+        channel_changes=counters["argus_channel_changes_total"],
         analysis_s=Histogram(
             "argus_analysis_duration_seconds", _meaning("argus_analysis_duration_seconds"), registry=registry
         ),
@@ -137,7 +136,7 @@ class _Gauges(Collector):
         yield from (
             backlog,
             lag,
-            *_runs(self._watched.runs_now(), self._max_series),
+            *run_gauges(self._watched.runs_now(), max_series=self._max_series, gauge=_gauge),
             _active(self._watched.open_now()),
         )
 
@@ -146,53 +145,16 @@ def _gauge(name: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, _meaning(name), labels=_labels(name))
 
 
-def _runs(runs: Iterable[RunNow], max_series: int) -> Iterator[GaugeMetricFamily]:
-    """Ranks' series as far as the budget goes: a run too large keeps its step times, then nothing."""
-    left, num_hidden = max_series, 0
-    step, phase, wait = (
-        _gauge(f"argus_{name}_seconds") for name in ("step_duration", "phase_duration", "phase_wait")
-    )
-    coverage, lost = _gauge("argus_window_coverage_ratio"), _gauge("argus_ranks_lost")
-    for item in runs:
-        lost.add_metric([item.run], item.ranks_lost)
-        if item.coverage_ratio is not None:
-            coverage.add_metric([item.run], item.coverage_ratio)
-        if item.numbers is None:
-            continue
-        ranks, details = len(item.numbers.ranks), 2 * len(item.numbers.ranks) * len(item.numbers.phases)
-        has_steps, has_details = ranks <= left, ranks + details <= left
-        if has_steps:
-            _steps(item.run, item.numbers, step=step)
-        if has_details:
-            _details(item.run, item.numbers, phase=phase, wait=wait)
-        taken = ranks * has_steps + details * has_details
-        left, num_hidden = left - taken, num_hidden + ranks + details - taken
-    hidden = _gauge("argus_series_hidden")
-    hidden.add_metric([], num_hidden)
-    yield from (step, phase, wait, coverage, lost, hidden)
-
-
-def _steps(run: str, numbers: WindowNumbers, *, step: GaugeMetricFamily) -> None:
-    for column, rank in enumerate(numbers.ranks):
-        if not np.isnan(numbers.step_s[column]):
-            step.add_metric([run, str(rank)], float(numbers.step_s[column]))
-
-
-def _details(run: str, numbers: WindowNumbers, *, phase: GaugeMetricFamily, wait: GaugeMetricFamily) -> None:
-    for column, rank in enumerate(numbers.ranks):
-        if np.isnan(numbers.step_s[column]):
-            continue
-        for row, name in enumerate(numbers.phases):
-            where = [run, str(rank), name]
-            phase.add_metric([*where, numbers.clocks[row]], float(numbers.phase_s[row, column]))
-            wait.add_metric(where, float(numbers.wait_s[row, column]))
-
-
 def _active(incidents: Iterable[Incident]) -> GaugeMetricFamily:
     family = _gauge("argus_incident_active")
-    counts: dict[tuple[str, str, str], int] = {}
+    counts: dict[tuple[str, str, str, str], int] = {}
     for incident in incidents:
-        key = (incident.run, incident.cause.fault_class, incident.severity)
+        key = (
+            f"{incident.run}/{incident.attempt}",
+            incident.run,
+            incident.cause.fault_class,
+            incident.severity,
+        )
         counts[key] = counts.get(key, 0) + 1
     for key, count in sorted(counts.items()):
         family.add_metric(list(key), count)

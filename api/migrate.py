@@ -27,3 +27,13 @@ def upgrade(store: Store, *, revision: str = HEAD) -> None:
         with EnvironmentContext(config, script, fn=steps) as environment, store.write() as connection:
             environment.configure(connection=connection, transactional_ddl=False)
             environment.run_migrations()
+
+
+def is_newest(store: Store) -> bool:
+    """Whether the database has the newest schema."""
+    with as_file(files("argus.api").joinpath("migrations")) as folder:
+        config = Config()
+        config.set_main_option("script_location", str(folder))
+        newest = set(ScriptDirectory.from_config(config).get_heads())
+    with store.read() as connection:
+        return set(MigrationContext.configure(connection).get_current_heads()) == newest

@@ -74,6 +74,20 @@ def triage_files(
     return analyse(job, now_s=now_s, window_steps=window_steps, warnings=warnings)
 
 
+def read_job(
+    paths: Sequence[Path], *, progress: Callable[[str], None] = lambda name: None
+) -> tuple[Job, Topology, tuple[str, ...]]:
+    """The job behind the paths with what could not be read. Raises NothingUsable and ReaderError."""
+    with tempfile.TemporaryDirectory(prefix="argus-") as scratch:
+        gathered = gather(paths, Path(scratch), progress=progress)
+    try:
+        job = join(gathered.readings, run=paths[0].resolve().name.split(".")[0] or "trace")
+    except ValueError as error:
+        raise NothingUsable("\n".join(gathered.warnings) or str(error)) from None
+    topology = _as_read(build(one.layout for one in job.records), job)
+    return job, topology, (*gathered.warnings, *job.warnings)
+
+
 def _left_out(num_dumps: int, num_series: int, *, has_steps: bool) -> list[str]:
     """What is not analysed because files of another sort say more."""
     told = []
@@ -89,7 +103,7 @@ def analyse(
 ) -> Report:
     """The verdict on one job's records."""
     topology = _as_read(build(one.layout for one in job.records), job)
-    windows = _windows(job, topology, window_steps)
+    windows = windows_of(job, topology, window_steps)
     replayer, replayed, doubts = _what_if(job, topology)
     worth_s = replayed.worth_s if replayed is not None and replayed.is_close else None
     state, findings = _advance_over(windows, topology, now_s=now_s, worth_s=worth_s)
@@ -186,7 +200,8 @@ def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
     return tuple(missing)
 
 
-def _windows(job: Job, topology: Topology, window_steps: int | None) -> tuple[Window, ...]:
+def windows_of(job: Job, topology: Topology, window_steps: int | None) -> tuple[Window, ...]:
+    """The job's windows, aligned; one alone if they would be too few to vote."""
     size = window_steps or DEFAULT_STEPS
     if job.num_steps < (VOTES + MIN_PAST) * size:
         size = max(job.num_steps, 1)  # too few windows to vote: one, whose steps do

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argus.analytics.incident import Incident
-from argus.api.metrics import RunNow
+from argus.api.run_gauges import RunNow
 
 
 class Published:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 from prometheus_client import Counter
 from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from argus.analytics.store import control, intake, kernels, observations
+from argus.analytics.store import control, events, intake, kernels, observations
 from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Rejection
+from argus.analytics.store.levels import levels_of
 from argus.analytics.store.relaunch import make_room
 from argus.api import ingest
 from argus.api.analysis import Means
@@ -21,8 +22,10 @@ from argus.api.metrics import Metrics, make_metrics
 from argus.api.plans import first_plan
 from argus.api.published import Published
 from argus.api.settings import Settings
+from argus.api.slow_peers import ask_peers
 from argus.api.worker import Worker
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.outside_event import events_of_sample
 
 Answer = dict[str, object]
 
@@ -47,6 +50,7 @@ class Service:
     analyses: Analyses
     clock: Callable[[], float]
     board: Board
+    peers_asked_s: dict[int, float] = field(default_factory=dict)
 
     def receive_layouts(self, body: bytes) -> Answer:
         """Store layout records. Raises WireError, NothingTaken."""
@@ -56,9 +60,10 @@ class Service:
             make_room(connection, parsed.items, now_s=now_s, silent_s=self.settings.silent_s)
             attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
             intake.add_layouts(connection, parsed.items, attempts=attempts, now_s=now_s)
+            plans = _plans(connection, attempts)
         for attempt_id, hosts in _hosts(parsed.items, attempts).items():
             self.worker.hear(attempt_id, hosts=hosts, now_s=now_s)
-        return _answer(self.metrics.layouts, len(parsed.items), rejected=parsed.rejected, attempts=attempts)
+        return _answer(self.metrics.layouts, len(parsed.items), rejected=parsed.rejected, plans=plans)
 
     def receive_heartbeats(self, body: bytes) -> Answer:
         """Store the latest heartbeat of each rank. Raises WireError, NothingTaken."""
@@ -70,11 +75,12 @@ class Service:
             for report in reports.items:
                 control.save_report(connection, report, now_s=now_s)
             switches = control.switches(connection, (run for run, _ in attempts))
+            plans = _plans(connection, attempts)
         for key, attempt in attempts.items():
             beats = [beat for beat in parsed.items if (beat.run, beat.attempt) == key]
             self.worker.hear(attempt.id, beats=beats, now_s=now_s)
         counter, rejected = self.metrics.heartbeats, (*parsed.rejected, *reports.rejected)
-        answer = _answer(counter, len(parsed.items), rejected=rejected, attempts=attempts)
+        answer = _answer(counter, len(parsed.items), rejected=rejected, plans=plans)
         return {**answer, "switches": switches}
 
     def receive_observations(self, body: bytes) -> Answer:
@@ -85,14 +91,35 @@ class Service:
         with self.store.write() as connection:
             attempts = self._attempts(connection, {(i.run, i.attempt) for i in dumps.items}, now_s=now_s)
             observations.add_stacks(connection, dumps.items, attempts=attempts, now_s=now_s)
+            ask_peers(connection, dumps.items, attempts=attempts, asked_s=self.peers_asked_s, now_s=now_s)
             observations.add_samples(connection, samples.items, now_s=now_s)
             observations.forget_observations(connection, before_s=now_s - keep_s)
+            told = [event for sample in samples.items for event in events_of_sample(sample)]
+            if told:
+                events.add_events(connection, told, now_s=now_s, before_s=now_s - keep_s)
         accepted, rejected = len(dumps.items) + len(samples.items), (*dumps.rejected, *samples.rejected)
         self.metrics.observations.labels(result="accepted").inc(accepted)
         self.metrics.observations.labels(result="rejected").inc(len(rejected))
         if rejected and not accepted:
             raise NothingTaken(rejected)
         return {"accepted": accepted, "rejected": [asdict(item) for item in rejected]}
+
+    def receive_events(self, body: bytes) -> Answer:
+        """Store out-of-band events, each once. Raises WireError, NothingTaken."""
+        parsed = ingest.parse_events(body)
+        now_s = self.clock()
+        before_s = now_s - self.settings.keep_observations_s
+        with self.store.write() as connection:
+            new = events.add_events(connection, parsed.items, now_s=now_s, before_s=before_s)
+        self.metrics.events.labels(result="accepted").inc(new)
+        self.metrics.events.labels(result="rejected").inc(len(parsed.rejected))
+        if parsed.rejected and not parsed.items:
+            raise NothingTaken(parsed.rejected)
+        return {
+            "accepted": new,
+            "duplicates": len(parsed.items) - new,
+            "rejected": [asdict(item) for item in parsed.rejected],
+        }
 
     def receive_windows(self, body: bytes) -> Answer:
         """Store rank windows, each once. Raises WireError, NothingTaken."""
@@ -145,7 +172,19 @@ class Service:
                 connection.execute(select(1))
         except SQLAlchemyError as error:
             found.append(f"the database does not answer: {type(error).__name__}")
+            return found
+        if self.store.refusal and (reason := self._refusal()):
+            found.append(f"the database takes no writes: {reason}")
         return found
+
+    def _refusal(self) -> str:
+        """Why the database refuses a write now: nobody sends us any while we are not ready, so we try."""
+        try:
+            with self.store.write() as connection:
+                control.try_write(connection, now_s=self.clock())
+        except SQLAlchemyError:
+            return self.store.refusal
+        return ""
 
     def _attempts(
         self, connection: Connection, keys: Collection[AttemptKey], *, now_s: float
@@ -182,15 +221,21 @@ def _hosts(
     return hosts
 
 
-def _plan(row: AttemptRow) -> dict[str, object]:
-    plan = row.plan
-    return {
-        "run": row.run,
-        "attempt": row.attempt,
-        "first": plan.first,
-        "switch": plan.switch,
-        "then": plan.then,
-    }
+def _plans(connection: Connection, attempts: Mapping[AttemptKey, AttemptRow]) -> list[dict[str, object]]:
+    """How each attempt's windows are cut and which channels are off, the same for all its hosts."""
+    levels = levels_of(connection, attempts)
+    return [
+        {
+            "run": row.run,
+            "attempt": row.attempt,
+            "first": row.plan.first,
+            "switch": row.plan.switch,
+            "then": row.plan.then,
+            "level": levels[key][0],
+            "from_step": levels[key][1],
+        }
+        for key, row in sorted(attempts.items())
+    ]
 
 
 def _answer(
@@ -198,11 +243,10 @@ def _answer(
     accepted: int,
     *,
     rejected: tuple[Rejection, ...],
-    attempts: Mapping[AttemptKey, AttemptRow],
+    plans: Sequence[Mapping[str, object]],
 ) -> Answer:
     counter.labels(result="accepted").inc(accepted)
     counter.labels(result="rejected").inc(len(rejected))
     if rejected and not accepted:
         raise NothingTaken(rejected)
-    plans = [_plan(row) for _, row in sorted(attempts.items())]
-    return {"accepted": accepted, "rejected": [asdict(item) for item in rejected], "plans": plans}
+    return {"accepted": accepted, "rejected": [asdict(item) for item in rejected], "plans": list(plans)}

@@ -18,7 +18,9 @@ JOB_VARIABLES = frozenset(
         "ARGUS_LAUNCH_HOST",
         "ARGUS_LOG",
         "ARGUS_GOVERNOR",
+        "ARGUS_KERNELS",
         "ARGUS_OFF",
+        "ARGUS_OPERATOR_STEPS",
         "ARGUS_RANK_PID",
         "ARGUS_RECORD",
         "ARGUS_RUN",
@@ -75,10 +77,73 @@ class Settings:
         "an attempt not heard of for so long is no longer watched until it speaks",
         env="ARGUS_FORGET_S",
     )
+    keep_evidence_s: float = _setting(
+        7776000.0,
+        "how long what a tool answered can be opened, from when it was last answered; 90 days",
+        env="ARGUS_KEEP_EVIDENCE_S",
+    )
     keep_observations_s: float = _setting(
         604800.0,
         "how long stacks and host samples are kept; a week",
         env="ARGUS_KEEP_OBSERVATIONS_S",
+    )
+    overhead_budget: float = _setting(
+        0.02,
+        "share of step time Argus may cost in a run; above it channels step down on all its hosts",
+        env="ARGUS_OVERHEAD_BUDGET",
+    )
+    keep_history_s: float = _setting(
+        180 * 86400.0,
+        "how long the days of each GPU and its bad windows are kept, over runs; half a year",
+        env="ARGUS_KEEP_HISTORY_S",
+        low=90 * 86400.0,
+    )
+    model_url: str = _setting(
+        "",
+        "base URL of an OpenAI-compatible endpoint such as http://127.0.0.1:8000/v1; empty = no model",
+        env="ARGUS_MODEL_URL",
+    )
+    model: str = _setting("", "the model's name; empty takes the first the endpoint lists", env="ARGUS_MODEL")
+    model_key: str = _setting(
+        "", "the endpoint's key; only from the environment", env="ARGUS_MODEL_KEY", secret=True
+    )
+    model_profile: str = _setting(
+        "auto",
+        "kind of server: openai, vllm, sglang, ollama, llamacpp, deepseek, generic; auto guesses from the URL",
+        env="ARGUS_MODEL_PROFILE",
+    )
+    model_context: int = _setting(
+        0,
+        "the model's context window in tokens; 0 = as its kind of server usually has",
+        env="ARGUS_MODEL_CONTEXT",
+    )
+    model_turns: int = _setting(
+        12, "requests to the model in one investigation or chat turn", env="ARGUS_MODEL_TURNS", low=1
+    )
+    model_calls: int = _setting(24, "tool calls in one of them", env="ARGUS_MODEL_CALLS")
+    model_tokens: int = _setting(200_000, "tokens of one of them, both ways", env="ARGUS_MODEL_TOKENS", low=1)
+    model_deadline_s: float = _setting(
+        120.0, "seconds after which the answer stands as it is", env="ARGUS_MODEL_DEADLINE_S", low=1
+    )
+    model_usd: float = _setting(
+        0.0, "US dollars that one of them may cost by the prices set; 0 = no limit", env="ARGUS_MODEL_USD"
+    )
+    model_usd_in: float = _setting(
+        0.0, "price of a million tokens sent, US dollars", env="ARGUS_MODEL_USD_IN"
+    )
+    model_usd_out: float = _setting(
+        0.0, "price of a million tokens received, US dollars", env="ARGUS_MODEL_USD_OUT"
+    )
+    model_hide_hosts: int = _setting(
+        0,
+        "1: hosts have other names towards the model, taken back in its answer",
+        env="ARGUS_MODEL_HIDE_HOSTS",
+    )
+    runbooks: str = _setting("", "folder of your own runbooks, Markdown", env="ARGUS_RUNBOOKS")
+    keep_conversations_s: float = _setting(
+        7776000.0,
+        "how long a conversation is kept after its last question; 90 days",
+        env="ARGUS_KEEP_CONVERSATIONS_S",
     )
     remote_write_url: str = _setting(
         "",

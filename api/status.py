@@ -6,10 +6,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from argus.analytics.store import control, observations, queries
+from argus.analytics.store import control, levels, observations, queries
 from argus.analytics.store.queries import Which
+from argus.collectors.records.channels import off_at
 
 MAX_RANKS = 1 << 20
+MAX_CHANGES = 8
+"""Changes of the governor that are shown, the newest first."""
 
 
 def run_status(connection: Connection, which: Which, *, now_s: float) -> dict[str, Any]:
@@ -19,10 +22,17 @@ def run_status(connection: Connection, which: Which, *, now_s: float) -> dict[st
     reports = control.reports(connection, hosts)
     samples = observations.latest_samples(connection, hosts)
     last = queries.windows(connection, which.id, status="analysed", limit=1, offset=0).items
+    key = (which.run, which.attempt)
+    level, from_step = levels.levels_of(connection, [key])[key]
     return {
         "run": which.run,
         "attempt": which.attempt,
         "is_off": control.switches(connection, [which.run]).get(which.run, False),
+        "governor": {
+            "channels_off": list(off_at(level)),
+            "from_step": from_step,
+            "changes": levels.changes(connection, key, limit=MAX_CHANGES),
+        },
         "window": last[0] if last else None,
         "hosts": [
             {

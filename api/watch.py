@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from argus.analytics.incident import Incident
-from argus.analytics.store.numbers import WindowNumbers
+from argus.analytics.numbers import WindowNumbers
+from argus.analytics.recurrence import Bout
+from argus.analytics.run_diff import RunDiff
 from argus.analytics.store.progress import HeardBeat, LiveAttempt
 from argus.api.course import Course
+from argus.collectors.host.stepping import Level
 from argus.topology.layout import Topology
 
 
 @dataclass(kw_only=True)
 class Watch:
-    """What is known of a live attempt between two looks; `kept` holds its open incidents by id."""
+    """What is known of a live attempt between two looks; `kept` holds its open incidents by id.
+
+    `change` is what it differs in from the attempt before, `is_compared` whether that is known. `bouts` are those
+    of its devices in the day before it, `other_runs` counts by rank the other runs its device was bad in.
+    """
 
     live: LiveAttempt
     course: Course
@@ -25,6 +33,16 @@ class Watch:
     told: frozenset[str] = frozenset()
     numbers: WindowNumbers | None = None
     coverage_ratio: float | None = None
+    scores: Mapping[tuple[int, str], float] = field(default_factory=dict)
+    host_gaps: Mapping[int, float] = field(default_factory=dict)
     ranks_lost: int = 0
     missing: tuple[str, ...] = ()
+    level: Level = field(default_factory=Level)
     trouble: str = ""
+    change: RunDiff | None = None
+    is_compared: bool = False
+    has_begun: bool = False
+    bouts: tuple[Bout, ...] = ()
+    drift_day: int = -1
+    roll_s: float = 0.0
+    other_runs: Mapping[int, int] = field(default_factory=dict)

@@ -12,11 +12,12 @@ from argus.analytics.store import progress
 from argus.analytics.store.intake import is_newer
 from argus.analytics.store.kernels import PRUNED_AT_ONCE, prune_kernels
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
-from argus.api import analysis
+from argus.api import analysis, historian
 from argus.api.analysis import Means
-from argus.api.metrics import RunNow
 from argus.api.published import Published
+from argus.api.run_gauges import RunNow
 from argus.api.watch import Watch
+from argus.collectors.records.channels import off_at
 from argus.collectors.records.heartbeat import Heartbeat
 
 TICK_S = 1.0
@@ -27,6 +28,9 @@ STALL_S = 5.0
 
 PRUNE_EVERY_S = 600.0
 """How often old kernel summaries are looked for; retention is days."""
+
+ROLL_EVERY_S = 600.0
+"""How often an attempt's windows are added to the history of its GPUs, which has one row a day."""
 
 REST_S = 0.1
 """Between turns when no window waits: a thousand hosts' uploads must not mean a thousand turns a second."""
@@ -168,6 +172,10 @@ class Worker:
             analysis.analyse(means, watch, row=row, beats=beats, now_s=now_s)
             if self._stopping.is_set():
                 return False
+        if now_s >= watch.roll_s:
+            watch.roll_s = now_s + ROLL_EVERY_S
+            historian.roll_up(means, watch, now_s=now_s)
+            historian.look_for_drift(means, watch, now_s=now_s)
         if is_tick:
             analysis.tick(means, watch, beats=beats, now_s=now_s)
             reason = analysis.ended(
@@ -180,6 +188,7 @@ class Worker:
                 since_s=self._started_s,
             )
             if reason:
+                historian.roll_up(means, watch, now_s=now_s)
                 analysis.end(means, watch, reason=reason, now_s=now_s)
                 del self._watches[watch.live.row.id]
         return len(waiting) > WINDOWS_PER_TURN
@@ -195,6 +204,7 @@ class Worker:
                 before_s=now_s - settings.kernel_keep_s,
                 max_bytes=settings.kernel_keep_bytes,
             )
+        historian.forget(self._means, now_s=now_s)
         self._prune_s = now_s if gone == PRUNED_AT_ONCE else now_s + PRUNE_EVERY_S
 
     def _publish(self, newest: Iterable[int], *, now_s: float) -> None:
@@ -205,6 +215,11 @@ class Worker:
                 numbers=watch.numbers,
                 coverage_ratio=watch.coverage_ratio,
                 ranks_lost=watch.ranks_lost,
+                attempt=watch.live.row.attempt,
+                topology=watch.topology,
+                channels_off=off_at(watch.level.level),
+                scores=watch.scores,
+                host_gaps=watch.host_gaps,
             )
             for watch in watches
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
-from argus.evals import fidelity, real
+from argus.evals import agent_report, fidelity, real
 from argus.evals.score import Outcome, Row, Trial, summarise
 from argus.evals.suites import SUITES, run_trial
 
@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     fidelity.add_arguments(
         actions.add_parser("fidelity", help="what kernel summaries lose, and what that costs")
+    )
+    agent_report.add_arguments(
+        actions.add_parser("agent", help="the agent's answers, by scripted models and the endpoint's")
     )
     run_parser = actions.add_parser(
         "run", help="simulate every scenario of a suite, analyse it, compare with the truth"
@@ -56,6 +59,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the suite; 0, or 1 if a gated score dropped."""
     if args.action == "fidelity":
         return fidelity.run(args)
+    if args.action == "agent":
+        return agent_report.run(args)
     if args.action == "real":
         return real.run(args)
     suite = "smoke" if args.smoke else "dev-full" if args.full else args.suite or "dev"

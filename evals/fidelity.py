@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,21 +18,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Size and destination."""
     size = parser.add_mutually_exclusive_group()
     size.add_argument(
-        "--smoke", dest="size", action="store_const", const="smoke", help="proves it runs, under 2 minutes"
+        "--smoke", dest="size", action="store_const", const="smoke", help="proves it runs, half a minute"
     )
-    size.add_argument(
-        "--full", dest="size", action="store_const", const="full", help="all of it, up to 2 hours"
-    )
+    size.add_argument("--full", dest="size", action="store_const", const="full", help="all of it, some hours")
     parser.set_defaults(size="default")
+    parser.add_argument("--seed", type=int, default=0, help="first seed of every condition (default 0)")
+    parser.add_argument("--book", type=Path, metavar="FILE", help="keep what is done there and go on from it")
+    parser.add_argument(
+        "--slice", type=float, metavar="SECONDS", help="stop after so long, to go on later (needs --book)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page, with its plots beside it")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the study; 1 if the default flagged healthy ranks."""
+    """Run the study; 1 if the default flagged healthy ranks or the slice ended before it."""
     if args.write is not None and not args.write.parent.is_dir():
         raise CliError(f"{args.write.parent} is no folder; name a file in one that exists")
-    study = run_study(args.size)
+    if args.slice is not None and args.book is None:
+        raise CliError("--slice needs --book FILE, or what was done is lost")
+    study = run_study(args.size, seed=args.seed, book=args.book, slice_s=args.slice)
+    if study is None:
+        print(f"not finished; the same command goes on from {args.book}", file=sys.stderr)
+        return 1
     text = page(study, date=datetime.now(UTC).date().isoformat(), machine=machine_class())
     if args.write is not None:
         args.write.write_text(text, encoding="utf-8")

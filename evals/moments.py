@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from heapq import merge
 
 import numpy as np
 
-from argus.collectors.host.window import cut
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.summary import RankWindow
@@ -25,6 +24,9 @@ WATCH_STOPPED_S = 180.0
 
 WATCH_ENDED_S = 10.0
 
+BEATING_RANKS = 512
+"""Larger jobs that run to their end beat once, at the end: before, thousands of beats would say what windows do."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
@@ -39,8 +41,10 @@ def moments(simulation: Simulation) -> Iterator[Moment]:
     """Windows and heartbeats in order of arrival."""
     end_s = simulation.last_end_s + (WATCH_ENDED_S if _is_over(simulation) else WATCH_STOPPED_S)
     beats_at = np.arange(simulation.job.start_s + BEAT_PERIOD_S, end_s, BEAT_PERIOD_S)
+    if _is_over(simulation) and simulation.job.ranks > BEATING_RANKS:
+        beats_at = beats_at[-1:]
     windows = _closed_windows(simulation, WindowPlan())
-    for moment in sorted([*windows, *(Moment(now_s=float(now_s)) for now_s in beats_at)], key=_when):
+    for moment in merge(windows, (Moment(now_s=float(now_s)) for now_s in beats_at), key=_when):
         yield moment if moment.parts else replace(moment, beats=simulation.beats(moment.now_s))
 
 
@@ -50,16 +54,10 @@ def _when(moment: Moment) -> float:
 
 def _closed_windows(simulation: Simulation, plan: WindowPlan) -> Iterator[Moment]:
     """Each window all ranks have finished, when its last part has arrived."""
-    parts: dict[int, list[RankWindow]] = defaultdict(list)
-    for records in simulation.records:
-        for part in cut(records, plan):
-            parts[part.window].append(part)
-    for index, members in sorted(parts.items()):
-        last_step = min(plan.bounds(index)[1], simulation.job.steps) - 1
-        closed_s = float(simulation.timeline.end[last_step].max())
-        if np.isfinite(closed_s):
-            yield Moment(now_s=simulation.job.start_s + closed_s + DELIVERY_S, parts=tuple(members))
+    for closed in simulation.windows(plan):
+        if closed.parts:
+            yield Moment(now_s=simulation.job.start_s + closed.end_s + DELIVERY_S, parts=closed.parts)
 
 
 def _is_over(simulation: Simulation) -> bool:
-    return bool(np.isfinite(simulation.timeline.end[-1]).all())
+    return bool(np.isfinite(simulation.end_s[-1]).all())

@@ -2,46 +2,75 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.clocks import align
+from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.window import assemble
+from argus.analytics.outside import Outside
+from argus.analytics.window import Window, assemble
+from argus.collectors.records.outside_event import OutsideEvent
 from argus.evals.moments import moments
 from argus.evals.simulator.simulate import Simulation
-from argus.topology.layout import build
+from argus.topology.layout import Topology, build
 
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """The incidents of a job in their last state, in order of opening, and when each was first told."""
+    """The incidents of a job in their last state, in order of opening, when each was first told, and what they rest on."""
 
     incidents: tuple[Incident, ...]
     told_s: tuple[float, ...]
-    num_findings: int
+    topology: Topology = field(compare=False)
+    windows: tuple[Window, ...] = field(compare=False, repr=False)
+    findings: tuple[Finding, ...]
     num_windows: int
 
+    @property
+    def num_findings(self) -> int:
+        """How many findings there were."""
+        return len(self.findings)
 
-def play(simulation: Simulation) -> Played:
-    """Everything the analysis says of `simulation`, from its start to some time after its end."""
+
+def play(
+    simulation: Simulation, *, events: Sequence[OutsideEvent] = (), keeps_windows: bool = False
+) -> Played:
+    """Everything the analysis says of `simulation`, from its start to some time after its end.
+
+    `events` are what others say meanwhile, `time_s` counted from the job's start. Windows are many and large: they
+    are in the answer if `keeps_windows`.
+    """
+    outside = [replace(event, time_s=simulation.job.start_s + event.time_s) for event in events]
     topology = build(simulation.layouts)
     state = AttemptState.start(simulation.job.run, simulation.job.attempt)
     last: dict[str, Incident] = {}
     told: dict[str, float] = {}
-    num_findings = num_windows = 0
+    findings, windows = list[Finding](), list[Window]()
+    num_windows = 0
     for moment in moments(simulation):
         window = align(assemble(moment.parts, topology)) if moment.parts else None
-        step = advance(state, topology=topology, now_s=moment.now_s, window=window, beats=moment.beats)
+        step = advance(
+            state,
+            topology=topology,
+            now_s=moment.now_s,
+            window=window,
+            beats=moment.beats,
+            outside=Outside(events=tuple(event for event in outside if event.time_s <= moment.now_s)),
+        )
         state = step.state
-        num_findings += len(step.findings)
+        findings += step.findings
         num_windows += window is not None
+        windows += [window] if window is not None and keeps_windows else []
         for incident in step.incidents:
             last[incident.id] = incident
             told.setdefault(incident.id, moment.now_s)
     return Played(
         incidents=tuple(last.values()),
         told_s=tuple(told.values()),
-        num_findings=num_findings,
+        topology=topology,
+        windows=tuple(windows),
         num_windows=num_windows,
+        findings=tuple({finding.id: finding for finding in findings}.values()),
     )

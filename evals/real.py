@@ -144,7 +144,8 @@ def values_at(value: Any, at: str) -> Any:
     key, _, rest = at.partition("/")
     if key == "*":
         parts = [values_at(one, rest) if rest else one for one in value] if isinstance(value, list) else []
-        return [one for part in parts for one in part] if "*" in rest else parts
+        lists = [part for part in parts if isinstance(part, list)]
+        return [one for part in lists for one in part] if "*" in rest else parts
     inner = value.get(key) if isinstance(value, Mapping) else None
     return values_at(inner, rest) if rest else inner
 

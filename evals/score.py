@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -55,16 +55,21 @@ class Outcome:
 
 def score(
     trial: Trial,
-    truth: Truth,
+    truths: Sequence[Truth],
     *,
     incidents: Iterable[Incident],
     told_s: Iterable[float],
     onset_s: float,
     window_steps: int,
 ) -> Outcome:
-    """Score the incidents of one trial in order of opening; `told_s` are when they were first told."""
+    """Score the incidents of one trial in order of opening; `told_s` are when they were first told.
+
+    `truths` are its faults, the main one first: all must be found, and the main one is what is timed.
+    """
+    truth = truths[0]
     counted = [(i, s) for i, s in zip(incidents, told_s, strict=True) if i.cause.verdict != "NO_FAULT"]
-    true = [(i, s) for i, s in counted if s >= onset_s and is_true(i, truth, window_steps=window_steps)]
+    timely = [i for i, s in counted if s >= onset_s]
+    true = [i for i in timely if any(is_true(i, one, window_steps=window_steps) for one in truths)]
     outcome = Outcome(
         trial=trial,
         truth=truth,
@@ -73,35 +78,61 @@ def score(
         num_false=len(counted) - len(true),
         got=tuple(describe(incident) for incident, _ in counted),
     )
-    if not true:
+    by_truth = [[i for i in true if is_true(i, one, window_steps=window_steps)] for one in truths]
+    if not _all_found(by_truth, truths):
         return outcome
-    right = [pair for pair in true if pair[0].cause.fault_class == truth.fault_class]
-    first, at_s = (right or true)[0]
+    right = _of_class(by_truth, truths)
+    first = (right[0] or by_truth[0])[0]
     is_stop = truth.fault_class is not None and truth.fault_class.startswith("stop.")
     values = {
         **vars(outcome),
         "found": True,
-        "right_class": bool(right),
+        "right_class": _all_found(right, truths),
         "resolved": None if truth.end_step is None else first.status == "resolved",
         "delay_windows": None if is_stop else first.opened_window - truth.onset_step // window_steps,
-        "delay_s": at_s - onset_s,
+        "delay_s": next(s for i, s in counted if i is first) - onset_s,
     }
     return Outcome(**values)
 
 
+def _of_class(incidents: Sequence[Sequence[Incident]], truths: Sequence[Truth]) -> list[list[Incident]]:
+    """Of each truth's incidents those that name its class."""
+    return [
+        [i for i in mine if i.cause.fault_class == one.fault_class]
+        for mine, one in zip(incidents, truths, strict=True)
+    ]
+
+
+def _all_found(incidents: Sequence[Sequence[Incident]], truths: Sequence[Truth]) -> bool:
+    return all(is_found(mine, one) for mine, one in zip(incidents, truths, strict=True))
+
+
 def is_true(incident: Incident, truth: Truth, *, window_steps: int) -> bool:
-    """Whether the incident is at the truth's place and overlaps it in time."""
-    if truth.fault_class is None:
+    """Whether the incident says something of the truth: at its place, in its time, not what it tempts to.
+
+    Some of several root ranks are true, though not all of the truth; where no rank is to be accused, an
+    incident that accuses none is true if its scope is the truth's.
+    """
+    cause = incident.cause
+    if truth.fault_class is None or cause.fault_class in truth.exonerated:
         return False
     is_before = incident.onset_step < truth.onset_step - window_steps
     is_after = truth.end_step is not None and incident.onset_step >= truth.end_step
-    if is_before or is_after:
+    if is_before or is_after or not set(cause.suspects) <= set(truth.ranks):
         return False
-    if truth.scope.startswith("group:"):
-        group = truth.scope.removeprefix("group:")
-        named = incident.cause.group == group or incident.cause.scope == truth.scope
-        return named and set(incident.cause.suspects) <= set(truth.ranks)
-    return set(incident.cause.suspects) == set(truth.ranks)
+    kind, _, name = truth.scope.partition(":")
+    if kind == "group":
+        return cause.group == name or cause.scope == truth.scope
+    return bool(cause.suspects) or (cause.scope == truth.scope and kind in ("run", "stage"))
+
+
+def is_found(incidents: Sequence[Incident], truth: Truth) -> bool:
+    """Whether true incidents together name the whole truth."""
+    if not incidents or truth.fault_class is None:
+        return False
+    if truth.scope.partition(":")[0] in ("group", "stage") or not truth.ranks:
+        return True
+    return {rank for i in incidents for rank in i.cause.suspects} == set(truth.ranks)
 
 
 def describe(incident: Incident) -> str:

@@ -30,6 +30,7 @@ def detectors() -> Mapping[str, Detector]:
     return {name: cast(Detector, import_module(f"{__name__}.{name}").detect) for name in names}
 
 
-def run_detectors(view: View) -> tuple[Finding, ...]:
-    """Findings of all detectors on one view."""
-    return tuple(finding for detect in detectors().values() for finding in detect(view))
+def run_detectors(view: View, *, level: str = "") -> tuple[Finding, ...]:
+    """Findings of all detectors on one view, or of those whose names begin with `level`."""
+    chosen = [detect for name, detect in detectors().items() if name.startswith(level)]
+    return tuple(finding for detect in chosen for finding in detect(view))

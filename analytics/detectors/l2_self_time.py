@@ -15,6 +15,7 @@ import numpy as np
 from argus.analytics.baseline import (
     FALSE_ALARMS_PER_DAY,
     MIN_COVERAGE,
+    Outlier,
     align_past,
     is_comparable,
     outliers,
@@ -22,13 +23,14 @@ from argus.analytics.baseline import (
     rank_history,
     window_seconds,
 )
-from argus.analytics.digest import GAP_PHASE, observed
+from argus.analytics.digest import FLOOR_SHARE, GAP_PHASE, observed
 from argus.analytics.finding import Evidence, Finding
+from argus.analytics.hiccup import lasts
 from argus.analytics.lone import stands_out
 from argus.analytics.peers import class_sizes, work_classes
 from argus.analytics.robust import leave_one_out_median
 from argus.analytics.view import Digest, View
-from argus.analytics.window import Floats, Ints, Window
+from argus.analytics.window import Bools, Floats, Ints, Window
 from argus.collectors.records.events import COMM_PHASES
 
 NEEDS = "slow_rank"
@@ -54,10 +56,10 @@ def detect(
     if digest is None or view.window is None or not is_comparable(digest, min_coverage):
         return ()
     classes = work_classes(view.topology, digest.ranks)
-    sizes = class_sizes(classes, np.isfinite(digest.own_s))
-    ratio_gate = np.log(np.where(sizes <= SMALL, min_ratio_small, min_ratio))
+    is_small = class_sizes(classes, np.isfinite(digest.own_s)) <= SMALL
+    ratio_gate = np.log(np.where(is_small, min_ratio_small, min_ratio))
     rows = [name for name in digest.phases if name not in NOT_WORK]
-    past, window_s = align_past(view.past, digest), window_seconds(digest, is_lone=view.is_lone)
+    past = align_past(view.past, digest)
     found: list[Finding] = []
     for phase in (None, *rows):
         dev, excess = _row(digest, phase)
@@ -66,19 +68,27 @@ def detect(
             dev,
             history,
             tests=(len(rows) + 1) * len(digest.ranks),
-            window_s=window_s,
+            window_s=window_seconds(digest, is_lone=view.is_lone),
             budget_per_day=false_alarms_per_day,
             is_lone=view.is_lone,
+            unsteady=_unsteady(digest, phase),
         )
         share = np.nan_to_num(excess / digest.typical_step_s)
         chosen = test.exceeds & (share >= min_share) & (np.nan_to_num(dev) >= ratio_gate)
-        if view.is_lone:
-            chosen &= stands_out(_by_step(view.window, phase), classes, deviation=dev, share=share)
-        found += [
-            _finding(view, digest, int(row), phase, float(test.limit[row]), float(test.significance[row]))
-            for row in np.flatnonzero(chosen)
-        ]
+        if chosen.any():
+            chosen &= _repeats(view, classes, phase, deviation=dev, share=share)
+        for row in np.flatnonzero(chosen):
+            found.append(_finding(view, digest, int(row), phase, test))
     return tuple(found)
+
+
+def _repeats(view: View, classes: Ints, phase: str | None, *, deviation: Floats, share: Floats) -> Bools:
+    """Whether the excess is in most steps, not in one or two; in a lone window more is asked for. (rank,)"""
+    assert view.window is not None
+    steps = _by_step(view.window, phase)
+    if view.is_lone:
+        return stands_out(steps, classes, deviation=deviation, share=share)
+    return lasts(steps, classes)
 
 
 def _by_step(window: Window, phase: str | None) -> Floats:
@@ -97,13 +107,17 @@ def _row(digest: Digest, phase: str | None) -> tuple[Floats, Floats]:
     return digest.dev[index], digest.self_s[index] - digest.peers_s[index]
 
 
+def _unsteady(digest: Digest, phase: str | None) -> Floats:
+    """Noise of the window's mean by its own steps, as deviation of the phase. (rank,)"""
+    expected = digest.own_peers_s if phase is None else digest.peers_s[digest.phases.index(phase)]
+    return digest.unsteady_s / (expected + FLOOR_SHARE * digest.typical_step_s)
+
+
 def _past(past: Digest, phase: str | None) -> Floats | None:
     return past.own_dev if phase is None else phase_of(past, phase, lambda digest: digest.dev)
 
 
-def _finding(
-    view: View, digest: Digest, row: int, phase: str | None, limit: float, significance: float
-) -> Finding:
+def _finding(view: View, digest: Digest, row: int, phase: str | None, test: Outlier) -> Finding:
     rank = int(digest.ranks[row])
     got, expected = _got(digest, row, phase)
     return Finding(
@@ -122,13 +136,15 @@ def _finding(
         ratio=got / expected if expected > 0 else None,
         effect_s_per_step=got - expected,
         share_of_step=(got - expected) / digest.typical_step_s,
-        significance=significance,
+        significance=float(test.significance[row]),
         evidence=(
             Evidence(name="self_s", value=got, unit="s", baseline=expected),
             *_cpu(digest, row, phase),
             *_longest(digest, row, phase),
             Evidence(
-                name="limit_ratio", value=float(np.exp(limit)), note="self time over peers' noise may reach"
+                name="limit_ratio",
+                value=float(np.exp(test.limit[row])),
+                note="self time over peers' noise may reach",
             ),
         ),
     )

@@ -20,6 +20,7 @@ from argus.analytics.baseline import (
 )
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
+from argus.analytics.hiccup import late_by_hiccup
 from argus.analytics.lone import costliest_arrival
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
@@ -36,6 +37,7 @@ def detect(
     *,
     false_alarms_per_day: float = FALSE_ALARMS_PER_DAY,
     min_share: float = 0.02,  # waiting below 2 % of the step is worth nobody's time
+    min_votes: int = 2,  # steps: what happened once, however badly, does not last
     min_coverage: float = MIN_COVERAGE,
 ) -> tuple[Finding, ...]:
     """A culprit finding per rank others wait for, each followed by one with its victims."""
@@ -52,10 +54,14 @@ def detect(
         window_s=window_seconds(digest, is_lone=view.is_lone),
         budget_per_day=false_alarms_per_day,
         is_skewed=True,
+        unsteady=digest.unsteady_s / digest.typical_step_s,
         is_lone=view.is_lone,
     )
     found: list[Finding] = []
     named = test.exceeds & (np.nan_to_num(digest.late_share) >= min_share)
+    named &= waits.votes * waits.num_usable >= min(min_votes, waits.num_usable / 2)
+    if named.any():
+        named &= ~late_by_hiccup(view.window, digest)
     if view.is_lone:
         steps = view.window.steps[view.window.usable]
         named = costliest_arrival(waits, ranks=digest.ranks, steps=steps, step_s=digest.typical_step_s)
@@ -70,13 +76,13 @@ def detect(
 
 def victims_of(waits: Waits, rank: int, groups: tuple[str, ...]) -> tuple[tuple[int, ...], float, str | None]:
     """Who waited for `rank`, how long on average per step, and the group they mostly waited in."""
-    mine = waits.culprit == rank
-    if not mine.any():
+    victims, group, edge_s = waits.victims(rank)
+    if not len(victims):
         return (), 0.0, None
-    ranks, where = np.unique(waits.victim[mine], return_inverse=True)
-    seconds: Floats = np.bincount(where.reshape(-1), weights=waits.edge_s[mine]).astype(np.float64)
+    ranks, where = np.unique(victims, return_inverse=True)
+    seconds: Floats = np.bincount(where.reshape(-1), weights=edge_s).astype(np.float64)
     chosen = seconds >= VICTIM_SHARE * seconds.max()
-    by_group = np.bincount(waits.edge_group[mine], weights=waits.edge_s[mine])
+    by_group = np.bincount(group, weights=edge_s)
     return tuple(int(r) for r in ranks[chosen]), float(seconds[chosen].mean()), groups[int(by_group.argmax())]
 
 
@@ -108,6 +114,11 @@ def _culprit(
         evidence=(
             Evidence(name="caused_wait_s", value=late, unit="s", baseline=usual),
             Evidence(name="last_share", value=last_share(waits, rank), note="calls it entered last"),
+            Evidence(
+                name="step_votes",
+                value=float(waits.votes[row]),
+                note="steps in which it cost most, or half of it",
+            ),
             Evidence(name="by_durations", value=by_durations, note="calls judged without common clocks"),
         ),
     )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from argus.analytics.finding import Finding
-from argus.analytics.symptom import LinkSymptom, RankSymptom
+from argus.analytics.link_symptom import LinkSymptom
+from argus.analytics.symptom import RankSymptom
 
 
 @dataclass(frozen=True, kw_only=True)

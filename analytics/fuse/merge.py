@@ -25,6 +25,8 @@ def _is_same(known: Cause, cause: Cause) -> bool:
     if (known.fault_class == "link.slow") != (cause.fault_class == "link.slow"):
         return False
     same_place = known.scope == cause.scope
+    if cause.fault_class == "link.slow":
+        return same_place or bool(set(known.paths) & set(cause.paths))
     return same_place or (bool(cause.suspects) and set(cause.suspects) <= set(known.suspects))
 
 
@@ -35,5 +37,6 @@ def _folded(known: Cause, cause: Cause) -> Cause:
         known,
         evidence=(*known.evidence, *(item for item in cause.evidence if item.name not in names)),
         findings=tuple(dict.fromkeys((*known.findings, *cause.findings))),
+        paths=tuple(dict.fromkeys((*known.paths, *cause.paths))),
         onset_step=min(known.onset_step, cause.onset_step),
     )

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from argus.analytics.fuse.counters import check_events
+from argus.analytics.fuse.earlier import check_earlier
+from argus.analytics.fuse.host_evidence import clean_members, host_similarity, starvation
+from argus.analytics.fuse.kernels import kernel_causes
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
 from argus.analytics.fuse.own_work import rank_causes
+from argus.analytics.fuse.paused import pause_causes
+from argus.analytics.fuse.restart import restart_causes
+from argus.analytics.fuse.second_best import with_separation
 from argus.analytics.fuse.transfer import link_causes
+from argus.analytics.fuse.uneven import majority_causes, stage_causes, work_causes
 from argus.analytics.incident import Cause
 from argus.analytics.view import View
 
@@ -18,18 +26,36 @@ Check = Callable[[Cause, View], Cause]
 """The cause with evidence for or against it, a firmer or weaker verdict; never another suspect."""
 
 RULES: tuple[Rule, ...] = (
+    restart_causes,
     rank_causes,
+    pause_causes,
+    majority_causes,
+    stage_causes,
+    work_causes,
     link_causes,
+    kernel_causes,
 )
 """In the order of incidents.md §2.2: of two causes that name the same suspects the earlier one stands."""
 
-CHECKS: tuple[Check, ...] = ()
-"""Counters, host metrics and out-of-band events."""
+CHECKS: tuple[Check, ...] = (
+    starvation,
+    clean_members,
+    host_similarity,
+    check_events,
+    check_earlier,
+    with_separation,
+)
+"""Counters, host metrics and out-of-band events, then the second best."""
 
 
 def decide(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     """The causes of what lasted, one per suspect, checked."""
     causes = one_per_suspect([cause for rule in RULES for cause in rule(view, lasting)])
+    return tuple(checked(view, cause) for cause in causes)
+
+
+def checked(view: View, cause: Cause) -> Cause:
+    """The cause with what counters, host metrics and events say of it."""
     for check in CHECKS:
-        causes = tuple(check(cause, view) for cause in causes)
-    return causes
+        cause = check(cause, view)
+    return cause

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from argus.analytics.baseline import baseline_step_s, group_history
+from argus.analytics.baseline import baseline_step_s, path_history
 from argus.analytics.finding import Evidence
 from argus.analytics.incident import RuledOut
 from argus.analytics.symptom import PhaseExcess, RankSymptom
@@ -94,15 +94,11 @@ def _phase_evidence(found: list[PhaseExcess]) -> tuple[Evidence, ...]:
 def not_the_link(view: View, symptom: RankSymptom) -> tuple[RuledOut, ...]:
     """The suspect's own collective is the short one, and transfers are what they were."""
     digest = view.digest
-    if (
-        not symptom.sees_waits
-        or symptom.group is None
-        or digest is None
-        or symptom.group not in digest.groups
-    ):
+    if not symptom.sees_waits or symptom.group is None or digest is None or symptom.group not in digest.paths:
         return ()
-    now = float(digest.transfer_sum_s[digest.groups.index(symptom.group)])
-    past = group_history(view.past, symptom.group)
+    now = float(digest.transfer_sum_s[digest.paths.index(symptom.group)])
+    past = path_history(view.past, [symptom.group])[:, 0]
+    past = past[np.isfinite(past)]
     transfer = Evidence(
         name="transfer_s",
         value=now,

@@ -9,7 +9,8 @@ import numpy as np
 from argus.analytics.classify import Classification, classify
 from argus.analytics.fuse.lasting import Lasting, mean_share
 from argus.analytics.fuse.own_evidence import not_the_link, rank_evidence
-from argus.analytics.fuse.scope import join_hosts
+from argus.analytics.fuse.scope import join_ranks
+from argus.analytics.host_path import host_path
 from argus.analytics.incident import Cause
 from argus.analytics.symptom import RankSymptom
 from argus.analytics.view import View
@@ -21,17 +22,17 @@ SAME_SIZE = 0.25
 HostPath = Callable[[View, Sequence[RankSymptom], Classification], Classification]
 """What stacks and runtime events say of the same symptoms: the class, firmer, or a better one."""
 
-HOST_PATH: tuple[HostPath, ...] = ()
+HOST_PATH: tuple[HostPath, ...] = (host_path,)
 """Asked in order, each with the answer of the one before."""
 
 
 def rank_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     """One cause per suspect rank.
 
-    Ranks that make up most of one host, with the same class, become one cause of that host.
+    Ranks that make up most of one object of the topology, with the same class, become one cause of that.
     """
     causes = [_rank_cause(view, symptoms, _class_of(view, symptoms)) for symptoms in lasting.ranks]
-    return tuple(join_hosts(view, causes))
+    return join_ranks(view, causes)
 
 
 def _class_of(view: View, symptoms: Sequence[RankSymptom]) -> Classification:
@@ -65,7 +66,7 @@ def _rank_cause(view: View, symptoms: Sequence[RankSymptom], decided: Classifica
             *not_the_link(view, last),
             *(r for r in decided.ruled_out if _is_seen(view, r.fault_class)),
         ),
-        evidence=rank_evidence(view, symptoms, decided.phase),
+        evidence=(*rank_evidence(view, symptoms, decided.phase), *decided.evidence),
         findings=tuple(dict.fromkeys(name for s in symptoms for name in s.findings)),
         share_of_step=mean_share(symptoms),
         s_per_step=impact,

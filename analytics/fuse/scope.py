@@ -1,14 +1,18 @@
-"""Scope: the smallest object that explains the suspects."""
+"""Scope: the smallest object of the topology that explains the suspects, and one cause for all it explains."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from argus.analytics.delays import ends_of
 from argus.analytics.incident import Cause
 from argus.analytics.view import View
+from argus.topology.fleet import Fleet, build_fleet
+from argus.topology.scope import WEAK_CHANCE, Scope, scope_of_groups, scope_of_pairs, smallest_scope
 
-HOST_SHARE = 0.75
-"""A host is the scope when this share of its ranks is suspected, and other hosts are not."""
+MIN_PRECISION = 0.75
+"""An object is the scope when so much of it is suspected: three of four, six of eight."""
 
 
 def scope_of_ranks(view: View, ranks: Sequence[int]) -> str:
@@ -19,33 +23,96 @@ def scope_of_ranks(view: View, ranks: Sequence[int]) -> str:
     return f"host:{min(hosts)}" if len(hosts) == 1 and "" not in hosts else f"run:{view.run}"
 
 
-def join_hosts(view: View, causes: list[Cause]) -> list[Cause]:
-    hosts: dict[str, list[Cause]] = {}
-    for cause in causes:
-        hosts.setdefault(view.topology.host_of(cause.suspects[0]), []).append(cause)
-    several = len(set(view.topology.hosts.values())) > 1
+def fleet_of(view: View) -> Fleet:
+    """Groups and hardware of the attempt: what a loader gave, else what its ranks said of themselves."""
+    if view.fleet is not None:
+        return view.fleet
+    # Kept beside the topology it belongs to, so that it goes when the topology goes.
+    known: Fleet | None = view.topology.__dict__.get("_fleet")
+    if known is None:
+        known = view.topology.__dict__["_fleet"] = build_fleet(topology=view.topology)
+    return known
+
+
+def join_ranks(view: View, causes: Sequence[Cause]) -> tuple[Cause, ...]:
+    """Causes of ranks that one object explains, made one; the others as they are.
+
+    Only ranks that suffer from the same: a slow loader and a slow clock on one host are two causes.
+    """
     joined: list[Cause] = []
-    for host, mine in hosts.items():
-        members = view.topology.ranks_of_host(host)
-        same = len({cause.fault_class for cause in mine}) == 1
-        if several and host and same and len(mine) > 1 and len(mine) >= HOST_SHARE * len(members):
-            joined.append(_host_cause(mine, f"host:{host}"))
-        else:
-            joined.extend(mine)
-    return joined
+    for fault_class in dict.fromkeys(cause.fault_class for cause in causes):
+        mine = {cause.suspects[0]: cause for cause in causes if cause.fault_class == fault_class}
+        if len(mine) == 1:
+            joined += mine.values()
+            continue
+        scope = smallest_scope(fleet_of(view), mine, nature="self_time")
+        for element, members in _objects(scope, all_ranks=view.topology.world_size):
+            joined.append(_as_one([mine.pop(rank) for rank in members if rank in mine], element))
+        joined += mine.values()
+    return tuple(joined)
 
 
-def _host_cause(mine: list[Cause], scope: str) -> Cause:
-    """The costliest of the host's ranks speaks for all of them."""
-    worst = max(mine, key=lambda cause: cause.s_per_step)
-    suspects = tuple(sorted(rank for cause in mine for rank in cause.suspects))
-    return Cause(
-        **{
-            **vars(worst),
-            "suspects": suspects,
-            "scope": scope,
-            "victims": tuple(sorted({rank for c in mine for rank in c.victims} - set(suspects))),
-            "findings": tuple(dict.fromkeys(name for cause in mine for name in cause.findings)),
-            "onset_step": min(cause.onset_step for cause in mine),
-        }
+def join_paths(view: View, causes: Sequence[Cause]) -> tuple[Cause, ...]:
+    """Causes of paths that one object explains, made one; the others as they are."""
+    pairs = {ends: cause for cause in causes if (ends := ends_of(cause.paths[0])) is not None}
+    groups = {cause.paths[0]: cause for cause in causes if ends_of(cause.paths[0]) is None}
+    known = {group.id for group in view.topology.groups}
+    joined = [groups.pop(name) for name in [*groups] if name not in known]
+    joined += _joined_groups(view, groups) if len(groups) > 1 else list(groups.values())
+    joined += _joined_pairs(view, pairs) if len(pairs) > 1 else list(pairs.values())
+    return tuple(joined)
+
+
+def _joined_groups(view: View, causes: dict[str, Cause]) -> list[Cause]:
+    left, joined = dict(causes), []
+    scope = scope_of_groups(fleet_of(view), causes)
+    for element, members in _objects(scope, all_ranks=len(fleet_of(view).comm_groups)):
+        names = [scope.labels[member] for member in members]
+        joined.append(_as_one([left.pop(name) for name in names if name in left], element))
+    return [*joined, *left.values()]
+
+
+def _joined_pairs(view: View, causes: dict[tuple[int, int], Cause]) -> list[Cause]:
+    """Pairs are compared with those that touch a host of theirs: those elsewhere say nothing of it."""
+    hosts = {view.topology.host_of(rank) for ends in causes for rank in ends}
+    tested = [
+        ends
+        for path in (view.digest.paths if view.digest is not None else ())
+        if (ends := ends_of(path)) is not None and {view.topology.host_of(rank) for rank in ends} & hosts
+    ]
+    scope = scope_of_pairs(fleet_of(view), causes, tested=tested)
+    by_name: dict[str, list[Cause]] = {}
+    for (a, b), cause in causes.items():
+        by_name.setdefault(f"{min(a, b)}–{max(a, b)}", []).append(cause)
+    joined = []
+    for element, members in _objects(scope, all_ranks=len(set(map(frozenset, tested)))):
+        mine = [cause for member in members for cause in by_name.pop(scope.labels[member], [])]
+        joined.append(_as_one(mine, element))
+    return [*joined, *(_as_one(both, both[0].scope) for both in by_name.values() if both)]
+
+
+def _objects(scope: Scope, *, all_ranks: int) -> list[tuple[str, list[int]]]:
+    """Objects that explain two suspects or more, with those; everything there is explains nothing."""
+    return [
+        (shared.element, [item for item in shared.members if item in set(scope.suspects)])
+        for shared in scope.causes
+        if shared.hits > 1
+        and shared.precision >= MIN_PRECISION
+        and shared.chance <= WEAK_CHANCE
+        and shared.size < all_ranks
+    ]
+
+
+def _as_one(causes: Sequence[Cause], element: str) -> Cause:
+    """The costliest of them speaks for all."""
+    worst = max(causes, key=lambda cause: cause.s_per_step)
+    suspects = tuple(sorted({rank for cause in causes for rank in cause.suspects}))
+    return replace(
+        worst,
+        suspects=suspects,
+        scope=element,
+        victims=tuple(sorted({rank for cause in causes for rank in cause.victims} - set(suspects))),
+        paths=tuple(dict.fromkeys(path for cause in causes for path in cause.paths)),
+        findings=tuple(dict.fromkeys(name for cause in causes for name in cause.findings)),
+        onset_step=min(cause.onset_step for cause in causes),
     )

@@ -32,7 +32,7 @@ def stop_cause(view: View, finding: Finding) -> Cause:
         victims=tuple(sorted(running - set(finding.ranks))),
         phase=finding.phase,
         group=finding.group,
-        second_best=None if lost else "link.slow",
+        second_best=look_alike,
         ruled_out=(RuledOut(fault_class=look_alike, why=why),) if is_seen or not lost else (),
         evidence=finding.evidence,
         findings=(finding.id,),

@@ -7,50 +7,67 @@ from collections.abc import Sequence
 import numpy as np
 
 from argus.analytics.baseline import baseline_step_s
+from argus.analytics.delays import ends_of
 from argus.analytics.finding import Evidence
 from argus.analytics.fuse.lasting import Lasting, mean_share
+from argus.analytics.fuse.scope import join_paths
 from argus.analytics.incident import Cause, RuledOut
-from argus.analytics.symptom import LinkSymptom
+from argus.analytics.link_symptom import LinkSymptom
 from argus.analytics.view import View
+
+CPU_HALVED = 0.5
+"""A member that got less than half of its usual CPU time may be why the transfers take long."""
 
 
 def link_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
-    """One cause for all slow groups that share a host, else one per group."""
-    suspects = lasting.links
-    if not suspects:
-        return ()
-    hosts = [{view.topology.host_of(rank) for rank in s[-1].ranks} - {""} for s in suspects]
-    shared = set.intersection(*hosts) if len(suspects) > 1 else set()
-    causes = [_link_cause(view, symptoms) for symptoms in suspects]
-    if len(shared) != 1 or len(set(view.topology.hosts.values())) < 2:
-        return tuple(causes)
-    host = min(shared)
-    worst = max(causes, key=lambda cause: cause.s_per_step)
-    here = set(view.topology.ranks_of_host(host))
-    ranks = tuple(sorted({rank for cause in causes for rank in cause.suspects} & here))
-    findings = tuple(dict.fromkeys(name for cause in causes for name in cause.findings))
-    return (Cause(**{**vars(worst), "suspects": ranks, "scope": f"host:{host}", "findings": findings}),)
+    """One cause per slow path, or one for all that cross the same object."""
+    return join_paths(view, [_link_cause(view, symptoms) for symptoms in lasting.links])
 
 
 def _link_cause(view: View, symptoms: Sequence[LinkSymptom]) -> Cause:
+    """The network is named for sure only if it was seen twice and nothing speaks against a member."""
     last = symptoms[-1]
-    impact = float(np.mean([s.impact_s for s in symptoms]))
+    unclean = tuple(dict.fromkeys(text for s in symptoms for text in s.unclean))
     transfer, clean, *rest = _link_evidence(view, symptoms)
-    why = "no member enters its collectives late and their own work is what it was"
+    starved = last.cpu_ratio < CPU_HALVED
+    sure = "CONFIRMED" if len(symptoms) > 1 and not starved else "LIKELY"
     return Cause(
         fault_class="link.slow",
-        verdict="LIKELY" if len(symptoms) < 2 else "CONFIRMED",
+        verdict="INCONCLUSIVE" if unclean else sure,
         suspects=last.ranks,
-        scope=f"group:{last.group}",
+        scope=_scope(view, last),
         group=last.group,
+        paths=(last.path,),
         second_best="host.cpu_starved",
-        ruled_out=(RuledOut(fault_class="compute.slow", why=why, evidence=(clean,)),),
-        evidence=(transfer, clean, *rest),
+        ruled_out=(
+            RuledOut(
+                fault_class="compute.slow",
+                why="no member enters its collectives late and their own work is what it was",
+                evidence=(clean,),
+            ),
+        ),
+        evidence=(
+            transfer,
+            clean,
+            *rest,
+            *(Evidence(name="unclean", value=1.0, note=text) for text in unclean),
+        ),
         findings=tuple(dict.fromkeys(name for s in symptoms for name in s.findings)),
         share_of_step=mean_share(symptoms),
-        s_per_step=impact,
+        s_per_step=float(np.mean([s.impact_s for s in symptoms])),
         onset_step=symptoms[0].first_step,
     )
+
+
+def _scope(view: View, symptom: LinkSymptom) -> str:
+    """The group, or the edge between the two ends: their hosts where these are known and differ."""
+    if ends_of(symptom.path) is None:
+        return f"group:{symptom.path}"
+    hosts = sorted(view.topology.host_of(rank) for rank in symptom.ranks)
+    if all(hosts) and hosts[0] != hosts[1]:
+        return f"edge:host:{hosts[0]}--host:{hosts[1]}"
+    low, high = sorted(symptom.ranks)
+    return f"edge:rank:{low}--rank:{high}"
 
 
 def _link_evidence(view: View, symptoms: Sequence[LinkSymptom]) -> tuple[Evidence, ...]:
@@ -61,13 +78,16 @@ def _link_evidence(view: View, symptoms: Sequence[LinkSymptom]) -> tuple[Evidenc
             value=float(np.mean([s.transfer_s for s in symptoms])),
             unit="s",
             baseline=float(np.mean([s.baseline_s for s in symptoms])),
-            note=last.group,
+            note=last.path,
         ),
         Evidence(
             name="own_ratio",
             value=float(np.mean([s.own_ratio for s in symptoms])),
             unit="ratio",
             note="members' own work against their past",
+        ),
+        Evidence(
+            name="cpu_ratio", value=last.cpu_ratio, unit="ratio", note="CPU time of the member that got least"
         ),
         Evidence(name="victims_wait_s", value=last.victims_wait_s, unit="s"),
         Evidence(name="step_s", value=last.step_s, unit="s", baseline=baseline_step_s(view.past)),

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Executable, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 BUSY_TIMEOUT_S = 30.0
 """How long SQLite waits for another process's write lock before it gives up."""
@@ -29,6 +29,7 @@ class Store:
 
     engine: Engine
     _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    _refused: list[str] = field(default_factory=list, repr=False)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -39,6 +40,21 @@ class Store:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that may change the store; on SQLite one at a time."""
+        try:
+            with self._write() as connection:
+                yield connection
+        except DBAPIError as error:
+            self._refused[:] = [f"{type(error).__name__}: {error.orig}"[:200]]
+            raise
+        self._refused.clear()
+
+    @property
+    def refusal(self) -> str:
+        """Why the last write failed, "" if it did not: a full disk takes reads all the same."""
+        return "".join(self._refused)
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
         if self.engine.dialect.name != "sqlite":
             with self.engine.begin() as connection:
                 yield connection
@@ -109,6 +125,16 @@ def upsert(connection: Connection, table: Table, *, set_: Sequence[str], where: 
         index_elements=list(table.primary_key.columns),
         set_={name: statement.excluded[name] for name in set_},
         where=None if where is None else where(statement.excluded),
+    )
+    return statement  # type: ignore[no-any-return]
+
+
+def add_up(connection: Connection, table: Table, *, columns: Sequence[str]) -> Executable:
+    """An INSERT that, where the primary key is there already, adds its `columns` to those of the row."""
+    statement = _insert(connection)(table)
+    statement = statement.on_conflict_do_update(
+        index_elements=list(table.primary_key.columns),
+        set_={name: table.c[name] + statement.excluded[name] for name in columns},
     )
     return statement  # type: ignore[no-any-return]
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, insert, select
 
 from argus.analytics.finding import Evidence
-from argus.analytics.incident import Cause, Cost, Incident, RuledOut
+from argus.analytics.incident import Cause, Cost, Incident, RuledOut, Separation
 from argus.analytics.store.documents import dump, load
 from argus.analytics.store.engine import upsert
 from argus.analytics.store.tables import INCIDENT_EVENTS, INCIDENTS
@@ -85,14 +85,15 @@ def read_incident(row: RowMapping) -> Incident:
     """A row of the table as the incident that was saved."""
     raw = load(row["body"])
     cause = raw["cause"]
-    tuples = ("suspects", "victims", "findings")
+    tuples = ("suspects", "victims", "findings", "paths")
     return Incident(
         **{
             **raw,
             "cause": Cause(
                 **{
                     **cause,
-                    **{name: tuple(cause[name]) for name in tuples},
+                    **{name: tuple(cause.get(name, ())) for name in tuples},
+                    "separation": _separation(cause.get("separation")),
                     "ruled_out": tuple(_ruled_out(item) for item in cause["ruled_out"]),
                     "evidence": _evidence(cause["evidence"]),
                 }
@@ -101,6 +102,10 @@ def read_incident(row: RowMapping) -> Incident:
             "diagnosis": None if row["diagnosis"] is None else load(row["diagnosis"]),
         }
     )
+
+
+def _separation(raw: dict[str, str] | None) -> Separation | None:
+    return None if raw is None else Separation(**raw)
 
 
 def _ruled_out(raw: dict[str, Any]) -> RuledOut:

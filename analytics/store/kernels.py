@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from sqlalchemy import Connection, bindparam, delete, func, select
+from sqlalchemy import Connection, delete, func, literal, select, union_all
 
 from argus.analytics.store.engine import insert_new
 from argus.analytics.store.intake import CHUNK, Arrival, AttemptKey, AttemptRow
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS, KERNEL_NAMES
+from argus.collectors.records.errors import WireError
+from argus.collectors.records.events import Rows
 from argus.collectors.records.kernel_blob import HEAD, INDEX, RANK
 from argus.collectors.records.kernel_read import Blob, Clusters, bundle, open_blob, read
 
 FRONT_BYTES = 8192
 """Head and index of most blobs: 380 kernels; what is longer takes a second look."""
+
+HOSTS_AT_ONCE = 64
+"""Blobs cut with one statement: few enough for every database's limit of parameters."""
 
 PRUNED_AT_ONCE = 2000
 """Blobs deleted in one transaction, so that the intake never waits long."""
@@ -76,6 +83,20 @@ def blobs_of(connection: Connection, attempt_id: int, window: int) -> list[bytes
     return list(connection.execute(statement).scalars())
 
 
+def readable(bodies: Iterable[bytes]) -> tuple[tuple[bytes, ...], Mapping[str, int]]:
+    """Blobs whose head this side can read, and how many cannot be read by reason: another version wrote them."""
+    kept: list[bytes] = []
+    refused: Counter[str] = Counter()
+    for body in bodies:
+        try:
+            open_blob(body).texts()
+        except WireError as error:
+            refused[str(error)] += 1
+        else:
+            kept.append(body)
+    return tuple(kept), refused
+
+
 def used_names(connection: Connection, blobs: Iterable[bytes]) -> dict[int, str]:
     """Definitions of the names that blobs use and do not bring along."""
     used: set[int] = set()
@@ -92,37 +113,101 @@ def read_kernel(
     here = (KERNEL_BLOBS.c.attempt_id == attempt_id, KERNEL_BLOBS.c.window == window)
     columns = (KERNEL_BLOBS.c.host, KERNEL_BLOBS.c.rank, KERNEL_BLOBS.c.num_bytes)
     front = func.substr(KERNEL_BLOBS.c.body, 1, FRONT_BYTES)
-    mine = (KERNEL_BLOBS.c.host == bindparam("h"), KERNEL_BLOBS.c.rank == bindparam("r"))
-    cut = select(func.substr(KERNEL_BLOBS.c.body, bindparam("b"), bindparam("n"))).where(*here, *mine)
-    for host, rank, num_bytes, begin in connection.execute(select(*columns, front).where(*here)).all():
+    rows = connection.execute(select(*columns, front).where(*here)).all()
 
-        def part(first: int, last: int, host: str = host, rank: int = rank) -> bytes:
-            where = {"b": first + 1, "n": last - first, "h": host, "r": rank}
-            return bytes(connection.execute(cut, where).scalar_one())
+    def parts(wanted: Sequence[_Part]) -> list[bytes]:
+        return _parts(connection, wanted, attempt_id=attempt_id, window=window)
 
-        alone = _one_entry(bytes(begin), num_bytes, key=key, part=part)
-        if alone is not None:
-            blob, entry = alone
-            yield host, blob, read(bundle([blob]), entries=np.array([entry]))
+    for start in range(0, len(rows), HOSTS_AT_ONCE):
+        blobs = [
+            _Stored(host=host, rank=rank, num_bytes=num_bytes, front=bytes(begin))
+            for host, rank, num_bytes, begin in rows[start : start + HOSTS_AT_ONCE]
+        ]
+        yield from _alone(_whole_fronts(blobs, parts), key, parts)
 
 
-def _one_entry(
-    front: bytes, num_bytes: int, *, key: tuple[int, int], part: Callable[[int, int], bytes]
-) -> tuple[Blob, int] | None:
-    """A blob of which only the front and the chunk of `key` are there; None if it has no such kernel."""
-    ranks, kernels, size = HEAD.unpack_from(front)[3:6]
-    start = HEAD.size + ranks * RANK.itemsize + kernels * INDEX.itemsize
-    front = front[:start] if len(front) >= start else front + part(len(front), start)
-    index = np.frombuffer(front, INDEX, kernels, HEAD.size + ranks * RANK.itemsize)
-    found = np.flatnonzero((index["name"] == np.uint64(key[0])) & (index["role"] == np.uint64(key[1])))
-    if not len(found):
-        return None
-    entry = int(found[0])
-    first = int(index["offset"][entry])
-    last = int(index["offset"][entry + 1]) if entry + 1 < kernels else size
-    chunk = bytes(first) + part(start + first, start + last)
-    # Zeros stand where the others' bytes would be: only this entry is read.
-    return open_blob(front + chunk + bytes(num_bytes - start - len(chunk))), entry
+_Part = tuple[str, int, int, int]
+"""Host, rank, first byte and number of bytes of a stored blob."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stored:
+    """A stored blob of which the first bytes were read."""
+
+    host: str
+    rank: int
+    num_bytes: int
+    front: bytes
+
+    @property
+    def start(self) -> int:
+        """Where the chunks begin."""
+        ranks, kernels = HEAD.unpack_from(self.front)[3:5]
+        return int(HEAD.size + ranks * RANK.itemsize + kernels * INDEX.itemsize)
+
+    @property
+    def index(self) -> Rows:
+        """Its entries."""
+        ranks, kernels = HEAD.unpack_from(self.front)[3:5]
+        return np.frombuffer(self.front, INDEX, kernels, HEAD.size + ranks * RANK.itemsize)
+
+
+def _parts(connection: Connection, wanted: Sequence[_Part], *, attempt_id: int, window: int) -> list[bytes]:
+    """Stretches of stored blobs, in the order they were asked for."""
+    if not wanted:
+        return []
+    rows = [
+        select(
+            literal(n).label("n"),
+            literal(host).label("host"),
+            literal(rank).label("rank"),
+            literal(first).label("first"),
+            literal(size).label("size"),
+        )
+        for n, (host, rank, first, size) in enumerate(wanted)
+    ]
+    asked = union_all(*rows).cte("asked")
+    cut = func.substr(KERNEL_BLOBS.c.body, asked.c.first + 1, asked.c.size)
+    statement = select(asked.c.n, cut).where(
+        KERNEL_BLOBS.c.attempt_id == attempt_id,
+        KERNEL_BLOBS.c.window == window,
+        KERNEL_BLOBS.c.host == asked.c.host,
+        KERNEL_BLOBS.c.rank == asked.c.rank,
+    )
+    found = connection.execute(statement.order_by(asked.c.n)).all()
+    return [bytes(body) for _, body in found]
+
+
+def _whole_fronts(blobs: Sequence[_Stored], parts: Callable[[Sequence[_Part]], list[bytes]]) -> list[_Stored]:
+    """The blobs with all of their heads and indices."""
+    short = [one for one in blobs if len(one.front) < one.start]
+    rest = parts([(one.host, one.rank, len(one.front), one.start - len(one.front)) for one in short])
+    longer = {id(one): one.front + more for one, more in zip(short, rest, strict=True)}
+    return [replace(one, front=longer.get(id(one), one.front)[: one.start]) for one in blobs]
+
+
+def _alone(
+    blobs: Sequence[_Stored], key: tuple[int, int], parts: Callable[[Sequence[_Part]], list[bytes]]
+) -> Iterator[tuple[str, Blob, Clusters]]:
+    """The blobs that have the kernel, with its clusters."""
+    places: list[tuple[_Stored, int, int, int]] = []
+    for one in blobs:
+        index, size = one.index, int(HEAD.unpack_from(one.front)[5])
+        found = np.flatnonzero((index["name"] == np.uint64(key[0])) & (index["role"] == np.uint64(key[1])))
+        if len(found):
+            entry = int(found[0])
+            last = int(index["offset"][entry + 1]) if entry + 1 < len(index) else size
+            places.append((one, entry, int(index["offset"][entry]), last))
+    chunks = parts([(one.host, one.rank, one.start + first, last - first) for one, _, first, last in places])
+    opened, entries, before = [], [], 0
+    for (one, entry, first, last), chunk in zip(places, chunks, strict=True):
+        # Zeros stand where the others' bytes would be: only this entry is read.
+        opened.append(open_blob(one.front + bytes(first) + chunk + bytes(one.num_bytes - one.start - last)))
+        entries.append(before + entry)
+        before += len(opened[-1].index)
+    rows = read(bundle(opened), entries=np.array(entries, np.int64))
+    for n, ((one, *_), blob) in enumerate(zip(places, opened, strict=True)):
+        yield one.host, blob, rows.of(n)
 
 
 def prune_kernels(connection: Connection, *, before_s: float, max_bytes: int) -> int:

@@ -14,7 +14,9 @@ from argus.analytics.store.intake import CHUNK, AttemptKey, AttemptRow
 from argus.analytics.store.queries import Found, Json
 from argus.analytics.store.tables import HOST_SAMPLES, STACK_DUMPS, STACKS
 from argus.collectors.records.host_sample import HostSample
-from argus.collectors.records.stacks import StackDump, Thread
+from argus.collectors.records.stacks import REASONS, StackDump, Thread
+
+BASELINE = REASONS[0]
 
 
 def add_stacks(
@@ -90,6 +92,29 @@ def stacks(
         for thread in item["threads"]:
             thread["stack"] = texts.get(thread["stack"], "")
     return Found(items=items, total=total)
+
+
+def dumps_since(
+    connection: Connection, row: AttemptRow, *, since_s: float, limit: int
+) -> tuple[StackDump, ...]:
+    """The latest `limit` dumps of slow steps, their peers and bursts that came in since, oldest first."""
+    here = (
+        STACK_DUMPS.c.attempt_id == row.id,
+        STACK_DUMPS.c.received_s >= since_s,
+        STACK_DUMPS.c.reason != BASELINE,
+    )
+    order = (STACK_DUMPS.c.received_s.desc(), STACK_DUMPS.c.rank)
+    found = connection.execute(select(STACK_DUMPS.c.body).where(*here).order_by(*order).limit(limit))
+    items = [load(body) for body in found.scalars()]
+    texts = _texts(connection, {thread["stack"] for item in items for thread in item["threads"]} - {""})
+    return tuple(_dump(item, row, texts) for item in items[::-1])
+
+
+def _dump(item: Json, row: AttemptRow, texts: Mapping[str, str]) -> StackDump:
+    threads = tuple(
+        Thread(**{**thread, "stack": texts.get(thread["stack"], "")}) for thread in item["threads"]
+    )
+    return StackDump(**{**item, "run": row.run, "attempt": row.attempt, "threads": threads})
 
 
 def samples(connection: Connection, host: str, *, limit: int, offset: int) -> Found:

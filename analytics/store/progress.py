@@ -14,6 +14,7 @@ from argus.analytics.store.engine import insert_new
 from argus.analytics.store.intake import CHUNK, AttemptRow, attempt_row
 from argus.analytics.store.tables import ATTEMPTS, FINDINGS, HEARTBEATS, LAYOUTS, RANK_WINDOWS, WINDOWS
 from argus.analytics.window import Coverage
+from argus.collectors.records.cost import costs_to_json
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
@@ -174,6 +175,7 @@ def coverage_json(coverage: Coverage) -> dict[str, object]:
         "missing_steps": coverage.missing_steps,
         "dropped": dict(coverage.dropped),
         "unseen": list(coverage.unseen),
+        "overhead": costs_to_json(coverage.overhead),
     }
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, RowMapping, Select, func, select
 
 from argus.analytics.incident import Incident
+from argus.analytics.numbers import WindowNumbers
 from argus.analytics.store.documents import load
 from argus.analytics.store.incidents import read_incident
-from argus.analytics.store.numbers import WindowNumbers
 from argus.analytics.store.tables import ATTEMPTS, FINDINGS, HEARTBEATS, INCIDENT_EVENTS, INCIDENTS, WINDOWS
 
 Json = dict[str, Any]

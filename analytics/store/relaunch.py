@@ -35,8 +35,13 @@ def make_room(connection: Connection, layouts: Sequence[Layout], *, now_s: float
         gone = _gone_ranks(connection, row.id)
         if any((is_over or one.rank in gone) and _is_other(connection, row.id, one) for one in members):
             since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(row.first_seen_s))
-            renamed = {"run": f"{run[:220]}@{since}.{row.id}", "end_reason": RELAUNCHED}
+            renamed = {"run": f"{launch_prefix(run)}{since}.{row.id}", "end_reason": RELAUNCHED}
             connection.execute(update(ATTEMPTS).where(ATTEMPTS.c.id == row.id).values(**renamed))
+
+
+def launch_prefix(run: str) -> str:
+    """How the names of a run's earlier launches begin."""
+    return f"{run[:220]}@"
 
 
 def _gone_ranks(connection: Connection, attempt_id: int) -> set[int]:

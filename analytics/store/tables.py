@@ -101,7 +101,7 @@ WINDOWS = Table(
     Column("closed_s", Float),
     Column("analysed_s", Float),
     Column("coverage", Text),
-    Column("numbers", LargeBinary),  # see numbers.py
+    Column("numbers", LargeBinary),  # see analytics.numbers
     Column("error", Text),
     PrimaryKeyConstraint("attempt_id", "window"),
     Index(None, "status", "attempt_id"),
@@ -242,4 +242,31 @@ CAPTURE_PARTS = Table(
     Column("received_s", Float, nullable=False),
     Column("body", LargeBinary, nullable=False),  # a recording, zstd; empty: nothing of the rank is left
     PrimaryKeyConstraint("capture_id", "rank"),
+)
+
+LEVEL_CHANGES = Table(
+    "level_changes",
+    METADATA,
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
+    Column("run", String(256), nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("at_s", Float, nullable=False),
+    Column("level", Integer, nullable=False),  # channels off
+    Column("from_step", BigInteger, nullable=False),
+    Column("patience", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Index(None, "run", "attempt"),
+)
+
+EVIDENCE = Table(
+    "evidence",
+    METADATA,
+    Column("id", String(32), primary_key=True),  # of the content
+    Column("seen_s", Float, nullable=False),  # when it was last answered
+    Column("tool", String(64), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("run", String(256)),
+    Column("attempt", Integer),
+    Column("body", Text, nullable=False),  # ToolResult.to_json()
+    Index(None, "seen_s"),
 )

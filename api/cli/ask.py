@@ -1,77 +1,74 @@
-"""Ask a running service something over HTTP."""
+"""`argus ask`: one question about a run or an incident, one answer whose numbers can be opened."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
-import os
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Mapping
-from http.client import HTTPException
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
-from argus.api.cli.errors import CliError
+from argus.agent.wording import printable
+from argus.api.cli.conversing import Memory, Table, add_common, open_table, say, step_text
 
-DEFAULT_SERVER = "http://127.0.0.1:8321"
-TIMEOUT_S = 30.0
-MAX_ANSWER = 256 << 20
+if TYPE_CHECKING:
+    from argus.agent.loop.course import Step
+
+ANSWERED, WITHOUT_MODEL = 0, 1
 
 
-def add_server(parser: argparse.ArgumentParser) -> None:
-    """Declare where the service is."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The question, what it is about, the form of the answer."""
     parser.add_argument(
-        "--server", metavar="URL", help=f"the service (default: ARGUS_SERVER, else {DEFAULT_SERVER})"
+        "question",
+        nargs="?",
+        default="",
+        help="in plain words; without one the incident is investigated whole",
     )
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    add_common(parser)
 
 
-def server_of(args: argparse.Namespace, env: Mapping[str, str]) -> str:
-    """The service's URL."""
-    url = args.server or env.get("ARGUS_SERVER", "") or DEFAULT_SERVER
-    return (url if "://" in url else f"http://{url}").rstrip("/")
+def run(args: argparse.Namespace) -> int:
+    """0 answered, or no model is set up; 1 the model failed and the triage stands alone."""
+    table = open_table(args)
+    is_shown = sys.stderr.isatty() and not args.json
+
+    def watch(step: Step) -> None:
+        if is_shown and (text := step_text(step)):
+            print(printable(text), file=sys.stderr)
+
+    if args.question.strip():
+        body, lines, failure = _answered(table, args.question, watch)
+    else:
+        body, lines, failure = _investigated(table, watch)
+    if args.json:
+        print(json.dumps(body))
+    else:
+        from argus.agent.answer import card_of
+
+        say([card_of(table.case, color=sys.stdout.isatty()), "", *lines])
+    return WITHOUT_MODEL if failure and table.agent.endpoint is not None else ANSWERED
 
 
-def quoted(name: str) -> str:
-    """A name as part of a path."""
-    return urllib.parse.quote(name, safe="/")
+def _answered(table: Table, question: str, watch: Any) -> tuple[dict[str, Any], list[str], str]:
+    from argus.agent.answer import answer_lines
+
+    answer = asyncio.run(table.agent.answer(table.toolbox, table.case, question=question, watch=watch))
+    memory = Memory(table)
+    memory.add(question, answer.to_json())
+    body = {
+        "question": question,
+        "answer": answer.to_json(),
+        "diagnosis": dict(table.case.diagnosis),
+        "conversation": memory.id if table.store is not None else None,
+    }
+    return body, list(answer_lines(answer)), answer.failure
 
 
-def ask(url: str, *, method: str = "GET", body: object = None) -> dict[str, Any]:
-    """The JSON object at `url`. Raises CliError with one sentence."""
-    raw = ask_bytes(url, method=method, body=body)
-    try:
-        answer = json.loads(raw)
-    except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict):
-        raise CliError(f"{url} does not answer like an argus service", code=1)
-    return answer
+def _investigated(table: Table, watch: Any) -> tuple[dict[str, Any], list[str], str]:
+    from argus.agent.answer import outcome_lines
 
-
-def ask_bytes(url: str, *, method: str = "GET", body: object = None) -> bytes:
-    """The body at `url`. Raises CliError with one sentence."""
-    key = os.environ.get("ARGUS_KEY", "")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    payload = None
-    if body is not None:
-        payload, headers["Content-Type"] = json.dumps(body).encode(), "application/json"
-    try:
-        request = urllib.request.Request(url, payload, headers, method=method)
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            return bytes(answer.read(MAX_ANSWER))
-    except urllib.error.HTTPError as error:
-        raise CliError(_reason(error), code=1) from None
-    except (OSError, HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise CliError(
-            f"no answer from {url}: {reason}; is `argus serve` up, is --server right?", code=1
-        ) from None
-
-
-def _reason(error: urllib.error.HTTPError) -> str:
-    with error:
-        try:
-            return str(json.loads(error.read(1 << 16))["detail"])
-        except (ValueError, KeyError, TypeError, OSError):
-            return f"the service answers {error.code} {error.reason}"
+    outcome = asyncio.run(table.agent.investigate(table.toolbox, table.case, watch=watch))
+    lines = list(outcome_lines(outcome, book=table.toolbox.book))
+    return outcome.to_json(), lines, outcome.failure

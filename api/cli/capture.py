@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from argus.api.cli.ask import add_server, ask, ask_bytes, quoted, server_of
 from argus.api.cli.errors import CliError
+from argus.api.cli.over_http import add_server, ask, ask_bytes, quoted, server_of
 from argus.collectors.records.events import RankRecords
 
 PAPER_BYTES = 443_000

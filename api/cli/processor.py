@@ -17,20 +17,22 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from argus.api.cli.errors import CliError
-from argus.collectors.host import raw_ring, recorder, spool
+from argus.collectors.host import raw_ring, recorder, spool, stepping
 from argus.collectors.host.aside import Aside
 from argus.collectors.host.client import HttpPost, parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
-from argus.collectors.host.governor import BUDGET, Governor
+from argus.collectors.host.governor import Governor
 from argus.collectors.host.gpus import open_gpus
 from argus.collectors.host.host_sampler import HostSampler
 from argus.collectors.host.kernel_log import KernelLog
 from argus.collectors.host.launchers import Launchers
+from argus.collectors.host.leftovers import sweep
 from argus.collectors.host.listener import Listener, listen
 from argus.collectors.host.metrics import serve_metrics
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.observers import HostWatch, Observers
+from argus.collectors.host.open_pages import OpenPages
 from argus.collectors.host.orders import WAIT_S, Lines, Orders
 from argus.collectors.host.processor import STOP_FLUSH_S, Processor
 from argus.collectors.host.pyspy import find_pyspy
@@ -82,9 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--overhead-budget",
         type=_share,
-        default=BUDGET,
+        default=stepping.BUDGET,
         metavar="SHARE",
-        help=f"share of step time above which channels are switched off (default: {BUDGET})",
+        help=f"share of step time above which channels are switched off (default: {stepping.BUDGET})",
     )
 
 
@@ -131,6 +133,7 @@ def run(args: argparse.Namespace) -> int:
                 args, listener, server=server, launchers=launchers, counters=counters, notices=notices
             )
             unless_composed.pop_all()
+        sweep(path.parent, now_s=time.time())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: processor.stop())
         target = f"reports to {server.url}" if server else "reports to no service"
@@ -169,7 +172,7 @@ def _compose(
             host=host,
             started_s=time.time(),
             switches=Switches(listener.path, notices=notices),
-            observers=_observers(args, host=host, counters=counters, notices=notices) if server else None,
+            observers=_observers(args, listener, counters=counters, notices=notices) if server else None,
             orders=_orders(server, ring, host=host, counters=counters, notices=notices) if server else None,
             counters=counters,
         ),
@@ -211,16 +214,21 @@ def _orders(
     return orders
 
 
-def _observers(args: argparse.Namespace, *, host: str, counters: Counters, notices: Notices) -> Observers:
+def _observers(
+    args: argparse.Namespace, listener: Listener, *, counters: Counters, notices: Notices
+) -> Observers:
     """Stacks and host samples, as far as they are wanted; nobody would read them without a service."""
     stacks = watch = None
+    host, pages = socket.gethostname(), OpenPages(listener.path)
     if not args.no_stacks:
         stacks = StackTaker(host=host, counters=counters, program=find_pyspy(), wall_clock=time.time)
     if not args.no_host_samples:
         uptime = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
         sampler = HostSampler(host=host, gpus=open_gpus(), log=KernelLog(), uptime_clock=uptime)
         watch = HostWatch(sampler, counters=counters, wall_clock=time.time)
-    observers = Observers(host=host, stacks=stacks, watch=watch, counters=counters, notices=notices)
+    observers = Observers(
+        host=host, stacks=stacks, watch=watch, pages=pages, counters=counters, notices=notices
+    )
     observers.start()
     return observers
 

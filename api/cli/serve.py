@@ -24,6 +24,7 @@ from argus.api.settings import Settings, SettingsError, load_settings
 if TYPE_CHECKING:
     from argus.analytics.incident import Incident
     from argus.analytics.kernel_digest import Engine
+    from argus.analytics.recurrence import Bout
     from argus.api.course import Analyses, Course
     from argus.api.remote_write import RemoteWriter
     from argus.api.service import Service
@@ -61,8 +62,8 @@ def product_analyses(engine: Engine | None = None) -> Analyses:
     from argus.analytics.attempt import AttemptState, advance
     from argus.api.course import Analyses, Following
 
-    def restore(state: AttemptState, incidents: Sequence[Incident]) -> AttemptState:
-        return replace(state, incidents=tuple(incidents))
+    def restore(state: AttemptState, incidents: Sequence[Incident], bouts: Sequence[Bout]) -> AttemptState:
+        return replace(state, incidents=tuple(incidents), bouts=tuple(bouts))
 
     look = partial(advance, engine=engine)
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from argus.api.cli.ask import add_server, ask, quoted, server_of
+from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.records.text import tame
 
 MAX_LINE = 160
@@ -46,6 +46,8 @@ def render(status: dict[str, Any]) -> Iterator[str]:
     yield tame(f"run {status['run']}, attempt {status['attempt']}{off}", MAX_LINE)
     yield from _window_lines(status["window"])
     yield from _overhead_lines([rank for host in status["hosts"] for rank in host["ranks"]])
+    for change in status["governor"]["changes"]:
+        yield tame(f"  {change['text']}", MAX_LINE)
     for host in status["hosts"]:
         yield from _host_lines(host)
 

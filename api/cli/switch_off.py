@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from argus.api.cli.ask import add_server, ask, quoted, server_of
+from argus.api.cli.over_http import add_server, ask, quoted, server_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

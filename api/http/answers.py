@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from argus.analytics.store.documents import dump
 from argus.api.service import NothingTaken
-from argus.collectors.records.errors import WireError
+from argus.collectors.records.errors import NewerError, WireError
+from argus.collectors.records.upload import WIRE_HEADER, WIRE_VERSION
 
 PROBLEM_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
@@ -51,6 +52,8 @@ def response_to(error: Exception) -> Response:
     if isinstance(error, NothingTaken):
         rejected = [{"index": item.index, "reason": item.reason} for item in error.rejected[:MAX_REASONS]]
         return problem(422, str(error), more={"rejected": rejected})
+    if isinstance(error, NewerError):
+        return problem(426, str(error), headers={"Upgrade": f"{WIRE_HEADER}/{WIRE_VERSION}"})
     if isinstance(error, WireError):
         return problem(400, str(error))
     if isinstance(error, RequestValidationError):

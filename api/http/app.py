@@ -8,13 +8,17 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
+from starlette.routing import Route
 
 from argus.api import metrics
-from argus.api.http import capturing, intake, observed, reading
+from argus.api.http import capturing, events, history, intake, observed, reading, tools
 from argus.api.http.answers import Json, add_problem_handlers
 from argus.api.http.intake import Gate
+from argus.api.http.mcp_route import PATH as MCP_PATH
+from argus.api.http.mcp_route import mcp_route
 from argus.api.http.wiring import ServiceOf, require_key
 from argus.api.service import Service
+from argus.api.toolbox import toolbox_of
 
 API_VERSION = "1"
 
@@ -22,24 +26,31 @@ API_VERSION = "1"
 def make_app(service: Service, *, on_ready: Callable[[], None] = lambda: None) -> FastAPI:
     """The ASGI application; it starts and stops the service's worker."""
 
+    toolbox = toolbox_of(service)
+    mcp, mcp_running = mcp_route(toolbox, has_key=bool(service.settings.key))
+
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:
         service.worker.start()
-        on_ready()
         try:
-            yield
+            async with mcp_running():
+                on_ready()
+                yield
         finally:
             service.worker.stop()
             service.store.close()
 
     app = FastAPI(title="Argus", version=API_VERSION, lifespan=life, docs_url=None, redoc_url=None)
     app.state.service = service
+    app.state.toolbox = toolbox
     app.state.gate = Gate(room=service.settings.max_uploads)
     add_problem_handlers(app)
-    for routes in (intake.router(), capturing.router(), observed.router(), reading.router()):
+    routers = (intake, events, history, capturing, observed, tools, reading)
+    for routes in (module.router() for module in routers):
         app.include_router(routes, dependencies=[Depends(require_key)])
     for path, handler in (("/healthz", healthz), ("/readyz", readyz), ("/metrics", get_metrics)):
         app.add_api_route(path, handler, methods=["GET"], operation_id=handler.__name__, tags=["probes"])
+    app.router.routes.append(Route(MCP_PATH, endpoint=mcp))
     return app
 
 

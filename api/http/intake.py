@@ -12,7 +12,7 @@ from starlette.responses import Response
 from argus.api.http.answers import Json, overloaded, problem, response_to
 from argus.api.http.wiring import read_body, the_service
 from argus.api.service import Answer, NothingTaken, Service
-from argus.collectors.records.errors import WireError
+from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.upload import CONTENT_TYPE, WIRE_HEADER, WIRE_VERSION
 
 THREADS = 2
@@ -70,25 +70,26 @@ def router() -> APIRouter:
 
 async def put_layouts(request: Request) -> Response:
     """Takes `{"layouts": [...]}`; answers with the window plans of the attempts named."""
-    return await _take(request, Service.receive_layouts, media=JSON_TYPE)
+    return await take(request, Service.receive_layouts, media=JSON_TYPE)
 
 
 async def put_heartbeats(request: Request) -> Response:
     """Takes `{"host": ..., "heartbeats": [...]}`; answers with the window plans of the attempts named."""
-    return await _take(request, Service.receive_heartbeats, media=JSON_TYPE)
+    return await take(request, Service.receive_heartbeats, media=JSON_TYPE)
 
 
 async def put_observations(request: Request) -> Response:
     """Takes `{"host", "stacks": [...], "dumps": [...], "samples": [...]}`; each is stored once."""
-    return await _take(request, Service.receive_observations, media=JSON_TYPE)
+    return await take(request, Service.receive_observations, media=JSON_TYPE)
 
 
 async def put_windows(request: Request) -> Response:
     """Takes what `records.upload.encode_windows` makes; each (run, attempt, rank, window) is stored once."""
-    return await _take(request, Service.receive_windows, media=CONTENT_TYPE)
+    return await take(request, Service.receive_windows, media=CONTENT_TYPE)
 
 
-async def _take(request: Request, receive: Receive, *, media: str) -> Response:
+async def take(request: Request, receive: Receive, *, media: str) -> Response:
+    """Let `receive` have the body, if there is room and it is of the right kind; count the answer."""
     service = the_service(request)
     try:
         response = await _received(request, receive, media=media)
@@ -105,6 +106,10 @@ async def _received(request: Request, receive: Receive, *, media: str) -> Respon
     if got != media:
         return problem(415, f"Content-Type must be {media}, got {got!a:.60}")
     version = request.headers.get(WIRE_HEADER, WIRE_VERSION)
+    if version.isdecimal() and int(version) > int(WIRE_VERSION):
+        raise NewerError(
+            f"{WIRE_HEADER} is {version:.20}, this side speaks {WIRE_VERSION}: upgrade this side"
+        )
     if version != WIRE_VERSION:
         return problem(415, f"{WIRE_HEADER} is {version!a:.20}, this side speaks {WIRE_VERSION}")
     if reason := service.overload():

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from argus.analytics.store import progress, queries
 from argus.analytics.store.queries import Found, Which
+from argus.api.facts import stored_facts
 from argus.api.http.answers import Json, not_found
 from argus.api.http.wiring import (
     MAX_PAGE,
@@ -26,6 +27,7 @@ from argus.api.http.wiring import (
     WindowPath,
     WindowQuery,
 )
+from argus.api.losses import losses_json, stored_losses
 from argus.topology.export import topology_to_json
 from argus.topology.layout import build
 
@@ -80,11 +82,13 @@ def router() -> APIRouter:
     table: tuple[tuple[str, Callable[..., Response], type[BaseModel]], ...] = (
         ("/runs", list_runs, Items),
         ("/runs/{run}/topology", get_topology, Document),
+        ("/runs/{run}/facts", get_facts, Document),
+        ("/runs/{run}/report", get_report, Document),
         ("/runs/{run}/heartbeats", list_heartbeats, Items),
         ("/runs/{run}/windows", list_windows, Items),
         ("/runs/{run}/windows/{window}", get_window, Document),
         ("/runs/{run}/series", get_series, Document),
-        ("/runs/{run}/findings", list_findings, Items),
+        ("/runs/{run}/findings", list_run_findings, Items),
         ("/runs/{run}", get_run, Document),  # last: a run's name may hold a slash
         ("/incidents", list_incidents, Items),
         ("/incidents/{incident}", get_incident, Document),
@@ -127,6 +131,25 @@ def get_topology(*, service: ServiceOf, run: RunPath, attempt: AttemptQuery = No
     if not layouts:
         raise not_found(f"no layout record of run {run!r} came in yet")
     return Json(topology_to_json(build(layouts)))
+
+
+def get_facts(*, service: ServiceOf, run: RunPath, attempt: AttemptQuery = None) -> Response:
+    """What an attempt can be compared by: environment, versions, layout, hosts, step, phases, kernels."""
+    with service.store.read() as connection:
+        found = stored_facts(connection, which_attempt(connection, run, attempt))
+    if found is None:
+        raise not_found(f"no layout record of run {run!r} came in yet")
+    return Json(found.to_json())
+
+
+def get_report(*, service: ServiceOf, run: RunPath) -> Response:
+    """GPU-hours the run lost, by cause, and what every step pays for."""
+    with service.store.read() as connection:
+        which_attempt(connection, run, None)
+        found = stored_losses(connection, run)
+    if found is None:
+        raise not_found(f"no window of run {run!r} was analysed yet")
+    return Json(losses_json(found))
 
 
 def list_heartbeats(
@@ -184,7 +207,7 @@ def get_series(
     return Json({"run": run, "attempt": which.attempt, "unit": "s", "points": points})
 
 
-def list_findings(
+def list_run_findings(
     *,
     service: ServiceOf,
     run: RunPath,

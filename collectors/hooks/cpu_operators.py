@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
-from argus.collectors.rank.duty import is_profiled
+from argus.collectors.rank.channels import OPERATOR_STEPS
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.operators import Operators, TorchProfiler
 from argus.collectors.rank.session import Session
 
 NEEDS = "torch.autograd.profiler"
-
-PERIOD = "ARGUS_OPERATOR_STEPS"
-"""One profiled step in so many; 0 profiles none; unset, the steps whose module phases are sampled."""
 
 KINETO_LEVEL = "KINETO_LOG_LEVEL"
 QUIET = "6"
@@ -22,8 +18,7 @@ QUIET = "6"
 
 def install(session: Session, part: Part) -> None:
     """Begin and end at the steps' boundaries; nothing on a job with a GPU."""
-    text = os.environ.get(PERIOD, "")
-    if session.recorder.gpu is not None or text == "0":
+    if session.recorder.gpu is not None or os.environ.get(OPERATOR_STEPS) == "0":
         return
     if KINETO_LEVEL not in os.environ:
         os.environ[KINETO_LEVEL] = QUIET
@@ -33,7 +28,7 @@ def install(session: Session, part: Part) -> None:
         recorder=recorder,
         claims=session.claims,
         profiler=TorchProfiler(),
-        wants=wants(session, text),
+        wants=lambda _step: recorder.channels.is_profiled,
     )
 
     def ending_failed(text: str) -> None:
@@ -64,11 +59,3 @@ def install(session: Session, part: Part) -> None:
 
 def _speak_again() -> None:
     os.environ.pop(KINETO_LEVEL, None)
-
-
-def wants(session: Session, text: str) -> Callable[[int], bool]:
-    """Which steps: one of so many as the setting says, else those whose module phases are sampled too."""
-    channels = session.recorder.channels
-    if text.isdecimal():
-        return lambda step: is_profiled(session.run, step, period=int(text))
-    return lambda _step: channels.is_profiled

@@ -36,6 +36,7 @@ def install(session: Session, part: Part) -> None:
                 part.off()
                 return
             session.kernels = made
+            session.pause_kernels()
             part.on_undo(made.stop)
             part.on_undo(session.claims.on_claim(part.guard(made.step_aside)))
             part.on_undo(lambda: forget(session))

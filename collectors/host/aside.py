@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from argus.collectors.host.counters import Counters
+from argus.collectors.host.governor import IsOff
 from argus.collectors.host.observers import Observation, Observers
 from argus.collectors.host.orders import Orders
 from argus.collectors.host.ranks import Member
 from argus.collectors.host.reporting import make_report
 from argus.collectors.host.switches import Switches
 from argus.collectors.records.report import Report
+from argus.collectors.records.summary import RankWindow
 
 
 class Aside:
@@ -29,8 +31,8 @@ class Aside:
         self._host, self._started_s, self._counters = host, started_s, counters
         self._switches, self._observers, self._orders = switches, observers, orders
 
-    def look(self, members: Iterable[Member], *, now_s: float) -> None:
-        """Once a second: do what was ordered, observe the ranks of runs that are not switched off."""
+    def look(self, members: Iterable[Member], *, is_off: IsOff, now_s: float) -> None:
+        """Do what was ordered, observe the ranks of runs that are not switched off; `is_off` is the governor's."""
         if self._observers is None:
             return
         while self._orders is not None and not self._orders.bursts.empty():
@@ -38,7 +40,17 @@ class Aside:
             keys = [(order.run, order.attempt, rank) for rank in order.ranks]
             self._observers.burst(keys, seconds=order.seconds, is_native=order.is_native, now_s=now_s)
         on = [member for member in members if not self._switches.is_off(member.state.layout.run)]
-        self._observers.look(on, now_s=now_s)
+        self._observers.look(on, is_off=is_off, now_s=now_s)
+
+    def watch(self, members: Iterable[Member], *, is_off: IsOff, now_s: float) -> None:
+        """Ten times a second: whether a rank's open step has just become slow."""
+        if self._observers is not None:
+            on = (member for member in members if not self._switches.is_off(member.state.layout.run))
+            self._observers.watch(on, is_off=is_off, now_s=now_s)
+
+    def equip(self, windows: Sequence[RankWindow], members: Iterable[Member]) -> list[RankWindow]:
+        """The windows with what the host saw in their time."""
+        return list(windows) if self._observers is None else self._observers.equip(windows, members)
 
     def take(self, *, now_s: float, at_once: bool = False) -> Observation | None:
         """What is there to be sent."""

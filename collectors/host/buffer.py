@@ -8,11 +8,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from argus.collectors.records.events import KERNEL, Rows
+from argus.collectors.records.events import CLOCK_GPU, KERNEL, Rows
 from argus.collectors.records.plan import WindowPlan
 
 LAG_S = 1.0
-"""Wait after the rank entered the next window: asynchronous collectives and GPU phases trickle in."""
+"""Wait after the rank entered the next window: two turns of its writer, for calls that end asynchronously."""
+
+GPU_LAG_S = 10.0
+GPU_BEHIND_STEPS = 2
+"""Longest wait for what the GPU has still to do: the host may run two steps ahead of it, however long they last.
+
+Records of one stream come in order, so the wait ends with the first of a later window.
+"""
 
 LAST_STEP_LAG_S = 5.0
 """Wait after the window's last step when the next one is still running: long steps are not waited for."""
@@ -36,6 +43,7 @@ class _Open:
     num_bytes: int = 0
     done_s: float | None = None
     past_s: float | None = None
+    on_gpu: set[str] = field(default_factory=set)  # kinds that hold records of the GPU's clock
 
 
 class WindowBuffer:
@@ -48,6 +56,8 @@ class WindowBuffer:
         self._open: dict[int, _Open] = {}
         self._bytes = 0
         self._taken_end = 0
+        self._step_s = 0.0  # the newest step
+        self._newest: dict[str, int] = {}  # highest step of the records of the GPU's clock, by kind
 
     def add(self, kind: str, rows: Rows) -> None:
         """Sort rows of a checked frame into their windows; cost is that of the new rows alone."""
@@ -59,6 +69,8 @@ class WindowBuffer:
             return
         if kind == "steps":
             self.last_step = max(self.last_step, int(rows["step"].max()))
+            self._step_s = int(rows["end_ns"][-1] - rows["start_ns"][-1]) * 1e-9
+        on_gpu = self._note_gpu(kind, rows)
         if kind == "kernels":
             rows = _slim(rows)
         if self._bytes + rows.nbytes > MAX_OPEN_BYTES:
@@ -68,7 +80,18 @@ class WindowBuffer:
             window = self._open.setdefault(index, _Open())
             window.parts.setdefault(kind, []).append(part)
             window.num_bytes += part.nbytes
+            window.on_gpu |= {kind} if on_gpu else set()
             self._bytes += part.nbytes
+
+    def _note_gpu(self, kind: str, rows: Rows) -> bool:
+        """Whether these records come from a GPU; kernels do where phases do, else they are operators."""
+        if kind == "phases":
+            rows = rows[rows["clock"] == CLOCK_GPU]
+        elif kind != "kernels" or "phases" not in self._newest:
+            return False
+        if len(rows):
+            self._newest[kind] = max(self._newest.get(kind, -1), int(rows["step"].max()))
+        return bool(len(rows))
 
     def take(self, now_s: float) -> Iterator[tuple[int, Mapping[str, Rows]]]:
         """Windows that are complete by now, in order."""
@@ -100,8 +123,14 @@ class WindowBuffer:
         if self.last_step >= end - 1 and window.done_s is None:
             window.done_s = now_s
         if window.past_s is not None and now_s - window.past_s >= LAG_S:
-            return True
-        return window.done_s is not None and now_s - window.done_s >= LAST_STEP_LAG_S
+            is_behind = any(self._newest[kind] < end for kind in window.on_gpu)
+            return not is_behind or now_s - window.past_s >= self._gpu_lag_s
+        lag_s = self._gpu_lag_s if window.on_gpu else LAST_STEP_LAG_S
+        return window.done_s is not None and now_s - window.done_s >= lag_s
+
+    @property
+    def _gpu_lag_s(self) -> float:
+        return max(GPU_LAG_S, GPU_BEHIND_STEPS * self._step_s)
 
     def _close(self, index: int) -> Mapping[str, Rows]:
         window = self._open.pop(index)

@@ -15,6 +15,7 @@ from argus.collectors.host.pack_hosts import NameBook, pack_hosts
 from argus.collectors.host.spool import Spool
 from argus.collectors.host.uploader import Heard, Uploader
 from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.kernels import KernelSummary
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.report import Report
 from argus.collectors.records.summary import RankWindow
@@ -120,10 +121,16 @@ class Delivery:
         windows = [item for item in items if isinstance(item, RankWindow)]
         if windows:
             self._book.forget(self._uploader.names_wanted())
-            packed = pack_hosts(windows, book=self._book, identities=self._identities)
+            packed = pack_hosts(
+                windows, book=self._book, identities=self._identities, told=self._note_compression
+            )
             return encode_windows(window.to_bytes() for window in packed)
         layouts = [item.to_json() for item in items if isinstance(item, Layout)]
         return json.dumps({"layouts": layouts}, separators=(",", ":")).encode()
+
+    def _note_compression(self, summary: KernelSummary) -> None:
+        name, ratio = "argus_collector_kernel_compression_ratio", summary.compression_ratio
+        self._counters.set(name, ratio, label=str(summary.rank))
 
 
 def _num(items: Items) -> int:

@@ -11,12 +11,13 @@ from typing import Self
 import numpy as np
 
 from argus.collectors.records.events import DTYPES, RankRecords
-from argus.collectors.records.frames import Kind, encode_json, encode_rows
+from argus.collectors.records.frames import FrameReader, Kind, encode_json, encode_rows
 from argus.collectors.records.heartbeat import Status
 from argus.collectors.records.layout import Layout
 
 NAMES = ("", "forward", "backward", "all_reduce", "default_pg", "grad_sync", "gc")
 STEP_NS = 100_000_000
+READ_BYTES = 4096
 
 
 def steps(layout: Layout, first: int, end: int) -> RankRecords:
@@ -85,6 +86,14 @@ class FakeRank:
         self.send(
             Kind.STATUS, Status(ts_ns=step * STEP_NS, step=step, groups={"default_pg": (3, 2)}).to_json()
         )
+
+    def hear(self) -> dict[str, object]:
+        """The next thing the processor says; waits for it."""
+        reader = FrameReader()
+        while chunk := self.sock.recv(READ_BYTES):
+            for frame in reader.feed(chunk):
+                return frame.body or {}
+        raise ConnectionError("the processor hung up without a word")
 
     def bye(self) -> None:
         """End in order."""

@@ -1,80 +1,79 @@
-"""The overhead governor of a host: channels step down while they cost too much, and come back later."""
+"""The overhead governor of a host: measures, and has channels off as the service says, else as it decides."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.overhead import Ledger
-from argus.collectors.records.channels import CHANNELS, off_at
+from argus.collectors.host.plans import Levels
+from argus.collectors.host.stepping import BUDGET, Level, decide, in_words
+from argus.collectors.records.channels import ALL, CHANNELS, off_at
 from argus.collectors.records.cost import Cost
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.summary import RankWindow
 
-BUDGET = 0.02
-"""Share of step time that Argus may cost."""
-
-MIN_PAIRS = 20
-"""Disturbed steps between two decisions: about 1,000 steps of the run."""
-
 AHEAD_S = 5.0
 """A change takes effect that far ahead, so that every rank has heard of it: its writer listens twice a second."""
 
-MIN_AHEAD_STEPS = 4
 MAX_ATTEMPTS = 64
-MAX_PATIENCE = 64
+
+
+class IsOff(Protocol):
+    """Whether a channel of the processor itself is off for a rank of (run, attempt) that is in `step`."""
+
+    def __call__(self, channel: str, run: str, attempt: int, *, step: int) -> bool:
+        """See `Governor.is_off`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Channels of `level` are to be off from `from_step` on."""
+    """Channels of `level` are to be off from `from_step` on; `text` says so to people."""
 
     run: str
     attempt: int
     level: int
     from_step: int
-    cost: Cost
-
-    def text(self) -> str:
-        """One sentence for people."""
-        off = ", ".join(off_at(self.level)) or "none"
-        bounds = f"{(self.cost.low - 1) * 100:+.1f} to {(self.cost.high - 1) * 100:+.1f} %"
-        return f"run {self.run}: Argus costs {bounds} of step time; off from step {self.from_step} on: {off}"
+    text: str
 
 
 @dataclass(kw_only=True)
 class _State:
     ledger: Ledger
-    level: int = 0
-    from_step: int = 0
-    decided_at: int = 0
-    patience: int = 1  # doubles each time the channels step down: what came back too early waits longer
+    level: Level = field(default_factory=Level)
+    before: int = 0  # channels off until `level` holds
+    is_told: bool = False  # the service decides for all hosts of the attempt
     last_step: int = 0
     step_ns: int = 0
     costs: Mapping[str, Cost] = field(default_factory=dict)
 
 
 class Governor:
-    """All attempts of this host. Decides on numbers of steps only, so a replay decides alike."""
+    """All attempts of this host. Once a service decides for an attempt, this host only follows."""
 
-    def __init__(
-        self,
-        *,
-        counters: Counters,
-        budget: float = BUDGET,
-        min_pairs: int = MIN_PAIRS,
-    ) -> None:
+    def __init__(self, *, counters: Counters, budget: float = BUDGET) -> None:
         self._counters = counters
         self._budget = budget
-        self._min_pairs = min_pairs
         self._states: dict[tuple[str, int], _State] = {}
         self._changes: list[Change] = []
 
     def observe(self, windows: Iterable[RankWindow]) -> list[RankWindow]:
         """The windows, each with the cost known so far; decisions wait in `take_changes`."""
         return [self._observe(window) for window in windows]
+
+    def follow(self, levels: Levels) -> None:
+        """Have off what the service says: all hosts of an attempt hear the same level and step."""
+        for (run, attempt), (level, from_step) in levels.items():
+            state = self._state(run, attempt)
+            state.is_told = True
+            if (level, from_step) != (state.level.level, state.level.from_step):
+                told = replace(state.level, level=level, from_step=from_step)
+                off = ", ".join(off_at(level)) or "none"
+                text = f"the service decided for all hosts: off from step {from_step} on: {off}"
+                self._change(run, attempt, told, text=text)
 
     def take_changes(self) -> list[Change]:
         """What was decided since last asked."""
@@ -89,32 +88,42 @@ class Governor:
         state = self._states.get((beat.run, beat.attempt))
         if state is None:
             return beat
-        return replace(beat, overhead=state.costs, channels_off=off_at(state.level))
+        return replace(beat, overhead=state.costs, channels_off=off_at(state.level.level))
 
     def current(self, run: str, attempt: int) -> tuple[int, int]:
         """Level and the step from which it holds; what a rank that connects anew must hear."""
         state = self._states.get((run, attempt))
-        return (0, 0) if state is None else (state.level, state.from_step)
+        return (0, 0) if state is None else (state.level.level, state.level.from_step)
+
+    def is_off(self, channel: str, run: str, attempt: int, *, step: int) -> bool:
+        """Whether a channel of the processor itself is off while a rank is in `step`."""
+        level, from_step = self.current(run, attempt)
+        return channel in off_at(level) and step >= from_step
+
+    def _state(self, run: str, attempt: int) -> _State:
+        state = self._states.get((run, attempt))
+        if state is None:
+            if len(self._states) >= MAX_ATTEMPTS:
+                self._states.pop(next(iter(self._states)))
+            state = self._states[run, attempt] = _State(ledger=Ledger(run))
+        return state
 
     def _observe(self, window: RankWindow) -> RankWindow:
         if not len(window.steps):
             return window
-        key = (window.run, window.attempt)
-        state = self._states.get(key)
-        if state is None:
-            if len(self._states) >= MAX_ATTEMPTS:
-                self._states.pop(next(iter(self._states)))
-            state = self._states[key] = _State(ledger=Ledger(window.run))
+        state = self._state(window.run, window.attempt)
         state.last_step = max(state.last_step, int(window.steps["step"].max()))
         state.step_ns = int((window.steps["end_ns"] - window.steps["start_ns"]).mean())
-        if int(window.steps["step"].min()) >= state.from_step:
-            before = state.ledger.num_pairs()
+        if int(window.steps["step"].min()) >= state.level.from_step:
+            before = state.ledger.newest_pair
             state.ledger.add(window.rank, window.steps)
-            if state.ledger.num_pairs() != before or not state.costs:
+            if state.ledger.newest_pair != before or not state.costs:
                 state.costs = state.ledger.costs()
                 self._publish(state)
                 self._decide(window, state)
-        return replace(window, overhead=state.costs, channels_off=off_at(state.level))
+        is_before = window.first_step + window.num_steps <= state.level.from_step
+        off = off_at(state.before if is_before else state.level.level)
+        return replace(window, overhead=state.costs, channels_off=off)
 
     def _publish(self, state: _State) -> None:
         for channel, cost in state.costs.items():
@@ -123,28 +132,39 @@ class Governor:
             self._counters.set("argus_collector_overhead_high_ratio", cost.high, label=channel)
             self._counters.set("argus_collector_overhead_pairs", cost.n, label=channel)
         for i, channel in enumerate(CHANNELS):
-            self._counters.set("argus_collector_channel_off", float(i < state.level), label=channel)
+            self._counters.set("argus_collector_channel_off", float(i < state.level.level), label=channel)
 
     def _decide(self, window: RankWindow, state: _State) -> None:
-        num = state.ledger.num_pairs()
-        cost = state.costs.get("all")
-        if cost is None or num < state.decided_at + self._min_pairs:
+        cost = state.costs.get(ALL)
+        if state.is_told or cost is None:
             return
-        state.decided_at = num
-        before = level = state.level
-        if cost.low > 1 + self._budget:
-            level = min(level + 1, len(CHANNELS))
-        elif level and cost.high < 1 + self._budget / 2 and num >= self._min_pairs * state.patience:
-            level -= 1
-        if level == before:
-            return
-        if level > before:
-            state.patience = min(state.patience * 2, MAX_PATIENCE)
-        ahead = max(MIN_AHEAD_STEPS, math.ceil(AHEAD_S * 1e9 / max(state.step_ns, 1)))
-        state.level, state.from_step, state.decided_at = level, state.last_step + ahead, 0
+        ahead = math.ceil(AHEAD_S * 1e9 / max(state.step_ns, 1))
+        level, is_new = decide(
+            state.level, cost, step=state.last_step, ahead_steps=ahead, budget=self._budget
+        )
+        if is_new:
+            text = in_words(level.level, level.from_step, cost)
+            self._change(window.run, window.attempt, level, text=text)
+        else:
+            state.level = level
+
+    def _change(self, run: str, attempt: int, level: Level, *, text: str) -> None:
+        """Take up another level; what was measured before belongs to the past."""
+        state = self._state(run, attempt)
+        before = state.before = state.level.level
+        state.level = level
         state.ledger.forget()
-        self._counters.add("argus_collector_channel_changes_total", "down" if level > before else "up")
+        state.costs = {}
+        if level.level != before:
+            what = "down" if level.level > before else "up"
+            self._counters.add("argus_collector_channel_changes_total", what)
         self._changes.append(
-            Change(run=window.run, attempt=window.attempt, level=level, from_step=state.from_step, cost=cost)
+            Change(
+                run=run,
+                attempt=attempt,
+                level=level.level,
+                from_step=level.from_step,
+                text=f"run {run}: {text}",
+            )
         )
         self._publish(state)

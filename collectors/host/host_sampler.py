@@ -12,6 +12,7 @@ from argus.collectors.host.kernel_log import KernelLog
 from argus.collectors.host.pressure import PROC, difference, read_load, read_pressure, read_steal
 from argus.collectors.host.process_use import CGROUP, Counts, read_counts, use_between
 from argus.collectors.host.rank import Key
+from argus.collectors.host.use_track import Read
 from argus.collectors.records.host_sample import HostSample, RankUse
 
 
@@ -67,12 +68,21 @@ class HostSampler:
             texts.append("fabric: no InfiniBand or RoCE device")
         return tuple(text for text in texts if text)
 
-    def sample(self, ranks: Sequence[Seen], *, now_s: float) -> HostSample | None:
-        """What happened since the last call, at Unix time `now_s`."""
-        proc, before = self._roots.proc, self._before
-        numbers = {**read_pressure(root=proc), **read_steal(root=proc)}
+    def read(self, ranks: Sequence[Seen], *, now_s: float) -> Read:
+        """The kernel's counters now, without those of devices: a few files for the host and each thread."""
+        proc, cgroup = self._roots.proc, self._roots.cgroup
+        return Read(
+            ts_s=now_s,
+            numbers={**read_pressure(root=proc), **read_steal(root=proc)},
+            ranks={(seen.key, seen.pid): read_counts(seen.pid, proc=proc, cgroup=cgroup) for seen in ranks},
+        )
+
+    def sample(self, ranks: Sequence[Seen], *, read: Read) -> HostSample | None:
+        """What happened since the last call, at the time of `read`."""
+        before, now_s = self._before, read.ts_s
+        numbers = dict(read.numbers)
         counts = {
-            (seen.key, seen.pid): (read_counts(seen.pid, proc=proc, cgroup=self._roots.cgroup), seen.step)
+            (seen.key, seen.pid): (read.ranks.get((seen.key, seen.pid), Counts()), seen.step)
             for seen in ranks
         }
         ports = read_ports(root=self._roots.infiniband)
@@ -85,7 +95,7 @@ class HostSampler:
             host=self._host,
             start_s=min(before.ts_s, now_s),
             end_s=now_s,
-            numbers={**difference(numbers, before.numbers), **read_load(root=proc)},
+            numbers={**difference(numbers, before.numbers), **read_load(root=self._roots.proc)},
             ranks=tuple(_uses(counts, before)),
             gpus=gpus,
             ports=ports_between(ports, before.ports, root=self._roots.infiniband),

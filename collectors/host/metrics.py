@@ -25,7 +25,7 @@ METRICS = {
     "argus_collector_ranks": Spec(kind="gauge", help="Ranks connected now."),
     "argus_collector_rows_total": Spec(kind="counter", help="Record rows taken from ranks.", label="kind"),
     "argus_collector_windows_total": Spec(kind="counter", help="Rank windows cut."),
-    "argus_collector_dropped_records_total": Spec(
+    "argus_collector_dropped_events_total": Spec(
         kind="counter", help="Records lost in a rank, or here before they were in a window.", label="reason"
     ),
     "argus_collector_dropped_windows_total": Spec(
@@ -71,6 +71,11 @@ METRICS = {
     ),
     "argus_collector_kernel_events_total": Spec(
         kind="counter", help="Lines of the kernel log about hardware.", label="kind"
+    ),
+    "argus_collector_kernel_compression_ratio": Spec(
+        kind="gauge",
+        help="Bytes of a rank's kernel events over bytes of their summary, last window.",
+        label="rank",
     ),
     "argus_collector_ring_bytes": Spec(kind="gauge", help="Bytes of raw records kept on this host."),
     "argus_collector_ring_bytes_per_rank_step": Spec(

@@ -10,14 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from argus.collectors.host.counters import Counters
+from argus.collectors.host.governor import IsOff
 from argus.collectors.host.host_sampler import HostSampler, Seen
 from argus.collectors.host.notices import Notices
-from argus.collectors.host.rank import Key
+from argus.collectors.host.open_pages import OpenPages
+from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.ranks import Member
 from argus.collectors.host.stack_plan import OpenStep, Request, StackPlan, open_steps
 from argus.collectors.host.stack_taker import StackTaker
+from argus.collectors.host.use_track import READ_S, UseTrack
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.stacks import encode_stacks
+from argus.collectors.records.summary import RankWindow
 
 SAMPLE_S = 10.0
 """Period of host samples: what a host suffers from lasts longer, and a window is 10 s at least."""
@@ -40,6 +44,8 @@ class HostWatch:
 
     def __init__(self, sampler: HostSampler, *, counters: Counters, wall_clock: Callable[[], float]) -> None:
         self._sampler, self._counters, self._wall_clock = sampler, counters, wall_clock
+        self._sample_s = 0.0
+        self.track = UseTrack()
         self._queue: queue.Queue[Sequence[Seen] | None] = queue.Queue(1)
         self._done: deque[HostSample] = deque(maxlen=MAX_SAMPLES)
         self._thread = threading.Thread(target=self._run, name="argus-host", daemon=True)
@@ -50,7 +56,7 @@ class HostWatch:
         self._thread.start()
 
     def ask(self, ranks: Sequence[Seen]) -> None:
-        """Take a sample soon; one that is still under way is enough."""
+        """Read the counters soon; a read that is still under way is enough."""
         try:
             self._queue.put_nowait(ranks)
         except queue.Full:
@@ -74,7 +80,7 @@ class HostWatch:
     def _run(self) -> None:
         while (ranks := self._queue.get()) is not None:
             try:
-                sample = self._sampler.sample(ranks, now_s=self._wall_clock())
+                sample = self._look(ranks, now_s=self._wall_clock())
             except (OSError, ValueError) as error:
                 # A kernel that writes its files in another way: the next sample may do without that one.
                 self._counters.add("argus_collector_host_samples_total", "error")
@@ -82,10 +88,20 @@ class HostWatch:
                 continue
             self.unseen = self._sampler.unseen
             if sample is not None:
+                self.track.add_sample(sample)
                 self._done.append(sample)
                 self._counters.add("argus_collector_host_samples_total", "ok")
                 _show(self._counters, sample)
         self._sampler.close()
+
+    def _look(self, ranks: Sequence[Seen], *, now_s: float) -> HostSample | None:
+        """Read for the windows each time, take a whole sample when it is due."""
+        read = self._sampler.read(ranks, now_s=now_s)
+        self.track.add_read(read)
+        if 0 <= now_s - self._sample_s < SAMPLE_S:
+            return None
+        self._sample_s = now_s
+        return self._sampler.sample(ranks, read=read)
 
 
 class Observers:
@@ -97,13 +113,14 @@ class Observers:
         host: str,
         stacks: StackTaker | None,
         watch: HostWatch | None,
+        pages: OpenPages | None = None,
         counters: Counters,
         notices: Notices,
     ) -> None:
         self._host, self._stacks, self._watch = host, stacks, watch
         self._counters, self._notices = counters, notices
-        self._plan = StackPlan()
-        self._sample_s = 0.0
+        self._plan, self._pages = StackPlan(), pages
+        self._read_s = 0.0
         self._send_s = 0.0
 
     def start(self) -> None:
@@ -116,22 +133,44 @@ class Observers:
         """Dump these ranks closely for a while."""
         self._plan.burst(keys, seconds=seconds, is_native=is_native, now_s=now_s)
 
-    def look(self, members: Sequence[Member], *, now_s: float) -> None:
-        """Ask for what is due of the ranks that are observed."""
+    def look(self, members: Sequence[Member], *, is_off: IsOff, now_s: float) -> None:
+        """Ask for what is due of the ranks that are observed; whose stacks are off gets only what was asked for."""
         ranks = open_steps(members, now_s=now_s)
         if self._stacks is not None:
-            due = self._plan.due(ranks, now_s=now_s)
-            self._stacks.submit([request for request in due if self._is_worth_it(request)])
-            self._counters.add("argus_collector_stack_skipped_total", amount=self._plan.skipped)
-            self._plan.skipped = 0
+            quiet = {r.key for r in ranks if is_off("stacks", r.key[0], r.key[1], step=r.step)}
+            due = self._plan.due(ranks, quiet=quiet, now_s=now_s)
+            self._ask(due)
             self._tell(self._stacks.last_error)
-        if self._watch is not None and ranks and now_s >= self._sample_s:
-            self._sample_s = now_s + SAMPLE_S
+        if self._watch is not None and ranks and now_s >= self._read_s:
+            self._read_s = now_s + READ_S
             self._watch.ask([_seen(rank) for rank in ranks])
+
+    def watch(self, members: Iterable[Member], *, is_off: IsOff, now_s: float) -> None:
+        """Ten times a second: dump a rank whose open step has just become slow, and two peers."""
+        if self._stacks is None or self._pages is None:
+            return
+        ranks = self._pages.open_steps(members)
+        if any(rank.is_slow for rank in ranks):
+            quiet = {r.key for r in ranks if is_off("stacks", r.key[0], r.key[1], step=r.step)}
+            self._ask(self._plan.urgent(ranks, quiet=quiet, now_s=now_s))
+
+    def _ask(self, requests: Sequence[Request]) -> None:
+        assert self._stacks is not None
+        self._stacks.submit([request for request in requests if self._is_worth_it(request)])
+        self._counters.add("argus_collector_stack_skipped_total", amount=self._plan.skipped)
+        self._plan.skipped = 0
+
+    def equip(self, windows: Sequence[RankWindow], members: Iterable[Member]) -> list[RankWindow]:
+        """The windows, each with what its host's kernel and devices did in its time."""
+        if self._watch is None or not windows:
+            return list(windows)
+        devices = {key_of(member.state.layout): member.state.layout.device for member in members}
+        return self._watch.track.equip(windows, devices=devices)
 
     def take(self, *, now_s: float, at_once: bool = False) -> Observation | None:
         """What is there to be sent, every few seconds."""
-        if now_s < self._send_s and not at_once:
+        is_urgent = self._stacks is not None and self._stacks.is_urgent
+        if now_s < self._send_s and not at_once and not is_urgent:
             return None
         self._send_s = now_s + SEND_S
         dumps = self._stacks.take() if self._stacks is not None else []
@@ -152,6 +191,8 @@ class Observers:
         for part in (self._stacks, self._watch):
             if part is not None:
                 part.stop()
+        if self._pages is not None:
+            self._pages.close()
 
     def _is_worth_it(self, request: Request) -> bool:
         """Without py-spy there is nothing to ask; denied, the steady round is enough to see when that ends."""

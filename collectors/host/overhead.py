@@ -48,6 +48,8 @@ class Ledger:
         self._run = run
         self._last: dict[int, dict[int, tuple[int, int]]] = {}
         self._pairs: dict[str, OrderedDict[int, dict[int, float]]] = {}
+        self.newest_pair = -1
+        """Highest step that made a pair of `all`: the cost is known anew when it moves."""
 
     def add(self, rank: int, steps: Rows) -> None:
         """Take a window's steps of one rank; windows come in order."""
@@ -77,6 +79,8 @@ class Ledger:
         ratio = own_ns / usual_ns if channel == "modules" else usual_ns / own_ns
         pairs = self._pairs.setdefault(channel, OrderedDict())
         pairs.setdefault(step, {})[rank] = math.log(ratio)
+        if channel == ALL:
+            self.newest_pair = max(self.newest_pair, step)
         while len(pairs) > MAX_PAIRS:
             pairs.popitem(last=False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from argus.collectors.host.identity import Identities
@@ -36,8 +36,17 @@ class NameBook:
         self._sent.difference_update(keys)
 
 
-def pack_hosts(windows: Sequence[RankWindow], *, book: NameBook, identities: Identities) -> list[RankWindow]:
-    """The same windows; kernels of one host and window ride together on that of the lowest rank."""
+def pack_hosts(
+    windows: Sequence[RankWindow],
+    *,
+    book: NameBook,
+    identities: Identities,
+    told: Callable[[KernelSummary], None] = lambda summary: None,
+) -> list[RankWindow]:
+    """The same windows; kernels of one host and window ride together on that of the lowest rank.
+
+    `told` is called with every summary that is packed.
+    """
     hosts: dict[tuple[str, int, int, str], list[int]] = defaultdict(list)
     for place, window in enumerate(windows):
         if window.kernels:
@@ -51,6 +60,8 @@ def pack_hosts(windows: Sequence[RankWindow], *, book: NameBook, identities: Ide
                 for place in part
                 for summary in _summaries(windows[place])
             ]
+            for summary in summaries:
+                told(summary)
             blob = encode(_by_rank(summaries), names=book.fresh(_texts(summaries)))
             for place in part:
                 out[place] = replace(windows[place], kernels=b"")

@@ -30,13 +30,17 @@ def read_counts(pid: int, *, proc: Path = PROC, cgroup: Path = CGROUP) -> Counts
 
 
 def use_between(now: Counts, before: Counts) -> dict[str, float]:
-    """What happened between two reads; a thread born between them counts from its birth."""
+    """What happened between two reads; a thread born between them counts from its birth.
+
+    `run_delay_s` adds the threads up, `thread_run_delay_s` is that of the thread that waited most: a step
+    waits for one thread, and a pool of a hundred may wait without harm.
+    """
     numbers = difference(now.whole, before.whole)
     if now.run_delay_s:
-        delays = (
+        delays = [
             max(0.0, delay_s - before.run_delay_s.get(tid, 0.0)) for tid, delay_s in now.run_delay_s.items()
-        )
-        numbers["run_delay_s"] = sum(delays)
+        ]
+        numbers["run_delay_s"], numbers["thread_run_delay_s"] = sum(delays), max(delays)
     return numbers
 
 

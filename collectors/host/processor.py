@@ -29,13 +29,15 @@ from argus.collectors.records.summary import RankWindow
 
 TICK_S = 0.25
 LOOK_S = 1.0
+WATCH_S = 0.1
+"""A step that lasts 300 ms longer than usual is noticed while it is open: one read of each rank's page."""
+
 BEATS_S = 5.0
 BATCH_S = 0.5
 """Windows of one host close within moments of each other: one request for all."""
 
 CHUNK = 256 << 10
-MAX_DRAIN = 64
-"""Chunks still read from a process that has ended; its socket holds less."""
+MAX_DRAIN = 64  # chunks still read from a process that has ended; its socket holds less
 
 MAX_CONNECTIONS = 1024
 ACCEPT_PAUSE_S = 0.05
@@ -69,6 +71,7 @@ class _Due:
 
     tick_s: float = 0.0
     look_s: float = 0.0
+    watch_s: float = 0.0
     beats_s: float = 0.0
     idle_s: float | None = None
     windows: list[RankWindow] = field(default_factory=list)
@@ -117,8 +120,9 @@ class Processor:
         self._selector.register(self._listener.sock, selectors.EVENT_READ, self._accept)
         try:
             while not self._is_stopping and not self._is_idle():
-                for key, _ in self._selector.select(TICK_S):
+                for key, _ in self._selector.select(WATCH_S):
                     key.data()
+                self._watch()
                 self._tick()
         finally:
             self._finish()
@@ -246,6 +250,12 @@ class Processor:
         self._counters.add("argus_collector_rejected_total", reason)
         self._notices.once(f"reject_{reason}", text)
 
+    def _watch(self) -> None:
+        now_s = self._clock()
+        if now_s >= self._due.watch_s:
+            self._due.watch_s = now_s + WATCH_S
+            self._aside.watch(self._ranks, is_off=self._governor.is_off, now_s=now_s)
+
     def _tick(self) -> None:
         now_s = self._clock()
         if now_s < min(self._due.tick_s, self._due.look_s):
@@ -256,16 +266,21 @@ class Processor:
         if now_s >= self._due.look_s:
             self._due.look_s = now_s + LOOK_S
             self._look(now_s)
-        self._deliver(self._governor.observe(self._ranks.cut(now_s=now_s)), now_s=now_s)
+        self._deliver(self._cut(now_s=now_s), now_s=now_s)
         self._govern()
         self._observe(now_s)
         if now_s >= self._due.beats_s:
             self._due.beats_s = now_s + BEATS_S
             self._beat(now_s)
 
+    def _cut(self, *, now_s: float, everything: bool = False) -> list[RankWindow]:
+        """Windows complete by now, with what Argus cost and what the host saw."""
+        windows = self._governor.observe(self._ranks.cut(now_s=now_s, everything=everything))
+        return self._aside.equip(windows, self._ranks)
+
     def _govern(self) -> None:
         for change in self._governor.take_changes():
-            self._notices.once(f"governor {change.run} {change.from_step}", change.text())
+            self._notices.once(f"governor {change.run} {change.from_step}", change.text)
             for connection in list(self._connections.values()):
                 self._control(connection)
 
@@ -275,7 +290,7 @@ class Processor:
             return
         layout = connection.member.state.layout
         level, from_step = self._governor.current(layout.run, layout.attempt)
-        if not from_step:
+        if not (level or from_step):
             return
         try:
             connection.sock.send(encode_json(Kind.CONTROL, {"level": level, "from_step": from_step}))
@@ -290,7 +305,7 @@ class Processor:
     def _look(self, now_s: float) -> None:
         if self._ranks.look(now_s):
             self._due.beats_s = now_s
-        self._aside.look(self._ranks, now_s=now_s)
+        self._aside.look(self._ranks, is_off=self._governor.is_off, now_s=now_s)
         for member in [member for member in self._ranks if member.is_gone and member.is_connected]:
             self._exited(member)
         self._counters.set("argus_collector_ranks", sum(m.is_connected for m in self._ranks))
@@ -322,6 +337,7 @@ class Processor:
     def _listen_to_service(self) -> None:
         for heard in self._delivery.heard() if self._delivery is not None else ():
             self._ranks.follow(heard.plans)
+            self._governor.follow(heard.levels)
             self._aside.follow(heard.switches)
             self._forget(list(heard.final))
 
@@ -374,8 +390,7 @@ class Processor:
         for connection in list(self._connections.values()):
             self._close(connection)
         self._listener.close()
-        windows = self._governor.observe(self._ranks.cut(now_s=now_s, everything=True))
-        self._deliver(windows, now_s=now_s, at_once=True)
+        self._deliver(self._cut(now_s=now_s, everything=True), now_s=now_s, at_once=True)
         self._aside.close()
         self._observe(now_s, at_once=True)
         for tape in self._tapes:

@@ -142,7 +142,7 @@ class Ranks:
                 windows += member.state.cut(now_s)
             events += member.state.take_compressed()
             for reason, count in member.state.take_lost().items():
-                self._counters.add("argus_collector_dropped_records_total", reason, amount=count)
+                self._counters.add("argus_collector_dropped_events_total", reason, amount=count)
         self._counters.add("argus_collector_windows_total", amount=len(windows))
         return windows
 

@@ -132,7 +132,7 @@ class RawRing:
                 self._write(key, stream, frame)
             except OSError as error:
                 self._finish(stream)
-                self._counters.add("argus_collector_dropped_records_total", "ring")
+                self._counters.add("argus_collector_dropped_events_total", "ring")
                 self._notices.once("ring", f"the raw ring {self._directory} cannot be written: {error}")
 
     def flush(self) -> None:

@@ -48,7 +48,7 @@ class Recorder:
         """Append a checked frame; a new file begins with its `layout`."""
         file = self._files.get(key)
         if not self._is_on or file is None:
-            self._counters.add("argus_collector_dropped_records_total", "record_full")
+            self._counters.add("argus_collector_dropped_events_total", "record_full")
             return
         raw = encode(frame) if layout is None else encode_json(Kind.LAYOUT, layout.to_json()) + encode(frame)
         if len(raw) > self._left:

@@ -10,7 +10,7 @@ from argus.collectors.host.counters import Counters
 from argus.collectors.records.report import MAX_ENTRIES, Report
 
 LOSSES = (
-    "argus_collector_dropped_records_total",
+    "argus_collector_dropped_events_total",
     "argus_collector_dropped_windows_total",
     "argus_collector_dropped_observations_total",
     "argus_collector_rejected_total",

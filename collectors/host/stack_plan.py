@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from argus.collectors.host.rank import Key
@@ -17,6 +17,17 @@ DUMPS_PER_S = 4.0
 
 MAX_SAVED = 12.0
 """Dumps that may follow at once after a quiet time: an eight-rank host's slow step with its peers."""
+
+URGENT_PER_S = 0.5
+MAX_URGENT = 6.0
+"""Budget of dumps taken within a tenth of a second of a step's becoming slow: two such steps with their peers at
+once, then one each six seconds. A job whose every third step is slow must not be dumped in each of them."""
+
+MIN_EXCESS_S = 0.1
+"""A dump takes 20 ms to begin: an excess below this is over before."""
+
+AGAIN_S = 0.9
+"""Between two dumps of a rank in one slow step; a little less than the second between two looks."""
 
 SILENT_S = 2.5
 """Two statuses missed: from then on silence counts as time in which the open step stays open."""
@@ -68,6 +79,8 @@ class StackPlan:
         self._rate, self._max_saved = dumps_per_s, max_saved
         self._tokens = max_saved
         self._last_s: float | None = None
+        self._urgent, self._urgent_s = MAX_URGENT, 0.0
+        self._slow_at: dict[Key, tuple[int, float]] = {}
         self._due_s: dict[Key, float] = {}
         self._bursts: dict[Key, _Burst] = {}
         self.skipped = 0
@@ -78,15 +91,43 @@ class StackPlan:
         for key in keys:
             self._bursts[key] = _Burst(until_s=until_s, is_native=is_native)
 
-    def due(self, ranks: Sequence[OpenStep], *, now_s: float) -> list[Request]:
-        """What to dump now, the most urgent first, within the budget."""
+    def due(self, ranks: Sequence[OpenStep], *, now_s: float, quiet: Collection[Key] = ()) -> list[Request]:
+        """What to dump now, the most urgent first, within the budget; `quiet` ranks only in a burst."""
         elapsed_s = 0.0 if self._last_s is None else max(0.0, now_s - self._last_s)
         self._last_s = now_s
         self._tokens = min(self._max_saved, self._tokens + elapsed_s * self._rate)
+        keys = {rank.key for rank in ranks}
+        self._slow_at = {key: at for key, at in self._slow_at.items() if key in keys}
         wanted: dict[Key, Request] = {}
-        for request in (*self._in_burst(ranks, now_s), *self._slow(ranks), *self._baseline(ranks, now_s)):
+        open_to = [rank for rank in ranks if rank.key not in quiet]
+        own = (*self._slow(open_to, now_s), *self._baseline(open_to, now_s))
+        for request in (*self._in_burst(ranks, now_s), *own):
             wanted.setdefault(request.rank.key, request)
         return [request for request in wanted.values() if self._may(request, now_s)]
+
+    def urgent(
+        self, ranks: Sequence[OpenStep], *, now_s: float, quiet: Collection[Key] = ()
+    ) -> list[Request]:
+        """Steps that have just become slow, with their peers; asked ten times a second, within its own budget."""
+        self._urgent = min(MAX_URGENT, self._urgent + max(0.0, now_s - self._urgent_s) * URGENT_PER_S)
+        self._urgent_s = now_s
+        fresh = [rank for rank in ranks if self._is_fresh(rank) and rank.key not in quiet]
+        if not fresh:
+            return []
+        wanted: dict[Key, Request] = {}
+        for request in self._slow([*fresh, *(rank for rank in ranks if not rank.is_slow)], now_s):
+            wanted.setdefault(request.rank.key, request)
+        found = []
+        for request in wanted.values():
+            if self._urgent >= 1.0 and self._may(request, now_s):
+                self._urgent -= 1.0
+                found.append(request)
+        return found
+
+    def _is_fresh(self, rank: OpenStep) -> bool:
+        """Slow, by more than a dump takes, and not yet dumped in this step."""
+        is_new = self._slow_at.get(rank.key, (-1, 0.0))[0] != rank.step
+        return rank.is_slow and is_new and rank.open_s >= rank.median_s + MIN_EXCESS_S
 
     def _may(self, request: Request, now_s: float) -> bool:
         if self._tokens < request.count:
@@ -109,14 +150,19 @@ class StackPlan:
             for rank, burst in hits
         ]
 
-    def _slow(self, ranks: Sequence[OpenStep]) -> list[Request]:
+    def _slow(self, ranks: Sequence[OpenStep], now_s: float) -> list[Request]:
         """Slow ranks, those not dumped for longest first so that a tight budget reaches all, then their peers."""
-        slow = [rank for rank in ranks if rank.is_slow]
+        slow = [rank for rank in ranks if rank.is_slow and self._is_due_again(rank, now_s)]
         requests = []
         for rank in sorted(slow, key=lambda rank: self._due_s.get(rank.key, 0.0)):
+            self._slow_at[rank.key] = (rank.step, now_s)
             requests.append(Request(rank=rank, reason="slow_step"))
             requests += [Request(rank=peer, reason="peer") for peer in _peers(rank, ranks)]
         return sorted(requests, key=lambda request: request.reason == "peer")
+
+    def _is_due_again(self, rank: OpenStep, now_s: float) -> bool:
+        step, at_s = self._slow_at.get(rank.key, (-1, 0.0))
+        return step != rank.step or now_s - at_s >= AGAIN_S
 
     def _baseline(self, ranks: Sequence[OpenStep], now_s: float) -> list[Request]:
         """Once a minute each, spread over the minute by the rank's place on the host."""

@@ -11,7 +11,7 @@ from argus.collectors.host.counters import Counters
 from argus.collectors.host.pyspy import take_dump
 from argus.collectors.host.stack_plan import Request
 from argus.collectors.host.threads import join_threads, read_children, read_tasks
-from argus.collectors.records.stacks import StackDump
+from argus.collectors.records.stacks import LONG_OPEN_S, StackDump
 
 MAX_WAITING = 64
 MAX_KEPT = 2048
@@ -32,6 +32,7 @@ class StackTaker:
         self._done: deque[StackDump] = deque(maxlen=MAX_KEPT)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="argus-stacks", daemon=True)
+        self.is_urgent = False  # a step is open for so long that other hosts should hear of it now
         self.last_error = "" if program else "not_installed"
 
     def start(self) -> None:
@@ -48,6 +49,7 @@ class StackTaker:
 
     def take(self) -> list[StackDump]:
         """The dumps taken since last asked."""
+        self.is_urgent = False
         taken = []
         while self._done:
             taken.append(self._done.popleft())
@@ -68,7 +70,9 @@ class StackTaker:
                 if number and self._stopping.wait(BURST_PAUSE_S):
                     return
                 try:
-                    self._done.append(self.dump(request))
+                    dump = self.dump(request)
+                    self._done.append(dump)
+                    self.is_urgent |= dump.reason == "slow_step" and dump.open_s >= LONG_OPEN_S
                 except (OSError, ValueError, RuntimeError) as error:
                     # Out of descriptors or processes: the next dump may find some.
                     self._counters.add("argus_collector_stack_dumps_total", "error")

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from argus.collectors.host.client import Answer, Post
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.notices import Notices
-from argus.collectors.host.plans import Plans, parse_plans
+from argus.collectors.host.plans import Levels, Plans, parse_levels, parse_plans
 from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.spool import Entry, Spool
 from argus.collectors.host.switches import parse_switches
@@ -47,9 +47,10 @@ NOT_THE_BODY = frozenset({401, 403, 404, 405, 407, 408, 409, 421, 425, 426, 429,
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """What the service said: plans to follow, runs to switch, and whose final heartbeat it has now."""
+    """What the service said: plans and levels to follow, runs to switch, whose final heartbeat it has now."""
 
     plans: Plans
+    levels: Levels = field(default_factory=dict)
     switches: Mapping[str, bool] = field(default_factory=dict)
     final: frozenset[Key] = frozenset()
 
@@ -265,7 +266,8 @@ class Uploader:
             self._notices.once("plan", f"the service sent {num_bad} window plans that cannot be followed")
         switches = parse_switches(answer.body.get("switches"))
         if plans or final or switches:
-            self.heard.put(Heard(plans=plans, switches=switches, final=final))
+            levels = parse_levels(answer.body.get("plans"))
+            self.heard.put(Heard(plans=plans, levels=levels, switches=switches, final=final))
 
 
 def _hashes(raw: object) -> frozenset[int]:

@@ -19,7 +19,7 @@ from typing import cast
 
 from argus.collectors import hooks
 from argus.collectors.rank import state
-from argus.collectors.rank.channels import Channels
+from argus.collectors.rank.channels import channels_of
 from argus.collectors.rank.clock import anchored_clock
 from argus.collectors.rank.gpu import cuda_clock
 from argus.collectors.rank.guard import Part
@@ -145,7 +145,7 @@ def _arm(attachment: Attachment) -> None:
         now_ns=now_ns,
         cpu_ns=time.thread_time_ns,
         gpu=cuda_clock(now_ns),
-        channels=Channels(run, has_shadows=env.get("ARGUS_GOVERNOR") != "0"),
+        channels=channels_of(run, env),
     )
     session = Session(recorder)
     session.run = run

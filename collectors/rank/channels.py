@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from argus.collectors.records.channels import ALL, BLOCK_STEPS, CHANNELS, Block, block_of, off_at
+from argus.collectors.records.channels import (
+    ALL,
+    BLOCK_STEPS,
+    CHANNELS,
+    Block,
+    block_of,
+    is_profiled,
+    off_at,
+)
 from argus.collectors.records.events import FLAG_PROFILED, FLAG_SHADOW
+
+OPERATOR_STEPS = "ARGUS_OPERATOR_STEPS"
+"""One profiled step in so many; 0 profiles no operators; unset, the steps whose module phases are sampled."""
+
+
+def period_of(text: str) -> int:
+    """Steps of which one is profiled, as the setting says; what is no number changes nothing.
+
+    >>> period_of("7"), period_of(""), period_of("0")
+    (7, 50, 50)
+    """
+    return int(text) if text.isdecimal() and int(text) else BLOCK_STEPS
 
 
 class Channels:
@@ -14,8 +34,9 @@ class Channels:
     `plan` says of a step which channel it is about: one of `SHADOWED` or `all` is off in it, `modules` is on.
     """
 
-    def __init__(self, run: str = "", *, has_shadows: bool = True) -> None:
+    def __init__(self, run: str = "", *, has_shadows: bool = True, period: int = BLOCK_STEPS) -> None:
         self.run = run
+        self._period = period
         self.has_shadows = has_shadows
         self.plan: Callable[[int], str] = self._planned
         self.phases = True
@@ -23,6 +44,8 @@ class Channels:
         self.is_shadow = False  # everything is off in this step: the writer rests, too
         self.is_profiled = False
         self.level = 0
+        self.is_off = False  # the whole run is switched off: no channel records, whatever the governor says
+        self._governed = 0
         self._wanted: tuple[int, int] | None = None  # level, and the first step that has it
         self._block: Block | None = None
         self._block_end = BLOCK_STEPS
@@ -43,7 +66,8 @@ class Channels:
         wanted = self._wanted
         if wanted is not None and step >= wanted[1]:
             self._wanted = None
-            self._set_level(wanted[0])
+            self._governed = wanted[0]
+        self._set_level(len(CHANNELS) if self.is_off else self._governed)
         channel = self.plan(step)
         off = off_at(self.level)
         self.is_shadow = channel == ALL
@@ -62,13 +86,11 @@ class Channels:
             self._block = block_of(self.run, step)
             self._block_end = step - step % BLOCK_STEPS + BLOCK_STEPS
         block = self._block
-        if block is None:
-            return ""
-        if step == block.profiled:
-            return "modules"
-        if not self.has_shadows:
-            return ""
-        return ALL if step == block.all_off else block.channel if step == block.one_off else ""
+        if block is not None and self.has_shadows and step in (block.all_off, block.one_off):
+            return ALL if step == block.all_off else block.channel
+        if self._period != BLOCK_STEPS:
+            return "modules" if is_profiled(self.run, step, period=self._period) else ""
+        return "modules" if block is not None and step == block.profiled else ""
 
     def _set_level(self, level: int) -> None:
         if level == self.level:
@@ -76,3 +98,9 @@ class Channels:
         self.level = level
         for call in self._on_level:
             call(level)
+
+
+def channels_of(run: str, env: Mapping[str, str]) -> Channels:
+    """The switches of a run as the job's environment wants them."""
+    has_shadows, period = env.get("ARGUS_GOVERNOR") != "0", period_of(env.get(OPERATOR_STEPS, ""))
+    return Channels(run, has_shadows=has_shadows, period=period)

@@ -342,6 +342,10 @@ class Recorder:
         """What the runtime states exactly."""
         self.ring.put("events", (self.current_step, self.ring.intern(kind), start_ns, dur_ns, value))
 
+    def last_durations_ns(self) -> tuple[int, ...]:
+        """Of the last steps, in no order; for another thread."""
+        return tuple(self._durations_ns)
+
     def status(self, groups: Mapping[str, tuple[int, int]]) -> Status:
         """What this rank is doing, read by the writer thread."""
         stack = tuple(self.train.stack)
@@ -352,7 +356,7 @@ class Recorder:
         elif comm is not None and comm.since_ns:
             phase, since_ns = self.ring.names[comm.name], comm.since_ns
         end = self._end
-        durations = tuple(self._durations_ns)
+        durations = self.last_durations_ns()
         return Status(
             ts_ns=self.now_ns(),
             step=self.step if end is None else self.step + 1,

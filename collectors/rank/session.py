@@ -70,18 +70,19 @@ class Session:
         self.unseen(text)
         self.recorder.forget_open()
 
-    def switch_off(self) -> None:
-        """Nothing records any more; the patches stay until `stop`, which the training thread calls."""
-        for part in self.parts:
-            part.is_on = False
-
     def control(self, body: dict[str, object]) -> None:
         """The host's processor says which channels to have off, and from which step on."""
         level, step = body.get("level"), body.get("from_step")
         if isinstance(level, int) and isinstance(step, int):
             self.recorder.channels.want(level, from_step=step)
 
+    def pause_kernels(self) -> None:
+        """Have the kernel channel collect or not, as the level says."""
+        if self.kernels is not None:
+            self.kernels.pause(is_paused="kernels" in off_at(self.recorder.channels.level))
+
     def _say_level(self, level: int) -> None:
+        self.pause_kernels()
         off = "+".join(off_at(level)) or "none"
         now_ns = self.recorder.now_ns()
         self.recorder.event(f"argus:off:{off}", start_ns=now_ns, dur_ns=0, value=float(level))

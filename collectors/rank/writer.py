@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from argus.collectors.rank.guard import Part
-from argus.collectors.rank.ring import Ring
+from argus.collectors.rank.guard import LOGGER
+from argus.collectors.rank.ring import Ring, Row
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.sink import Sink
 from argus.collectors.rank.state import never
-from argus.collectors.records.channels import CHANNELS
 from argus.collectors.records.events import DTYPES
 from argus.collectors.records.frames import Kind, encode_json, encode_rows
 from argus.collectors.records.layout import Layout
@@ -24,6 +25,12 @@ PERIOD_S = 0.5  # batches cost less of the GIL than rows: two wake-ups a second
 STATUS_TICKS = 2  # a status each second
 CLOSE_S = 1.0  # what is not out by then is lost: the process wants to end
 BLOCK_ROWS = 8192  # of a block in one frame: half a megabyte, after which room is looked for again
+FAILED = "writer_error"
+"""Turns of the writer that failed, among the drop counts: what a turn had taken is counted beside it."""
+
+UNPACKED = "unpackable"
+"""Rows whose values fit no row of their kind."""
+
 POLL_S = 0.02  # between attempts to empty the outbox while closing
 
 
@@ -42,7 +49,6 @@ class Stream:
         self._ring: Ring = session.ring
         self._layout = layout
         self._is_off = is_off
-        self._was_off = False
         self._layout_frame = b""
         self._num_names = 0
         self._num_notes = 0
@@ -71,19 +77,28 @@ class Stream:
             self._discard()
             return
         taken = {kind: self._ring.take(kind) for kind in DTYPES}
-        self._send_names()
+        try:
+            self._send_names()
+        except Exception:
+            self._ring.drop(UNPACKED, sum(map(len, taken.values())))
+            raise
         for kind, rows in taken.items():
             if rows:
-                self.sink.push(encode_rows(kind, np.array(rows, DTYPES[kind])))
+                self._send_taken(kind, rows)
         self._send_blocks()
         self._send_notes()
 
+    def _send_taken(self, kind: str, rows: list[Row]) -> None:
+        """Rows that cannot be packed are lost and counted; those of the other kinds go out."""
+        try:
+            self.sink.push(encode_rows(kind, np.array(rows, DTYPES[kind])))
+        except Exception as error:  # noqa: BLE001 one bad row must not end a rank's reporting
+            self._ring.drop(UNPACKED, len(rows))
+            self._session.unseen(f"{kind}: {len(rows)} rows could not be packed: {type(error).__name__}")
+
     def _follow_switch(self) -> bool:
         """Whether this host is switched off; then every channel is off too, while steps and calls are counted."""
-        off, channels = self._is_off(), self._session.recorder.channels
-        if off or self._was_off:
-            channels.want(len(CHANNELS) if off else 0, from_step=0)
-        self._was_off = off
+        off = self._session.recorder.channels.is_off = self._is_off()
         return off
 
     def _discard(self) -> None:
@@ -116,10 +131,10 @@ class Stream:
 
     def _send_names(self) -> None:
         names = self._ring.names
-        known, self._num_names = self._num_names, len(names)
-        if known < self._num_names:
-            body = {"first": known, "names": names[known : self._num_names]}
-            self.sink.push(encode_json(Kind.STRINGS, body))
+        known, count = self._num_names, len(names)
+        if known < count:
+            self.sink.push(encode_json(Kind.STRINGS, {"first": known, "names": names[known:count]}))
+            self._num_names = count  # once they are out: what failed is tried again
 
     def _send_notes(self) -> None:
         notes = self._session.notes
@@ -128,8 +143,8 @@ class Stream:
         self._num_notes = len(notes)
         dropped = self._ring.dropped()
         if dropped != self._dropped:
-            self._dropped = dropped
             self.sink.push(encode_json(Kind.DROPS, dict(dropped)))
+            self._dropped = dropped
 
 
 class Writer:
@@ -158,15 +173,22 @@ class Writer:
         self._stream.sink.close()
 
     def _run(self) -> None:
-        part = Part("writer", ring=self._session.ring, on_off=self._session.part_failed)
-        tick, finish = part.guard(self._tick), part.guard(self._finish)
         ticks = 0
-        while not self._stop.wait(self._period_s) and part.is_on:
-            tick(with_status=ticks % STATUS_TICKS == 0)
+        while not self._stop.wait(self._period_s):
+            self._try(partial(self._tick, with_status=ticks % STATUS_TICKS == 0))
             ticks += 1
-        finish()
-        if not part.is_on:
-            self._session.switch_off()
+        self._try(self._finish)
+
+    def _try(self, turn: Callable[[], None]) -> None:
+        """A turn that fails is counted and said once; the next may do: rows wait in the ring meanwhile."""
+        try:
+            turn()
+        except Exception as error:  # noqa: BLE001 the rank goes on reporting whatever one turn meets
+            self._session.ring.drop(FAILED, 1)
+            text = f"writer: a turn failed with {type(error).__name__}"
+            if text not in self._session.notes:
+                logging.getLogger(LOGGER).warning("argus: %s: %r", text, error)
+            self._session.unseen(text)
 
     def _tick(self, *, with_status: bool) -> None:
         self._session.tick()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-CHANNELS = ("modules", "phases", "collectives")
-"""What a rank records beside its steps, in the order in which it steps down: the dearest for the least first."""
+CHANNELS = ("modules", "stacks", "kernels", "phases", "collectives")
+"""What is seen beside the steps, in the order in which it steps down: what a verdict needs least goes first.
+
+`modules` are the sampled steps: module phases and, without a GPU, operators.
+"""
 
 SHADOWED = ("phases", "collectives")
 """Channels that run in every step, so that a step without them tells their cost; `modules` is sampled."""
@@ -63,10 +66,23 @@ def shadowed(run: str, step: int) -> str:
     return ALL if step == block.all_off else block.channel if step == block.one_off else ""
 
 
-def is_profiled(run: str, step: int) -> bool:
-    """Whether `step` records in more detail than others."""
-    block = block_of(run, step)
-    return block is not None and step == block.profiled
+def is_profiled(run: str, step: int, *, period: int = BLOCK_STEPS) -> bool:
+    """Whether `step` records in more detail than others: one step of each `period`, never a shadow step.
+
+    A job that asks for another period than that of the blocks has its steps drawn by a hash: a fixed stride
+    would meet the same step of whatever else repeats.
+
+    >>> is_profiled("run", 3, period=1)
+    True
+    """
+    if period == BLOCK_STEPS:
+        block = block_of(run, step)
+        return block is not None and step == block.profiled
+    if period < 1 or shadowed(run, step):
+        return False
+    first = step - step % period
+    digest = hashlib.blake2b(f"{run}/{first // period}".encode(), digest_size=8).digest()
+    return step == first + int.from_bytes(digest, "little") % period
 
 
 def off_at(level: int) -> tuple[str, ...]:

@@ -1,5 +1,9 @@
-"""The one error of the wire: bytes or values a peer sent that cannot be taken."""
+"""The errors of the wire: bytes or values a peer sent that cannot be taken."""
 
 
 class WireError(ValueError):
     """Malformed input from a socket, an upload or a recording; the message names what is wrong."""
+
+
+class NewerError(WireError):
+    """Sound, yet of a version this side does not read: it must be upgraded, the sender may keep what it has."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -55,11 +57,7 @@ class Blob:
 
     def texts(self) -> Mapping[int, str]:
         """Definitions the sender added: content hash to name. Raises WireError."""
-        names = _object(self.tail, "names")
-        try:
-            return {int(key, 16): str(text)[:1024] for key, text in names.items()}
-        except (TypeError, ValueError) as error:
-            raise WireError(f"kernel names: {error!r:.80}") from None
+        return _texts(self.tail)
 
     def dropped(self) -> Mapping[int, Mapping[str, int]]:
         """Events left out, by rank and reason. Raises WireError."""
@@ -89,6 +87,11 @@ class Clusters:
     log_p99: Floats
     log_max: Floats
     log_mean: Floats
+
+    def of(self, entry: int) -> Clusters:
+        """The rows of one of the entries that were read."""
+        mine = self.entry == entry
+        return Clusters(**{item.name: getattr(self, item.name)[mine] for item in fields(self)})
 
 
 def open_blob(payload: bytes) -> Blob:
@@ -333,6 +336,16 @@ def _collect(slots: _Slots, columns: Sequence[Ints], *, is_paper: NDArray[np.boo
         log_max=log_max,
         log_mean=log_mean,
     )
+
+
+@lru_cache(maxsize=64)
+def _texts(tail: bytes) -> Mapping[int, str]:
+    """Names by content hash; the hosts of a job mostly define the same ones."""
+    names = _object(tail, "names")
+    try:
+        return MappingProxyType({int(key, 16): str(text)[:1024] for key, text in names.items()})
+    except (TypeError, ValueError) as error:
+        raise WireError(f"kernel names: {error!r:.80}") from None
 
 
 def _object(tail: bytes, key: str) -> dict[str, Any]:

@@ -14,6 +14,9 @@ from argus.collectors.records.events import Rows
 RAW_EVENT_BYTES = 24
 """One kernel event as packed binary (start, duration, name, stream): what compression is measured against."""
 
+CLUSTER_BYTES = 20
+"""A cluster as packed binary: what a rank's summary weighs, whoever shares its upload."""
+
 MAX_NAME = 512
 """Characters of a kernel name that are kept; C++ templates grow without bound."""
 
@@ -48,6 +51,11 @@ class KernelSummary:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
+
+    @property
+    def compression_ratio(self) -> float:
+        """Bytes of the events over bytes of their clusters; a fall says that something stopped repeating."""
+        return self.events * RAW_EVENT_BYTES / max(len(self.clusters) * CLUSTER_BYTES, 1)
 
 
 @lru_cache(maxsize=1 << 16)

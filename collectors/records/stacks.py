@@ -26,6 +26,9 @@ MAX_DUMPS = 4096
 MAX_STACKS = 65536
 MAX_NAME = 64
 
+LONG_OPEN_S = 3.0
+"""A slow step still open after this is worth asking other hosts about; a shorter one is over before they hear."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Thread:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from argus.collectors.records.cost import Cost, costs_from_json, costs_to_json
-from argus.collectors.records.errors import WireError
+from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.events import COLLECTIVE, EVENT, STEP, Rows, empty
 from argus.collectors.records.pack import pack, unpack
 from argus.collectors.records.plan import MAX_STEPS
+from argus.collectors.records.text import tame
 
 SUMMARY_VERSION = 2
 READABLE = (1, 2)
@@ -20,6 +22,10 @@ READABLE = (1, 2)
 
 MAX_KERNEL_BYTES = 4 << 20
 """Packed kernel summaries of one host and window; ten times what 64 ranks with 500 kernels need."""
+
+MAX_USE = 64
+MAX_MARKS = 64
+"""What a host says of one rank's window: a few numbers and words."""
 
 PHASE_CELL = np.dtype(
     [
@@ -49,7 +55,9 @@ class RankWindow:
     `dropped` counts records lost in this window by reason, `unseen` says what was not observable. `kernels`
     is a `kernel_blob` of this rank, or of several ranks of its host and this window; empty if there is none.
     `details` are phases inside the outermost ones, one cell per (phase, native, step): never add them up.
-    `overhead` is what Argus costs by channel, as measured in the run so far.
+    `overhead` is what Argus costs by channel, as measured in the run so far. `use` is what the kernel did to
+    the rank and its host in the window's time, per second of it (names of `host.use_track`), and `marks` what
+    its GPU, ports and kernel log stated in words; both are empty where nobody looked.
     """
 
     run: str
@@ -70,6 +78,8 @@ class RankWindow:
     dropped: Mapping[str, int] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
     kernels: bytes = b""
+    use: Mapping[str, float] = field(default_factory=dict)
+    marks: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, int, int, int]:
@@ -96,6 +106,8 @@ class RankWindow:
             "unseen": list(self.unseen),
             "overhead": costs_to_json(self.overhead),
             "channels_off": list(self.channels_off),
+            "use": dict(self.use),
+            "marks": list(self.marks[:MAX_MARKS]),
         }
         arrays = {name: (name, getattr(self, name)) for name in (*_DTYPES, *_LATER)}
         if self.kernels:
@@ -106,10 +118,7 @@ class RankWindow:
     def from_bytes(payload: bytes) -> RankWindow:
         """Parse and check what came over the wire. Raises WireError."""
         meta, arrays = unpack(payload, {**_DTYPES, **_LATER, "kernels": _KERNELS})
-        if meta.get("version") not in READABLE:
-            raise WireError(
-                f"window of version {meta.get('version')!r:.20}, this side speaks {SUMMARY_VERSION}"
-            )
+        _check_version(meta.get("version"))
         missing = [name for name in _DTYPES if name not in arrays]
         if missing:
             raise WireError(f"window lacks {', '.join(missing)}")
@@ -135,9 +144,19 @@ class RankWindow:
             overhead=costs_from_json(meta.get("overhead")),
             channels_off=_texts({"channels_off": [], **meta}, "channels_off"),
             kernels=_kernels(arrays.get("kernels")),
+            use=_use(meta.get("use", {})),
+            marks=tuple(tame(text, 200) for text in _texts({"marks": [], **meta}, "marks")[:MAX_MARKS]),
         )
         _check_steps(window)
         return window
+
+
+def _check_version(version: object) -> None:
+    text = f"window of version {version!r:.20}, this side reads {', '.join(map(str, READABLE))}"
+    if isinstance(version, int) and not isinstance(version, bool) and version > max(READABLE):
+        raise NewerError(f"{text}: upgrade this side before its senders")
+    if version not in READABLE:
+        raise WireError(text)
 
 
 def _kernels(raw: Rows | None) -> bytes:
@@ -146,6 +165,18 @@ def _kernels(raw: Rows | None) -> bytes:
     if len(raw) > MAX_KERNEL_BYTES:
         raise WireError(f"window.kernels has {len(raw)} bytes, the limit is {MAX_KERNEL_BYTES}")
     return raw.tobytes()
+
+
+def _use(raw: object) -> dict[str, float]:
+    if not isinstance(raw, dict) or len(raw) > MAX_USE:
+        raise WireError(f"window.use must be an object of at most {MAX_USE} numbers")
+    for name, value in raw.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number and math.isfinite(value) and 0 <= value <= 1e15) or len(name) > 64:
+            raise WireError(
+                f"window.use.{name!s:.64} must be a finite number of at least 0, got {value!r:.40}"
+            )
+    return {name: float(value) for name, value in raw.items()}
 
 
 def _check_steps(window: RankWindow) -> None:

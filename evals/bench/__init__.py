@@ -47,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `argus bench`; one sub-command per benchmark, and `all`."""
     commands = parser.add_subparsers(dest="bench", required=True, metavar="NAME")
     for name, module in benches().items():
-        sub = commands.add_parser(name, help=(module.__doc__ or "").split("\n")[0])
+        other = [name.replace("_", "-")] if "_" in name else []
+        sub = commands.add_parser(name, aliases=other, help=(module.__doc__ or "").split("\n")[0])
         _common(sub)
         module.add_arguments(sub)
     _common(commands.add_parser("all", help="every benchmark in turn"))
@@ -66,13 +67,14 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one benchmark or all; 1 if a promise was missed."""
-    names = list(benches()) if args.bench == "all" else [args.bench]
+    bench = args.bench.replace("-", "_")
+    names = list(benches()) if bench == "all" else [bench]
     results = {}
     for name in names:
         print(f"bench {name} ({args.size}) …", file=sys.stderr, flush=True)
-        results[name] = _run_one(name, args, alone=args.bench != "all")
+        results[name] = _run_one(name, args, alone=bench != "all")
     if args.json:
-        print(json.dumps(results if args.bench == "all" else results[args.bench]))
+        print(json.dumps(results if bench == "all" else results[bench]))
     else:
         print("\n\n".join(f"{name}\n{benches()[name].table(result)}" for name, result in results.items()))
     return 0 if all(result.get("ok", True) for result in results.values()) else 1

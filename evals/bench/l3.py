@@ -40,7 +40,7 @@ GROWTH: Mapping[Size, Sequence[int]] = {
     "full": (64, 256, 1024, 4096, 16384),
 }
 GROWTH_KERNELS = 40
-PAIRWISE: Mapping[Size, Sequence[int]] = {"smoke": (48,), "default": (64, 256, 768), "full": (64, 256, 1024)}
+PAIRWISE: Mapping[Size, Sequence[int]] = {"smoke": (48,), "default": (64, 256, 1024), "full": (64, 256, 1024)}
 NODES = 1000
 """Samples a rank that pairwise scipy is given; its own time grows with them."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argus.evals.simulator.job import QUIET, SHARED, Fault, Job
+from argus.evals.simulator.job import QUIET, SCHEDULES, SHARED, Fault, Job
 from argus.evals.truth import Scenario, Truth
 
 STEPS = 200
@@ -22,6 +22,13 @@ SHARED_SEVERITY = 1.4
 SHARED_RANKS = 8
 """More ranks than this do not share a machine's cores."""
 
+STAGES = 4
+MICRO_BATCHES = 8
+"""Of a drawn pipeline: bubbles take a quarter of the step."""
+
+EXPERT_RANKS = 8
+"""Ranks an expert layer is spread over."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
@@ -35,18 +42,32 @@ class Draw:
         self, fault_class: str, *, kind: str, severity: float, end_step: int | None = END_STEP
     ) -> Scenario:
         """The trial in which that rank has a fault of `kind` from the onset on."""
-        ranks = (self.rank,)
-        fault = Fault(
-            kind=kind, ranks=ranks, start_step=self.onset_step, end_step=end_step, severity=severity
-        )
+        fault = Fault(kind=kind, ranks=(self.rank,), severity=severity)
+        return self.with_fault(fault_class, fault, end_step=end_step)
+
+    def with_fault(
+        self,
+        fault_class: str,
+        fault: Fault,
+        *,
+        scope: str = "",
+        ranks: tuple[int, ...] | None = None,
+        onset_step: int | None = None,
+        end_step: int | None = END_STEP,
+        exonerated: tuple[str, ...] = (),
+    ) -> Scenario:
+        """The trial with `fault` from the onset on; its truth is the fault's one rank unless said otherwise."""
+        onset = self.onset_step if onset_step is None else onset_step
+        timed = Fault(**{**vars(fault), "start_step": onset, "end_step": end_step})
         truth = Truth(
             fault_class=fault_class,
-            ranks=ranks,
-            scope=f"rank:{self.rank}",
-            onset_step=self.onset_step,
+            ranks=fault.ranks if ranks is None else ranks,
+            scope=scope or f"rank:{fault.ranks[0]}",
+            onset_step=onset,
             end_step=end_step,
+            exonerated=exonerated,
         )
-        return Scenario(job=self.job, faults=(fault,), truth=truth)
+        return Scenario(job=self.job, faults=(timed,), truth=truth)
 
 
 def draw(*, seed: int, ranks: int, severity: float, wall_clock: bool = False) -> Draw:
@@ -54,7 +75,49 @@ def draw(*, seed: int, ranks: int, severity: float, wall_clock: bool = False) ->
     rng = np.random.default_rng([seed, ranks])
     on_shared = ranks <= SHARED_RANKS and severity >= SHARED_SEVERITY and bool(rng.random() < 0.5)
     job = _shared(ranks) if on_shared else _cluster(rng, ranks, wall_clock=wall_clock)
-    return Draw(job=job, rank=int(rng.integers(ranks)), onset_step=int(rng.integers(*ONSET)))
+    return _picked(rng, job)
+
+
+def draw_cluster(*, seed: int, ranks: int) -> Draw:
+    """A job on GPUs of their own without any tensor parallelism."""
+    rng = np.random.default_rng([seed, ranks, 1])
+    return _picked(rng, _gpus(rng, ranks, tp=1))
+
+
+def draw_pipeline(*, seed: int, ranks: int, replicas: int | None = None, stages: int = STAGES) -> Draw:
+    """A pipeline of `stages` or, for few ranks, as many as there are; the schedule is drawn.
+
+    `replicas` None = all ranks that are left are replicas, else they are tensor-parallel.
+    """
+    rng = np.random.default_rng([seed, ranks, 2])
+    pp = min(stages, ranks)
+    tp = 1 if replicas is None else max(ranks // (pp * replicas), 1)
+    schedule = str(rng.choice(SCHEDULES))
+    plain = _gpus(rng, ranks, tp=1)
+    job = Job(
+        **{
+            **vars(plain),
+            "pp": pp,
+            "tp": tp,
+            "micro_batches": MICRO_BATCHES,
+            "schedule": schedule,
+            "virtual": 2 if schedule == "interleaved" else 1,
+        }
+    )
+    return _picked(rng, job)
+
+
+def draw_experts(*, seed: int, ranks: int, tells_work: bool = True) -> Draw:
+    """A mixture of experts with even routing but for a little."""
+    rng = np.random.default_rng([seed, ranks, 3])
+    ep = min(EXPERT_RANKS, ranks)
+    plain = _gpus(rng, ranks, tp=1)
+    job = Job(**{**vars(plain), "ep": ep, "routing_spread": 0.02, "tells_work": tells_work})
+    return _picked(rng, job)
+
+
+def _picked(rng: np.random.Generator, job: Job) -> Draw:
+    return Draw(job=job, rank=int(rng.integers(job.ranks)), onset_step=int(rng.integers(*ONSET)))
 
 
 def _shared(ranks: int) -> Job:
@@ -70,6 +133,18 @@ def _cluster(rng: np.random.Generator, ranks: int, *, wall_clock: bool) -> Job:
         steps=STEPS,
         step_s=float(rng.uniform(0.2, 1.5)),
         gpu=not wall_clock and bool(rng.random() < 0.7),
+        noise=QUIET,
+        checkpoint_every=int(rng.choice([0, 50])),
+        clock_offset_s=0.001,
+    )
+
+
+def _gpus(rng: np.random.Generator, ranks: int, *, tp: int) -> Job:
+    return Job(
+        ranks=ranks,
+        tp=tp,
+        steps=STEPS,
+        step_s=float(rng.uniform(0.2, 1.5)),
         noise=QUIET,
         checkpoint_every=int(rng.choice([0, 50])),
         clock_offset_s=0.001,

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from argus.analytics.window import Floats
 from argus.collectors.records.heartbeat import Heartbeat, Status
-from argus.evals.simulator.groups import Groups, dp_groups, tp_groups
+from argus.evals.simulator.groups import WORLD_NAME, shape_of
 from argus.evals.simulator.job import Job
+from argus.evals.simulator.program import LAUNCH, MEET, NORM, PAUSE, RECV, program_of
 from argus.evals.simulator.timeline import Timeline
 
 STATUS_PERIOD_S = 1.0
-OPEN_PHASES = ("data", "forward", "backward", "optimizer")
 MEDIAN_STEPS = 20
 """Steps behind a status's own median."""
 
 
 def beat(job: Job, times: Timeline, rank: int, *, now_s: float, dead_s: float) -> Heartbeat:
     """One rank at `now_s`; `dead_s` is when its process vanished, infinite if it lives. Seconds since start."""
-    ended_s = float(times.end[-1, rank])
+    ended_s = float(times.end_s[-1, rank])
     gone_s = min(dead_s, ended_s)
     told_s = min(now_s, gone_s)
     state = "running" if now_s < gone_s else "exited" if dead_s < ended_s else "ended"
@@ -40,40 +42,60 @@ def beat(job: Job, times: Timeline, rank: int, *, now_s: float, dead_s: float) -
 
 
 def _status(job: Job, times: Timeline, rank: int, *, told_s: float) -> Status:
-    start, end = times.start[:, rank], times.end[:, rank]
+    start, end = times.start_s[:, rank], times.end_s[:, rank]
     done = int(np.searchsorted(end, told_s, side="right"))
     step = min(done, job.steps - 1)
-    edges = np.array(
-        [start[step], times.data[step, rank], times.forward[step, rank], times.backward[step, rank]]
-    )
-    at = int(np.searchsorted(edges, told_s, side="right")) - 1
-    is_open = done < job.steps and at >= 0 and told_s < times.optimizer[step, rank]
+    phase, since_s = _open_phase(job, times, rank, step=step, told_s=told_s)
+    is_open = done < job.steps and bool(phase)
     last = slice(max(0, done - MEDIAN_STEPS), done)
     recent = end[last] - start[last]
     base_ns = round(job.start_s * 1e9)
     return Status(
         ts_ns=base_ns + round(told_s * 1e9),
         step=step,
-        phase=OPEN_PHASES[at] if is_open else "",
-        phase_since_ns=base_ns + round(float(edges[at]) * 1e9) if is_open else 0,
+        phase=phase if is_open else "",
+        phase_since_ns=base_ns + round(since_s * 1e9) if is_open else 0,
         step_since_ns=base_ns + round(float(start[step]) * 1e9),
         step_p50_ns=round(float(np.median(recent)) * 1e9) if done else 0,
         groups=_progress(job, times, rank, told_s=told_s),
     )
 
 
-def _progress(job: Job, times: Timeline, rank: int, *, told_s: float) -> dict[str, tuple[int, int]]:
-    found = _counts(
-        dp_groups(job), times.dp_entry[:, :, rank], times.dp_end[:, :, rank], rank=rank, told_s=told_s
-    )
-    tp = tp_groups(job)
-    if tp is not None:
-        found |= _counts(tp, times.tp_entry[:, :, rank], times.tp_end[:, :, rank], rank=rank, told_s=told_s)
+def _place(job: Job, rank: int) -> tuple[int, int]:
+    """Stage of a rank and its row there."""
+    size = job.ranks // job.pp
+    return rank // size, rank % size
+
+
+def _open_phase(job: Job, times: Timeline, rank: int, *, step: int, told_s: float) -> tuple[str, float]:
+    """Phase the rank is in, and since when; none before its first and after its optimizer."""
+    stage, row = _place(job, rank)
+    spans = program_of(job).stages[stage]
+    places = np.cumsum([0, *(len(span.ops) for span in spans[:-1])])
+    begins = times.entry[stage][step, places, row]
+    ends = np.append(begins[1:], times.end_s[step, rank])
+    for span, begin, end in zip(spans, begins, ends, strict=True):
+        if begin <= told_s < end and span.ops[0].kind != PAUSE:
+            return span.phase, float(begin)
+    return "", 0.0
+
+
+@lru_cache(maxsize=256)
+def _calls(job: Job, stage: int) -> dict[str, list[int]]:
+    """Operations of a stage that count as calls of each kind of group."""
+    found: dict[str, list[int]] = {}
+    for place, op in enumerate(program_of(job).ops(stage)):
+        if op.kind in (MEET, LAUNCH, NORM, RECV):
+            found.setdefault(op.group, []).append(place)
     return found
 
 
-def _counts(
-    groups: Groups, entry: Floats, end: Floats, *, rank: int, told_s: float
-) -> dict[str, tuple[int, int]]:
-    name = groups.names[int(groups.of_rank[rank])]
-    return {name: (int((entry <= told_s).sum()), int((end <= told_s).sum()))}
+def _progress(job: Job, times: Timeline, rank: int, *, told_s: float) -> dict[str, tuple[int, int]]:
+    stage, row = _place(job, rank)
+    found = {}
+    for kind, places in _calls(job, stage).items():
+        entry: Floats = times.entry[stage][:, places, row]
+        end: Floats = times.end[stage][:, places, row]
+        name = WORLD_NAME if kind == "world" else shape_of(job).groups[kind].name_of(rank)
+        found[name] = (int((entry <= told_s).sum()), int((end <= told_s).sum()))
+    return found

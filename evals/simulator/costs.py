@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from argus.analytics.window import Floats, Ints
-from argus.evals.simulator.groups import dp_groups, tp_groups
+from argus.analytics.window import Floats
+from argus.evals.simulator.groups import shape_of
 from argus.evals.simulator.job import Fault, Job
-
-FORWARD_SEGMENTS = 2
-DATA_SHARE, FORWARD_SHARE, BACKWARD_SHARE, OPTIMIZER_SHARE = 0.02, 0.32, 0.6, 0.06
-"""Shares of a step's work, of the order seen in transformer training."""
+from argus.evals.simulator.program import PAUSES, program_of
+from argus.evals.simulator.segments import segments_of
+from argus.evals.simulator.work import Workload, draw_work, work_factor
 
 WARMUP_FACTORS = (4.0, 2.0, 1.3)
 """The first steps compile, allocate and fill caches."""
@@ -23,55 +22,68 @@ CPU_SHARE_GPU = 0.35
 """CPU time per second of work: a CPU job computes, a GPU job only launches."""
 
 DATA_CPU_SHARE = 0.2
-GC_FAULT_EVERY = 2
-"""A bad heap is collected every so many steps."""
+
+DAY_S = 86_400.0
+
+COMM_SHARES = {
+    "tp": "tp_comm_ratio",
+    "cp": "tp_comm_ratio",
+    "ep": "ep_comm_ratio",
+    "pp": "pp_comm_ratio",
+    "edp": "comm_ratio",
+}
+"""Which of the job's ratios a kind of group takes; the rest takes that of the gradients."""
+
+WORLD_SHARE = 0.001
+"""The gradient norm is one number of every rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """Seconds. `wall`, `cpu` (step, segment, rank): data, forward, one per bucket of backward, optimizer.
+    """Seconds. `wall`, `cpu` (step, segment, rank), segments as in `Segments`.
 
-    `transfer_dp` (step, bucket, group), `transfer_tp` (step, call, group); `gc_s` (step, rank) is the part
-    of the first forward segment spent in collections; infinite = never ends. Faults act on them in place.
+    `transfers` by kind of group (step, call, group), for `pp` and `world` (step, call, rank) of the sender;
+    `gc_s` (step, rank) is the part of the first forward segment spent in collections, `compile_s` that of the
+    last backward segment; `pauses` (step, rank) by name; `kernels_s` (step, rank) is the part of the work that lies in kernels with a
+    word in their name, where not all are slower alike. Infinite = never ends. Faults act on them in place.
     """
 
     wall: Floats
     cpu: Floats
-    transfer_dp: Floats
-    transfer_tp: Floats
+    transfers: Mapping[str, Floats]
     gc_s: Floats
-    checkpoint_s: Floats
-
-    @property
-    def num_segments(self) -> int:
-        """Segments of a step."""
-        return int(self.wall.shape[1])
-
-    @property
-    def compute(self) -> slice:
-        """The forward and backward segments."""
-        return slice(1, self.num_segments - 1)
+    compile_s: Floats
+    pauses: Mapping[str, Floats]
+    work: Workload
+    kernels_s: dict[str, Floats] = field(default_factory=dict)
 
 
 def draw_costs(job: Job, faults: tuple[Fault, ...], *, rng: np.random.Generator) -> Costs:
-    """The healthy costs of a job with the faults applied in order."""
-    costs = _healthy(job, rng)
-    for fault in faults:
-        _APPLY[fault.kind](costs, fault, job, rng)
-    return costs
+    """The costs of a job before faults of cost are applied, with the work its faults ask for."""
+    shares = segments_of(job).shares
+    wall, cpu = _work_times(job, shares, rng)
+    gc_s = _routine_gc(job, rng)
+    wall[:, 1] += gc_s
+    cpu[:, 1] += gc_s
+    transfers = _all_transfers(job, rng)
+    checkpoint_s = _checkpoints(job, rng)
+    aside = rng.spawn(1)[0]  # what jobs of plain data parallelism lack must not shift their draws
+    work = draw_work(job, faults, rng=aside)
+    _scale_by_work(job, work, wall, cpu)
+    return Costs(
+        wall=wall,
+        cpu=cpu,
+        transfers=transfers,
+        gc_s=gc_s,
+        compile_s=np.zeros((job.steps, job.ranks)),
+        pauses=dict(zip(PAUSES, (_evaluations(job, aside), checkpoint_s), strict=True)),
+        work=work,
+    )
 
 
-def segment_shares(job: Job) -> Floats:
-    """Share of the step's work per segment. (segment,)"""
-    forward = [FORWARD_SHARE / FORWARD_SEGMENTS] * FORWARD_SEGMENTS
-    backward = [BACKWARD_SHARE / job.buckets] * job.buckets
-    return np.array([DATA_SHARE, *forward, *backward, OPTIMIZER_SHARE])
-
-
-def _healthy(job: Job, rng: np.random.Generator) -> Costs:
-    shares = segment_shares(job)
+def _work_times(job: Job, shares: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     shape = (job.steps, len(shares), job.ranks)
-    nominal = np.broadcast_to((job.step_s * shares)[None, :, None], shape)
+    nominal = np.broadcast_to((job.step_s * shares)[None, :, None], shape) * _usual(job)
     jitter = _jitter(job, shape, rng)
     tail = rng.random(shape) < job.noise.tail_probability
     wall = nominal * (jitter + tail * job.noise.tail_ratio * (1 + rng.pareto(2.5, shape)))
@@ -80,21 +92,20 @@ def _healthy(job: Job, rng: np.random.Generator) -> Costs:
     warm = min(job.warmup_steps, len(WARMUP_FACTORS), job.steps)
     for array in (wall, cpu):
         array[:warm] *= np.array(WARMUP_FACTORS[:warm])[:, None, None]
-    gc_s = _routine_gc(job, rng)
-    wall[:, 1] += gc_s
-    cpu[:, 1] += gc_s
-    dp, tp = dp_groups(job), tp_groups(job)
-    calls = len(shares) - 2
-    return Costs(
-        wall=wall,
-        cpu=cpu,
-        transfer_dp=_transfers(job, (job.steps, job.buckets, len(dp.members)), job.comm_ratio, rng=rng),
-        transfer_tp=_transfers(
-            job, (job.steps, calls, len(tp.members) if tp else 0), job.tp_comm_ratio, rng=rng
-        ),
-        gc_s=gc_s,
-        checkpoint_s=_checkpoints(job, rng),
-    )
+    return wall, cpu
+
+
+def _usual(job: Job) -> Floats:
+    """Work of each rank's stage and of the time of day. (step, 1 or segment, 1 or rank)"""
+    usual = np.ones((job.steps, 1, 1))
+    if job.noise.daily:
+        hours = np.arange(job.steps) * job.step_s / DAY_S
+        usual = usual * (1 + job.noise.daily * np.sin(2 * np.pi * hours))[:, None, None]
+    if job.stage_work:
+        stage = np.repeat(job.stage_work, job.ranks // job.pp)
+        is_compute = segments_of(job).kind > 0
+        usual = usual * np.where(is_compute[None, :, None], stage[None, None, :], 1.0)
+    return usual
 
 
 def _jitter(job: Job, shape: tuple[int, int, int], rng: np.random.Generator) -> Floats:
@@ -115,6 +126,15 @@ def _wander(job: Job, rng: np.random.Generator) -> Floats:
     return kicks
 
 
+def _scale_by_work(job: Job, work: Workload, wall: Floats, cpu: Floats) -> None:
+    if work.tokens is None and work.routed is None:
+        return
+    for segment in np.flatnonzero(segments_of(job).kind):
+        factor = work_factor(job, work, slice(None), int(segment))
+        wall[:, segment] *= factor
+        cpu[:, segment] *= 1.0 if job.gpu else factor
+
+
 def _routine_gc(job: Job, rng: np.random.Generator) -> Floats:
     if not job.gc_every:
         return np.zeros((job.steps, job.ranks))
@@ -130,61 +150,30 @@ def _checkpoints(job: Job, rng: np.random.Generator) -> Floats:
     return cost
 
 
+def _evaluations(job: Job, rng: np.random.Generator) -> Floats:
+    cost = np.zeros((job.steps, job.ranks))
+    if job.eval_every:
+        at = np.arange(job.eval_every, job.steps, job.eval_every)
+        cost[at] = job.eval_s * rng.lognormal(0, 0.05, (len(at), job.ranks))
+    return cost
+
+
+def _all_transfers(job: Job, rng: np.random.Generator) -> dict[str, Floats]:
+    """Gradients first, then tensor parallelism, then the rest: what jobs have in common is drawn first."""
+    shape, calls = shape_of(job), program_of(job).num_calls
+    order = [kind for kind in (job.grad_kind, "tp", "cp", "ep", "edp") if kind in shape.groups]
+    found = {}
+    for kind in order:
+        ratio = getattr(job, COMM_SHARES.get(kind, "comm_ratio"))
+        num = calls.get(kind, 0)
+        found[kind] = _transfers(job, (job.steps, num, len(shape.groups[kind].members)), ratio, rng=rng)
+    for kind in ("pp", "world"):
+        if kind in calls:
+            ratio = WORLD_SHARE if kind == "world" else job.pp_comm_ratio
+            found[kind] = _transfers(job, (job.steps, calls[kind], job.ranks), ratio, rng=rng)
+    return found
+
+
 def _transfers(job: Job, shape: tuple[int, int, int], ratio: float, *, rng: np.random.Generator) -> Floats:
-    nominal = job.step_s * ratio / shape[1]
+    nominal = job.step_s * ratio / max(shape[1], 1)
     return np.asarray(nominal * rng.lognormal(0, job.comm_noise, shape))
-
-
-def _steps(job: Job, fault: Fault) -> Ints:
-    return np.arange(job.steps)[fault.steps(job)]
-
-
-def _slow_compute(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
-    factor = 1 + (fault.severity - 1) / (FORWARD_SHARE + BACKWARD_SHARE)
-    at = np.ix_(_steps(job, fault), np.arange(costs.num_segments)[costs.compute], np.array(fault.ranks))
-    costs.wall[at] *= factor
-    costs.cpu[at] *= 1.0 if job.gpu else factor
-
-
-def _starve(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
-    at = np.ix_(_steps(job, fault), np.arange(costs.num_segments), np.array(fault.ranks))
-    lumps = rng.exponential(1.0, costs.wall[at].shape) * segment_shares(job)[None, :, None]
-    costs.wall[at] += (fault.severity - 1) * job.step_s * lumps
-
-
-def _slow_data(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
-    at = np.ix_(_steps(job, fault), np.array(fault.ranks))
-    extra = (fault.severity - 1) * job.step_s * rng.lognormal(-0.045, 0.3, costs.wall[:, 0][at].shape)
-    costs.wall[:, 0][at] += extra
-
-
-def _pause_for_gc(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
-    at = np.ix_(_steps(job, fault)[::GC_FAULT_EVERY], np.array(fault.ranks))
-    pause = (
-        (fault.severity - 1) * job.step_s * GC_FAULT_EVERY * rng.lognormal(-0.02, 0.2, costs.gc_s[at].shape)
-    )
-    costs.gc_s[at] += pause
-    costs.wall[:, 1][at] += pause
-    costs.cpu[:, 1][at] += pause
-
-
-def _slow_link(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
-    groups = np.unique(dp_groups(job).of_rank[list(fault.ranks)])
-    at = np.ix_(_steps(job, fault), np.arange(job.buckets), groups)
-    extra = (fault.severity - 1) * job.step_s / job.buckets
-    costs.transfer_dp[at] += extra * rng.lognormal(-0.005, 0.1, costs.transfer_dp[at].shape)
-
-
-def _stop(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
-    costs.wall[fault.start_step, 1, list(fault.ranks)] = np.inf
-
-
-_APPLY: Mapping[str, Callable[[Costs, Fault, Job, np.random.Generator], None]] = {
-    "compute": _slow_compute,
-    "starved": _starve,
-    "data": _slow_data,
-    "gc": _pause_for_gc,
-    "link": _slow_link,
-    "hang": _stop,
-    "lost": _stop,
-}

@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-FAULT_KINDS = ("compute", "starved", "data", "gc", "link", "hang", "lost")
+SCHEDULES = ("1f1b", "interleaved", "zero_bubble")
+
+FAULT_KINDS = (
+    "compute",
+    "starved",
+    "data",
+    "copy",
+    "gc",
+    "link",
+    "hang",
+    "lost",
+    "compile",
+    "work",
+    "lengths",
+    "routing",
+    "slow_all",
+    "clock_jump",
+)
+COMPUTE_PHASES = ("", "forward", "backward")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,9 +30,9 @@ class Noise:
     """Natural jitter, as shares of the work it acts on.
 
     `common` falls on all ranks of a step alike, `rank` on one segment of one rank, `spread` is a rank's
-    lasting difference, `drift` a slow wander of about `drift_steps` steps. With `tail_probability` a
-    segment takes `tail_ratio` × a Pareto draw longer. `work_share` of the jitter is work that also costs
-    CPU time, the rest is time the thread did not run.
+    lasting difference, `drift` a slow wander of about `drift_steps` steps, `daily` a wave of 24 hours over all
+    ranks (heat). With `tail_probability` a segment takes `tail_ratio` × a Pareto draw longer. `work_share` of
+    the jitter is work that also costs CPU time, the rest is time the thread did not run.
     """
 
     common: float = 0.01
@@ -22,6 +40,7 @@ class Noise:
     spread: float = 0.005
     drift: float = 0.005
     drift_steps: int = 30
+    daily: float = 0.0
     tail_probability: float = 0.0005
     tail_ratio: float = 0.3
     work_share: float = 0.5
@@ -38,12 +57,17 @@ SHARED = Noise(
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A data-parallel job, also tensor-parallel if `tp` > 1; rank = dp coordinate × tp + tp coordinate.
+    """A training job on a parallel layout of Megatron's order: tp varies fastest, then cp, dp, pp.
 
-    `step_s` is the work of one step without any communication; `comm_ratio` of it is what the gradient
-    transfers of a step last together, `tp_comm_ratio` those of the tensor-parallel calls. `gpu` = phases
-    are timed by the GPU's clock and the CPU only launches. `kernels` distinct kernels make up forward and
-    backward, none = they are not observed. Times are Unix seconds.
+    `step_s` is the work of one step of one rank without any communication; `comm_ratio` of it is what the
+    gradient transfers of a step last together, `tp_comm_ratio`, `ep_comm_ratio` and `pp_comm_ratio` those of
+    the other groups. With `pp` > 1 a step has `micro_batches` in the order of `schedule`, over `virtual` model
+    chunks a stage; `stage_work` scales the compute of each stage. `ep` > 1 makes it a mixture of experts: every
+    second piece of compute is an expert's, between two all-to-alls. `length_spread` is the spread of log
+    sequence length from one micro-batch to the next, `routing_spread` that of an expert rank's share of
+    tokens, which wanders; `tells_work` = the ranks report their work. `gpu` = phases are timed by the GPU's
+    clock and the CPU only launches. `kernels` distinct kernels make up forward and backward, none = they are
+    not observed. Times are Unix seconds.
     """
 
     run: str = "train"
@@ -51,6 +75,13 @@ class Job:
     ranks: int = 8
     ranks_per_host: int = 8
     tp: int = 1
+    cp: int = 1
+    pp: int = 1
+    ep: int = 1
+    micro_batches: int = 1
+    schedule: str = "1f1b"
+    virtual: int = 1
+    stage_work: tuple[float, ...] = ()
     steps: int = 200
     step_s: float = 0.4
     start_s: float = 1_700_000_000.0
@@ -58,28 +89,61 @@ class Job:
     noise: Noise = QUIET
     comm_ratio: float = 0.1
     tp_comm_ratio: float = 0.06
+    ep_comm_ratio: float = 0.08
+    pp_comm_ratio: float = 0.02
     comm_noise: float = 0.05
     buckets: int = 4
     bucket_bytes: int = 25 << 20
+    length_spread: float = 0.0
+    routing_spread: float = 0.0
+    tells_work: bool = False
     warmup_steps: int = 3
     checkpoint_every: int = 0
     checkpoint_s: float = 2.0
+    eval_every: int = 0
+    eval_s: float = 3.0
     gc_every: int = 20
     gc_pause_s: float = 0.002
     clock_offset_s: float = 0.0
+    clock_drift: float = 0.0
     missing: tuple[int, ...] = ()
     lost_step_probability: float = 0.0
     kernels: int = 0
 
     def __post_init__(self) -> None:
-        if self.ranks < 2 or self.tp < 1 or self.ranks % self.tp or self.ranks == self.tp:
+        part = self.tp * self.cp * self.pp
+        if self.ranks < 2 or part < 1 or self.ranks % part or (self.pp == 1 and self.ranks == part):
             raise ValueError(
-                f"ranks must be a multiple of tp with at least two replicas, got {self.ranks} ranks, tp {self.tp}"
+                f"ranks must be a multiple of tp × cp × pp with at least two replicas or stages, got {self.ranks} "
+                f"ranks, tp {self.tp}, cp {self.cp}, pp {self.pp}"
             )
-        if self.steps < 1 or self.buckets < 1 or self.step_s <= 0:
+        if self.steps < 1 or self.buckets < 1 or self.step_s <= 0 or self.micro_batches < 1:
             raise ValueError(
-                f"steps, buckets and step_s must be positive, got {self.steps}, {self.buckets}, {self.step_s}"
+                f"steps, buckets, micro_batches and step_s must be positive, got {self.steps}, {self.buckets}, "
+                f"{self.micro_batches}, {self.step_s}"
             )
+        self._check_pipeline()
+
+    def _check_pipeline(self) -> None:
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}, got {self.schedule!r}")
+        if self.virtual > 1 and (self.schedule != "interleaved" or self.micro_batches % self.pp):
+            raise ValueError(
+                f"virtual chunks must be interleaved over a multiple of pp micro-batches, got {self.schedule}, "
+                f"{self.micro_batches} micro-batches, pp {self.pp}"
+            )
+        if self.stage_work and len(self.stage_work) != self.pp:
+            raise ValueError(f"stage_work must have one value per stage, got {self.stage_work}, pp {self.pp}")
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether a step consists of micro-batches that run through a schedule."""
+        return self.pp > 1 or self.micro_batches > 1
+
+    @property
+    def grad_kind(self) -> str:
+        """Kind of the groups that reduce the gradients of dense layers."""
+        return "dp_cp" if self.cp > 1 else "dp"
 
     def host(self, rank: int) -> str:
         """Name of the host a rank runs on."""
@@ -88,12 +152,18 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Something done to `ranks` in steps [start_step, end_step); None = until the job ends.
+    """Something done to `ranks` in steps [start_step, end_step), every `every`-th of them.
 
     `severity` = how many times longer the culprit's own step gets: (severity − 1) × step_s a step, put
-    where the fault acts. `compute`: forward and backward, CPU time too. `starved`: anywhere in bursts,
-    CPU time flat. `data`: the wait for the next batch. `gc`: collector pauses. `link`: the gradient
-    transfers of the groups the ranks are in. `hang` and `lost` ignore it: the rank never leaves its forward.
+    where the fault acts. `compute`: forward and backward or one `phase` of them, CPU time too; if `kernels`
+    is given, only kernels with that in their name are slower. `copy`: what is copied to the device. `starved`:
+    anywhere in bursts, CPU time flat. `data`: the wait for the next batch. `gc`: collector pauses. `link`: the
+    transfers of the groups of kind `group` the ranks are in ("" = gradients; `pp` = what two neighbours send
+    each other). `compile`: backward stands while the host compiles. `work`: the ranks get so much more to do
+    (`group` ep = more tokens for their experts). `lengths` and `routing`: sequence lengths and routed tokens
+    spread by severity − 1 over all ranks, anew in every step. The ranks say so if the job tells its work. `slow_all`: every rank's transfers and compute, `ranks` are all of
+    them. `clock_jump`: the ranks' clocks are `severity` seconds ahead. `hang` and `lost` ignore severity: the
+    rank never leaves its forward. None as `end_step` = until the job ends.
     """
 
     kind: str
@@ -101,13 +171,19 @@ class Fault:
     start_step: int = 0
     end_step: int | None = None
     severity: float = 1.5
+    phase: str = ""
+    kernels: str = ""
+    group: str = ""
+    every: int = 1
 
     def __post_init__(self) -> None:
         if self.kind not in FAULT_KINDS:
             raise ValueError(f"no fault {self.kind!r}; there are {', '.join(FAULT_KINDS)}")
-        if self.severity < 1.0 or not self.ranks:
-            raise ValueError(f"a fault needs ranks and a severity of at least 1, got {self}")
+        if self.severity < 1.0 or not self.ranks or self.every < 1:
+            raise ValueError(f"a fault needs ranks, a period and a severity of at least 1, got {self}")
+        if self.phase not in COMPUTE_PHASES:
+            raise ValueError(f"phase must be one of {', '.join(COMPUTE_PHASES)}, got {self.phase!r}")
 
     def steps(self, job: Job) -> slice:
         """The job's steps it acts in."""
-        return slice(self.start_step, job.steps if self.end_step is None else self.end_step)
+        return slice(self.start_step, job.steps if self.end_step is None else self.end_step, self.every)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
+from scipy.special import ndtri
+from scipy.stats import hypergeom, spearmanr
 
 from argus.analytics.distance import Profile, cdf_profile, matrix, mean_w1, quantile_profile
 from argus.analytics.kernel_digest import KernelDigest, digest_table
 from argus.analytics.kernel_paper import ALPHA, paper_flags
 from argus.analytics.kernel_peers import Peers, classes
-from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_scan import MAD_TO_SIGMA, Settings
 from argus.analytics.kernel_table import KernelTable, dense, open_table
 from argus.analytics.kernel_votes import vote
 from argus.analytics.mixture import Mixture, fit
@@ -32,6 +34,9 @@ FULL_MATRIX = 512
 SAMPLED_RANKS = 128
 """Above `FULL_MATRIX` ranks distances are compared on this many of them."""
 
+BUDGETED = "raw mean, same budget"
+"""What all raw durations tell a detector that may raise no more false flags than the default."""
+
 PER_BLOB = 64
 STEPS = 10
 VALUES_PER_CLUSTER = 5
@@ -40,7 +45,7 @@ U_NODES = 512
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """A point of the design; `share` of ranks are sick, at least one; 0 = healthy."""
+    """A point of the design; `share` of ranks are sick, at least one; 0 = healthy. Seeds from `first_seed` on."""
 
     family: str
     count: int = 200
@@ -48,6 +53,7 @@ class Condition:
     factor: float = 1.2
     share: float = 0.0157
     seeds: int = 3
+    first_seed: int = 0
 
     @property
     def num_sick(self) -> int:
@@ -57,17 +63,26 @@ class Condition:
 
 @dataclass(kw_only=True)
 class Tally:
-    """Hits and misses over seeds."""
+    """Hits and misses over seeds; `by_luck` (hits,) is the chance of each number of hits for blind flags."""
 
     hit: int = 0
     false: int = 0
     missed: int = 0
+    by_luck: Samples = field(default_factory=lambda: np.ones(1))
 
     def add(self, flags: NDArray[np.bool_], sick: NDArray[np.bool_]) -> None:
         """Count one trial's ranks."""
         self.hit += int((flags & sick).sum())
         self.false += int((flags & ~sick).sum())
         self.missed += int((~flags & sick).sum())
+        num_sick = int(sick.sum())
+        blind = hypergeom(len(sick), num_sick, int(flags.sum())).pmf(np.arange(num_sick + 1))
+        self.by_luck = np.convolve(self.by_luck, blind)
+
+    @property
+    def luck(self) -> float:
+        """Chance that as many flags, put on ranks blindly, hit as many of the sick or more."""
+        return float(min(self.by_luck[self.hit :].sum(), 1.0))
 
     @property
     def f1(self) -> float:
@@ -100,6 +115,7 @@ class Result:
             "f1": {k: tally.f1 for k, tally in self.tally.items()},
             "recall": {k: tally.recall for k, tally in self.tally.items()},
             "false": {k: tally.false for k, tally in self.tally.items()},
+            "luck": {k: tally.luck for k, tally in self.tally.items()},
         }
 
 
@@ -108,14 +124,16 @@ def run_condition(
 ) -> Result:
     """All seeds of a condition."""
     result = Result(condition=condition)
-    for seed in range(condition.seeds):
+    for seed in range(condition.first_seed, condition.first_seed + condition.seeds):
         _one(result, seed, rule=rule, settings=settings or Settings(), alpha=alpha)
     return result
 
 
 def _one(result: Result, seed: int, *, rule: Rule | None, settings: Settings, alpha: float) -> None:
     condition = result.condition
-    rng = np.random.default_rng([seed, condition.ranks, condition.count])
+    rng = np.random.default_rng(
+        [seed, condition.ranks, condition.count, zlib.crc32(condition.family.encode())]
+    )
     family = FAMILIES[condition.family]
     device = np.exp(DEVICE_SPREAD * rng.normal(size=condition.ranks))
     sick = np.zeros(condition.ranks, np.bool_)
@@ -142,7 +160,16 @@ def _one(result: Result, seed: int, *, rule: Rule | None, settings: Settings, al
     for method, scores in _scores(profiles).items():
         flags = paper_flags(scores, peers, alpha=alpha)
         result.tally.setdefault(method, Tally()).add(flags, sick)
+    result.tally.setdefault(BUDGETED, Tally()).add(budgeted_flags([window[0] for window in windows]), sick)
     result.tally.setdefault("default", Tally()).add(default_flags(ours, peers, windows[0], settings), sick)
+
+
+def budgeted_flags(windows: Sequence[Samples]) -> NDArray[np.bool_]:
+    """Ranks whose raw mean over all windows stands out, at the default detector's false-alarm budget. (rank,)"""
+    mean = np.log(np.mean([window.mean(axis=1) for window in windows], axis=0))
+    away = mean - np.median(mean)
+    spread = max(float(np.median(np.abs(away))) * MAD_TO_SIGMA, 1e-12)
+    return np.asarray(away > -float(ndtri(Settings().floor)) * spread)
 
 
 def default_flags(

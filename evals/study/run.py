@@ -1,15 +1,17 @@
-"""The whole study: every condition, surface and healthy window of one size, as one JSON-ready result."""
+"""The whole study as items that stand alone: run in any order, in slices, and put together at the end."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ import numpy as np
 from argus.analytics.kernel_scan import Settings
 from argus.evals.bench import Size
 from argus.evals.study import design
-from argus.evals.study.healthy import healthy
+from argus.evals.study.healthy import healthy_job, jobs, total
 from argus.evals.study.measure import Condition, run_condition
 
 Row = dict[str, Any]
@@ -26,62 +28,153 @@ EFFECTS = (0.01, 0.02, 0.03, 0.05, 0.08)
 """Effect gates of the default detector's own surface."""
 
 
-def run_study(size: Size) -> Row:
-    """Rows, sweep, surfaces and false alarms."""
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One piece of the study; `name` is unique in it and says where its row belongs."""
+
+    name: tuple[str, ...]
+    run: Callable[[], Row]
+
+
+def items(size: Size, *, seed: int) -> list[Item]:
+    """Everything the study of that size consists of, the long pieces first."""
+    out = [
+        Item(name=("healthy", str(number)), run=partial(healthy_job, size, seed=seed + number))
+        for number in range(jobs(size))
+    ]
+    for what, plan in (
+        ("rows", design.conditions(size)),
+        ("healthy rows", design.healthy_conditions(size)),
+        ("sweep", design.sweep(size)),
+    ):
+        seeded = [replace(one, first_seed=seed) for one in plan]
+        out += [
+            Item(name=(what, str(n)), run=partial(run_condition_json, one)) for n, one in enumerate(seeded)
+        ]
+    out.sort(key=lambda item: -_weight(item))
+    return [*out, *_surface_items(size, seed=seed)]
+
+
+def _weight(item: Item) -> float:
+    """Roughly how long an item takes."""
+    condition = item.run.args[0] if isinstance(item.run, partial) else None
+    if not isinstance(condition, Condition):
+        return float("inf")
+    return float(condition.ranks * condition.count * condition.seeds)
+
+
+def _surface_items(size: Size, *, seed: int) -> Iterator[Item]:
+    """Every value of every parameter on every surface family."""
+    plan = [replace(one, first_seed=seed) for one in design.surface_conditions(size)]
+    changes: list[tuple[str, str, dict[str, Any]]] = [
+        (parameter, value, {"rule": rule})
+        for parameter, values in design.rules().items()
+        for value, rule in values.items()
+    ]
+    changes += [("α (published rule)", str(alpha), {"alpha": alpha}) for alpha in design.ALPHAS]
+    changes += [
+        ("effect gate (default)", f"{effect:.0%}", {"settings": Settings(effect=effect)})
+        for effect in EFFECTS
+    ]
+    for parameter, value, change in changes:
+        for one in plan:
+            name = ("surfaces", parameter, value, one.family)
+            yield Item(name=name, run=partial(run_condition_json, one, **change))
+    for steps in design.WINDOW_STEPS:
+        for one in plan:
+            name = ("surfaces", "window length, steps", str(steps), one.family)
+            longer = replace(one, count=steps * design.LAUNCHES_PER_STEP)
+            yield Item(name=name, run=partial(run_condition_json, longer))
+
+
+def run_condition_json(condition: Condition, **changes: Any) -> Row:
+    """One condition, perhaps with some settings changed, as JSON."""
+    return run_condition(condition, **changes).to_json()
+
+
+def run_study(
+    size: Size, *, seed: int = 0, book: Path | None = None, slice_s: float | None = None
+) -> Row | None:
+    """The study, None if `slice_s` ran out first. What is done is kept in `book` and not done again."""
     started = time.monotonic()
-    workers = 1 if size == "smoke" else os.cpu_count() or 1
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        over: Callable[..., Iterable[Any]] = map if workers == 1 else pool.map
-        rows = _all("conditions", over(one_row, design.conditions(size)), design.conditions(size))
-        sweep = _all("slowdowns", over(one_row, design.sweep(size)), design.sweep(size))
-        surfaces = _surfaces(size, over)
+    plan = items(size, seed=seed)
+    done = _read_book(book, head=f"{size} {seed}")
+    left = [item for item in plan if item.name not in done]
+    for item, row in _run(left, workers=1 if size == "smoke" else os.cpu_count() or 1, slice_s=slice_s):
+        done[item.name] = row
+        _write_book(book, head=f"{size} {seed}", item=item, row=row)
+        if len(done) % 50 == 0:
+            print(f"fidelity: {len(done)}/{len(plan)}", file=sys.stderr, flush=True)
+    if len(done) < len(plan):
+        return None
     return {
         "size": size,
-        "rows": rows,
-        "sweep": sweep,
-        "surfaces": surfaces,
-        "healthy": healthy(size),
+        "seed": seed,
+        **_assembled(done),
         "elapsed_s": time.monotonic() - started,
     }
 
 
-def one_row(condition: Condition) -> Row:
-    """One condition as JSON."""
-    return run_condition(condition).to_json()
+def _run(left: Sequence[Item], *, workers: int, slice_s: float | None) -> Iterator[tuple[Item, Row]]:
+    """Rows as they come, until the slice is over."""
+    deadline = time.monotonic() + slice_s if slice_s is not None else float("inf")
+    if workers == 1:
+        for item in left:
+            if time.monotonic() >= deadline:
+                return
+            yield item, item.run()
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        futures: dict[Future[Row], Item] = {pool.submit(item.run): item for item in left}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+            if time.monotonic() >= deadline:
+                pool.shutdown(wait=True, cancel_futures=True)
+                return
 
 
-def _all(what: str, results: Iterable[Row], plan: Sequence[Condition]) -> list[Row]:
-    rows = []
-    for row in results:
-        rows.append(row)
-        if len(rows) % 10 == 0 or len(rows) == len(plan):
-            print(f"fidelity: {what} {len(rows)}/{len(plan)}", file=sys.stderr, flush=True)
-    return rows
+def _read_book(book: Path | None, *, head: str) -> dict[tuple[str, ...], Row]:
+    """Rows of this size and seed that are done."""
+    if book is None or not book.exists():
+        return {}
+    lines = [json.loads(line) for line in book.read_text(encoding="utf-8").splitlines()]
+    return {tuple(line["name"]): line["row"] for line in lines if line["head"] == head}
 
 
-def _surfaces(size: Size, over: Callable[..., Iterable[Any]]) -> dict[str, dict[str, Row]]:
-    """Mean scores over the surface families for every value of every parameter."""
-    plan = list(design.surface_conditions(size))
-    out: dict[str, dict[str, Row]] = {}
-    for parameter, values in design.rules().items():
-        for value, rule in values.items():
-            rows = list(over(partial(run_condition_json, rule=rule), plan))
-            out.setdefault(parameter, {})[value] = _mean(rows)
-    for alpha in design.ALPHAS:
-        rows = list(over(partial(run_condition_json, alpha=alpha), plan))
-        out.setdefault("α (published rule)", {})[str(alpha)] = _mean(rows)
-    for effect in EFFECTS:
-        rows = list(over(partial(run_condition_json, settings=Settings(effect=effect)), plan))
-        out.setdefault("effect gate (default)", {})[f"{effect:.0%}"] = _mean(rows)
-    for steps in design.WINDOW_STEPS:
-        longer = [replace(one, count=steps * design.LAUNCHES_PER_STEP) for one in plan]
-        out.setdefault("window length, steps", {})[str(steps)] = _mean(list(over(one_row, longer)))
-    return out
+def _write_book(book: Path | None, *, head: str, item: Item, row: Row) -> None:
+    if book is not None:
+        with book.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"head": head, "name": item.name, "row": row}) + "\n")
 
 
-def run_condition_json(condition: Condition, **changes: Any) -> Row:
-    """One condition with some settings changed, as JSON."""
-    return run_condition(condition, **changes).to_json()
+def _assembled(done: Mapping[tuple[str, ...], Row]) -> Row:
+    """The items in the order of the design."""
+
+    def of(what: str) -> list[Row]:
+        return [
+            row for _, row in sorted((int(name[1]), row) for name, row in done.items() if name[0] == what)
+        ]
+
+    surfaces: dict[str, dict[str, list[Row]]] = {}
+    for name, row in sorted(done.items(), key=lambda pair: pair[0]):
+        if name[0] == "surfaces":
+            surfaces.setdefault(name[1], {}).setdefault(name[2], []).append(row)
+    return {
+        "rows": of("rows"),
+        "healthy_rows": of("healthy rows"),
+        "sweep": of("sweep"),
+        "surfaces": {
+            parameter: {value: _mean(rows) for value, rows in sorted(values.items(), key=_as_number)}
+            for parameter, values in surfaces.items()
+        },
+        "healthy": total(of("healthy")),
+    }
+
+
+def _as_number(pair: tuple[str, object]) -> tuple[str, float]:
+    """Order of a parameter's values: by kind, then by number."""
+    number, _, kind = pair[0].rstrip("%").partition(" ")
+    return kind, float(number)
 
 
 def _mean(rows: Sequence[Row]) -> Row:

@@ -165,3 +165,46 @@ def test_ranks_of_unknown_hosts_on_hopeless_clocks_are_judged_by_durations() -> 
     got = waits_of(lost)
     assert got.calls.by_durations.all()
     assert got.last_rank.tolist() == true.last_rank.tolist()
+
+
+def drifting(rates: Sequence[float]) -> Window:
+    """Clocks of the ranks run fast by these rates; calls every half second for six seconds."""
+    before = window({"dp": range(len(rates))}, offsets_ns=[0] * len(rates))
+    rows = before.collectives
+    rate = np.array(rates)[rows.rank]
+    since = rows.entry_s.min()
+    return replace(
+        before,
+        collectives=replace(
+            rows,
+            entry_s=rows.entry_s + rate * (rows.entry_s - since),
+            end_s=rows.end_s + rate * (rows.end_s - since),
+        ),
+    )
+
+
+def test_drift_inside_the_window_is_taken_out() -> None:
+    after = align(drifting([0.0, 0.0, 0.0, 2e-3]))
+    true = window({"dp": range(4)}, offsets_ns=[0] * 4)
+    assert error_s(after, true) < 50e-6 and after.clock_residual_s < 20e-6
+    assert after.clocks is not None and after.clocks.drift[3] == pytest.approx(2e-3, rel=0.02)
+    assert not align(window({"dp": range(4)}, offsets_ns=[0] * 4)).clocks.drift.any()  # type: ignore[union-attr]
+
+
+def test_a_clock_that_jumped_is_not_compared_and_the_others_are() -> None:
+    before = window({"dp": range(4)}, offsets_ns=[0, 0, 10**6, 0])
+    late = (before.collectives.rank == 3) & (before.collectives.seq >= 8)
+    before.collectives.entry_s[late] += 5.0
+    before.collectives.end_s[late] += 5.0
+    after = align(before)
+    assert after.clocks is not None
+    assert np.isinf(after.clocks.error_s[3]) and np.isfinite(after.clocks.error_s[:3]).all()
+    true = waits_of(window({"dp": range(4)}, offsets_ns=[0] * 4))
+    assert waits_of(after).last_rank.tolist() == true.last_rank.tolist()
+
+
+def test_islands_that_no_call_ties_are_told_apart() -> None:
+    after = align(window({"a": (0, 1), "b": (2, 3)}, offsets_ns=[0, 10**6, 5 * 10**9, 5 * 10**9 + 10**6]))
+    assert after.clocks is not None
+    island = after.clocks.island
+    assert island[0] == island[1] != island[2] == island[3]

@@ -11,6 +11,7 @@ import pytest
 from argus.analytics.attempt import Advance, AttemptState, advance
 from argus.analytics.incident import Cause
 from argus.analytics.lifecycle import open_incident, resolve_incident, update_incident
+from argus.analytics.stops import all_gone_s
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import Simulation, simulate
@@ -82,6 +83,34 @@ def test_a_stop_resolves_when_steps_go_on_or_the_job_ends(state: str) -> None:
     beats = _moved(done.beats(now_s), now_s, state=state)
     after = advance(last, topology=build(done.layouts), now_s=now_s, beats=beats)
     assert [(i.status, i.end_step) for i in after.incidents] == [("resolved", 25)]
+
+
+def test_a_crashed_run_keeps_its_incident_for_two_minutes_and_no_longer() -> None:
+    """Rank 2 dies, the launcher kills the others; nobody is left that could ever make the signal go away."""
+    done = stopped("lost")
+    topology, state = build(done.layouts), AttemptState.start(done.job.run, 0)
+    died_s = done.job.start_s + 20.0
+    beats = tuple(
+        replace(beat, state="exited", exit_reason="signal 9" if beat.rank == 2 else "signal 15")
+        for beat in done.beats(died_s)
+    )
+    state = advance(state, topology=topology, now_s=died_s, beats=beats).state
+    seen = []
+    for later_s in (10.0, 100.0, 200.0, 400.0):
+        state = advance(state, topology=topology, now_s=died_s + later_s, beats=()).state
+        seen.append([(i.status, i.cause.suspects, i.ended) for i in state.incidents])
+    assert seen[0] == seen[1] == [("open", (2,), "")]
+    assert seen[2] == seen[3] == [("resolved", (2,), "every rank has exited")]
+
+
+def test_a_rank_never_heard_of_may_still_run() -> None:
+    done = stopped("lost")
+    died_s = done.job.start_s + 20.0
+    beats = tuple(
+        replace(beat, state="exited", exit_reason="signal 9") for beat in done.beats(died_s) if beat.rank
+    )
+    assert all_gone_s(beats, world_size=4, now_s=died_s + 900.0) is None
+    assert all_gone_s(beats, world_size=3, now_s=died_s + 900.0) is not None
 
 
 def test_beats_of_another_attempt_are_not_ours() -> None:

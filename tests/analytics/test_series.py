@@ -125,7 +125,8 @@ def unhealthy_looking(family: str, *, seed: int, count: int = 1500) -> Floats:
         high = np.where(rng.random(count) < 0.01, rng.uniform(1.2, 5, count), 1.0)
         return np.exp(rng.normal(0, 0.02, count)) * high
     if family == "lengths":
-        return np.exp(rng.normal(0, 0.01, count)) * rng.choice([1, 1.1, 1.25], p=[0.6, 0.3, 0.1], size=count)
+        lengths = rng.choice([1, 1.1, 1.25], p=[0.6, 0.3, 0.1], size=count)
+        return np.asarray(np.exp(rng.normal(0, 0.01, count)) * lengths)
     assert family == "exponential", family
     return 1 + rng.exponential(0.05, count)
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Cause, Cost, Incident
+from argus.analytics.outside import NOTHING, Outside
+from argus.analytics.recurrence import Bout
 from argus.analytics.store.engine import Store, open_store
 from argus.analytics.window import Window
 from argus.api.course import Analyses, Course, Following
@@ -121,6 +123,7 @@ class FakeAdvance:
     state: FakeState
     findings: tuple[Finding, ...] = ()
     incidents: tuple[Incident, ...] = ()
+    bouts: tuple[Bout, ...] = ()
 
 
 def fake_advance(
@@ -130,6 +133,7 @@ def fake_advance(
     now_s: float,
     window: Window | None = None,
     beats: Sequence[Heartbeat] = (),
+    outside: Outside = NOTHING,
 ) -> FakeAdvance:
     """A rank SLOW_RATIO slower than the median is an incident at once; a healthy window resolves it.
 
@@ -222,7 +226,7 @@ def fake_render(incident: Incident, diagnosis: Mapping[str, Any], *, topology: T
     return f"{incident.cause.fault_class}: {diagnosis['headline']} of {topology.world_size}"
 
 
-def fake_restore(state: FakeState, incidents: Sequence[Incident]) -> FakeState:
+def fake_restore(state: FakeState, incidents: Sequence[Incident], bouts: Sequence[Bout]) -> FakeState:
     """The state with the one incident that may be open."""
     return replace(state, open=incidents[0] if incidents else None)
 

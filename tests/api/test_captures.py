@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -20,6 +21,7 @@ from argus.api.service import Service
 from argus.collectors.host.fake_rank import FakeRank
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.order import RECORDING_TYPE
+from argus.collectors.records.stacks import StackDump, encode_stacks
 from argus.collectors.records.switch import is_off
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
 from tests.api.process import Running, environment, start, wait_for
@@ -189,3 +191,30 @@ def _use_commands(
     wait_for(lambda: is_off(socket, "my job"))
     assert main(["status", "--run", "my job"]) == 0
     assert "switched OFF" in capsys.readouterr().out
+
+
+def observe(client: TestClient, *dumps: StackDump) -> None:
+    raw = {"host": "h-0", **encode_stacks(dumps), "samples": []}
+    assert client.post("/v1/ingest/observations", content=json.dumps(raw), headers=JSON).status_code == 200
+
+
+def test_of_a_long_open_step_two_peers_on_other_hosts_are_asked_once_in_a_while(
+    client: TestClient, clock: FakeClock
+) -> None:
+    dump = StackDump(
+        run="job", attempt=0, rank=0, host="h-0", ts_s=1.0, step=57, open_s=1.0, reason="slow_step"
+    )
+    observe(client, dump, replace(dump, ts_s=2.0, open_s=9.0, reason="baseline"))
+    assert orders(client, "h-0") == orders(client, "h-1") == []
+    observe(client, replace(dump, ts_s=4.0, open_s=4.0), replace(dump, ts_s=5.0, open_s=5.0, rank=1))
+    clock.now_s += 2.0  # the board looks once a second
+    assert orders(client, "h-0") == []
+    [order] = orders(client, "h-1")
+    assert (order["kind"], order["ranks"], order["seconds"]) == ("burst", [2, 3], 1.0)
+    clock.now_s += 8.0
+    observe(client, replace(dump, ts_s=14.0, open_s=14.0))
+    assert len(orders(client, "h-1")) == 1
+    clock.now_s += 30.0
+    observe(client, replace(dump, ts_s=44.0, open_s=44.0))
+    clock.now_s += 2.0
+    assert len(orders(client, "h-1")) == 2

@@ -16,6 +16,7 @@ from argus.api.http.app import make_app
 from argus.api.service import Service
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.report import Report
+from argus.collectors.records.stacks import StackDump, Thread, encode_stacks
 from tests.api.kit import FakeClock, beats_body, make_beat, service_at
 
 
@@ -24,7 +25,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     clock = FakeClock()
     with service_at(tmp_path / "a.sqlite", clock=clock) as service:
         raw = json.loads(beats_body(*(make_beat(rank, ts_s=clock.now_s, run="my/job") for rank in range(2))))
-        report = Report(host="h-0", parts={"stacks": "denied"}, dropped={"dropped_records rank": 3.0})
+        report = Report(host="h-0", parts={"stacks": "denied"}, dropped={"dropped_events rank": 3.0})
         service.receive_heartbeats(json.dumps({**raw, "processor": report.to_json()}).encode())
         sample = HostSample(host="h-0", start_s=1.0, end_s=11.0, numbers={"cpu_some_s": 5.0})
         raw = {"stacks": [], "dumps": [], "samples": [sample.to_json()]}
@@ -54,7 +55,7 @@ def test_status_tells_what_is_seen_and_lost(capsys: pytest.CaptureFixture[str]) 
     for part in (
         "host h-0",
         "stacks: denied",
-        "lost: 3 dropped_records rank",
+        "lost: 3 dropped_events rank",
         "cpu some 50%",
         "rank 1: running",
     ):
@@ -89,3 +90,31 @@ def test_no_service_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
         server = f"http://127.0.0.1:{free.getsockname()[1]}"
         assert main(["status", "--server", server]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("url")
+def test_stacks_are_compared_with_the_peers(capsys: pytest.CaptureFixture[str], service: Service) -> None:
+    lock = "train (t.py:1);acquire (threading.py:9)"
+    dumps = [
+        StackDump(
+            run="my/job",
+            attempt=0,
+            rank=rank,
+            host="h-0",
+            ts_s=float(n),
+            step=n,
+            threads=(Thread(kind="main", state="S", stack=lock if rank == 1 else "train (t.py:1)"),),
+        )
+        for rank in range(2)
+        for n in range(3)
+    ]
+    service.receive_observations(json.dumps({**encode_stacks(dumps), "samples": []}).encode())
+    words = ["stacks", "--run", "my/job", "--against-peers"]
+    assert main([*words, "--rank", "1", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)["items"][0]
+    assert first == {"stack": lock, "share": 1.0, "peers_share": 0.0}
+    assert main([*words, "--rank", "1"]) == 0
+    assert "100% of theirs, 0% of the others'" in capsys.readouterr().out
+    assert main(words) == 2
+    capsys.readouterr()

@@ -86,7 +86,7 @@ def service(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) ->
 
 def check(client: TestClient, path: str, body: bytes, media: str) -> None:
     answer = client.post(f"/v1/ingest/{path}", content=body, headers={"content-type": media})
-    assert answer.status_code in (200, 400, 413, 415, 422), (path, body[:300], answer.text)
+    assert answer.status_code in (200, 400, 413, 415, 422, 426), (path, body[:300], answer.text)
     if answer.status_code != 200:
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["detail"]

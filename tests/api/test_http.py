@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
+from argus.agent.registry import registry
 from argus.analytics.store.documents import dump
 from argus.api.http.app import make_app
 from argus.api.metrics import METRICS
 from argus.api.service import Service
-from argus.collectors.records.upload import CONTENT_TYPE
+from argus.collectors.host.client import Answer
+from argus.collectors.host.uploader import NOT_THE_BODY, is_refusal
+from argus.collectors.records.upload import CONTENT_TYPE, encode_windows
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
 
 JSON = {"content-type": "application/json"}
@@ -102,12 +106,19 @@ def test_lists_are_paged(client: TestClient, service: Service, clock: FakeClock)
 def test_metrics_tell_the_job_and_the_service(client: TestClient, service: Service, clock: FakeClock) -> None:
     play(client, service, clock)
     text = client.get("/metrics").text
-    assert 'argus_step_duration_seconds{rank="2",run="job"} 0.3' in text
-    assert 'argus_phase_duration_seconds{clock="wall",phase="forward",rank="0",run="job"}' in text
-    assert 'argus_incident_active{class="compute.slow",run="job",severity="warning"} 1.0' in text
+    assert 'argus_step_duration_seconds{rank="2",run="job",run_id="job/0"} 0.3' in text
+    assert (
+        'argus_phase_duration_seconds{clock="wall",phase="forward",rank="0",run="job",run_id="job/0"}' in text
+    )
+    assert (
+        'argus_incident_active{class="compute.slow",run="job",run_id="job/0",severity="warning"} 1.0' in text
+    )
     assert 'argus_ingest_windows_total{result="accepted"} 12.0' in text
     for name, _, _, _ in METRICS:
         assert f"# HELP {name} " in text or f"# HELP {name.removesuffix('_total')}" in text
+    assert "argus_straggler_score{" not in text  # the fake's findings have no significance
+    place = 'cp="",dp="",ep="",gpu_uuid="",host="h-1",pp="",rank="2",run="job",run_id="job/0",tp=""'
+    assert f"argus_rank_info{{{place}}} 1.0" in text
     assert 'job="' not in text
 
 
@@ -172,7 +183,7 @@ def big(n: int) -> dict[str, Any]:
         ("heartbeats", dump(big(1)).replace('"step":1', '"step":' + "9" * 5000).encode(), JSON, 400),
         ("windows", b"", WINDOWS, 400),
         ("windows", b"not zstd", WINDOWS, 400),
-        ("windows", b"x", {**WINDOWS, "argus-wire": "9"}, 415),
+        ("windows", b"x", {**WINDOWS, "argus-wire": "9"}, 426),
         ("windows", b"x", JSON, 415),
     ],
 )
@@ -248,7 +259,7 @@ def test_operation_ids_are_stable_and_unique(client: TestClient) -> None:
         "list_windows",
         "get_window",
         "get_series",
-        "list_findings",
+        "list_run_findings",
         "list_incidents",
         "get_incident",
         "get_diagnosis",
@@ -256,6 +267,9 @@ def test_operation_ids_are_stable_and_unique(client: TestClient) -> None:
         "healthz",
         "readyz",
         "get_metrics",
+        "list_tools",
+        "get_evidence",
+        *registry().tools,
     }
 
 
@@ -304,3 +318,41 @@ def test_a_database_that_fails_is_a_503(client: TestClient, service: Service) ->
         connection.exec_driver_sql("DROP TABLE findings")
         connection.exec_driver_sql("DROP TABLE layouts")
     assert client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON).status_code == 503
+
+
+def test_a_disk_that_takes_no_writes_is_not_ready_and_loses_nothing(
+    client: TestClient, service: Service, tmp_path: Path
+) -> None:
+    client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON)
+    wal = max(path.stat().st_size for path in tmp_path.glob("*.sqlite-wal"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (wal, hard))
+    try:
+        refused = client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON)
+        full = client.get("/readyz")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert refused.status_code >= 500  # kept by its sender, and sent again
+    assert full.status_code == 503 and "takes no writes" in str(full.json()["reasons"])
+    assert "takes no writes" not in str(client.get("/readyz").json()["reasons"])
+    assert client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON).status_code == 200
+
+
+def test_a_newer_senders_windows_are_kept_by_it_until_the_service_is_upgraded(client: TestClient) -> None:
+    client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON)
+    now = make_window(0, 0).to_bytes()
+    newer = now.replace(b'"version":2', b'"version":9')
+    assert newer != now
+    for body, headers in (
+        (encode_windows([now, newer]), WINDOWS),
+        (encode_windows([now]), {**WINDOWS, "argus-wire": "2"}),
+    ):
+        answer = client.post("/v1/ingest/windows", content=body, headers=headers)
+        assert answer.status_code == 426 and "upgrade this side" in answer.json()["detail"]
+        assert answer.status_code in NOT_THE_BODY and not is_refusal(Answer(status=426))
+    older = client.post(
+        "/v1/ingest/windows",
+        content=encode_windows([now.replace(b'"version":2', b'"version":0')]),
+        headers=WINDOWS,
+    )
+    assert older.status_code == 422

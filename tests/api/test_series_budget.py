@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.store.numbers import WindowNumbers
-from argus.api.metrics import RunNow, make_metrics, render
+from argus.analytics.numbers import WindowNumbers
+from argus.api.metrics import make_metrics, render
+from argus.api.run_gauges import RunNow, scores_of
 from argus.collectors.host.counters import MAX_LABELS, Counters
 
 
@@ -20,6 +24,9 @@ class Watched:
         self._runs = [
             RunNow(run=f"r{i}", numbers=numbers(), coverage_ratio=1.0, ranks_lost=0) for i in range(num_runs)
         ]
+
+    def show(self, **values: Any) -> None:
+        self._runs = [replace(run, **values) for run in self._runs]
 
     def runs_now(self) -> Iterable[RunNow]:
         return self._runs
@@ -42,6 +49,7 @@ def numbers() -> WindowNumbers:
         phase_s=grid,
         wait_s=grid,
         cpu_s=grid,
+        work=np.full(10, np.nan),
     )
 
 
@@ -65,3 +73,31 @@ def test_labels_of_a_processor_are_bounded() -> None:
     assert len(counters.snapshot()) == MAX_LABELS + 1
     assert counters.get("argus_collector_rejected_total", "other") == 9 * MAX_LABELS
     assert counters.get("argus_collector_rejected_total", "reason-0") == 1
+
+
+def test_scores_and_gaps_are_the_strongest_and_the_mean() -> None:
+    findings = [
+        Finding(
+            run="r",
+            attempt=0,
+            window=0,
+            level=level,
+            detector="d",
+            kind="self_time",
+            role="culprit",
+            ranks=ranks,
+            significance=significance,
+        )
+        for level, ranks, significance in (
+            ("L2", (1, 2), 3.0),
+            ("L2", (2,), 9.0),
+            ("L3", (2,), 4.0),
+            ("L2", (5,), None),
+        )
+    ]
+    assert scores_of(findings) == {(1, "L2"): 3.0, (2, "L2"): 9.0, (2, "L3"): 4.0}
+    runs = Watched(1)
+    runs.show(scores=scores_of(findings), host_gaps={4: 0.25})
+    text = render(make_metrics(runs, max_series=1000)).decode()
+    assert 'argus_straggler_score{level="L2",rank="2",run="r0",run_id="r0/0"} 9.0' in text
+    assert 'argus_host_gap_ratio{rank="4",run="r0",run_id="r0/0"} 0.25' in text

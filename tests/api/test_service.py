@@ -24,6 +24,9 @@ from tests.api.kit import (
 )
 from tests.api.process import wait_for
 
+OPEN = {"level": 0, "from_step": 0}
+"""No channel is off."""
+
 
 @pytest.fixture
 def clock() -> FakeClock:
@@ -315,12 +318,12 @@ def test_a_forgotten_attempt_wakes_when_it_speaks(service: Service, clock: FakeC
 def test_the_plan_is_chosen_once_and_kept(tmp_path: Path, clock: FakeClock) -> None:
     with service_at(tmp_path / "a.sqlite", clock=clock) as service:
         plans = service.receive_layouts(layouts_body())["plans"]
-        assert plans == [{"run": "job", "attempt": 0, "first": 10, "switch": 0, "then": 0}]
+        assert plans == [{"run": "job", "attempt": 0, "first": 10, "switch": 0, "then": 0, **OPEN}]
         beats = [make_beat(rank, ts_s=clock.now_s, step=50, p50_s=0.1) for rank in range(4)]
         service.receive_heartbeats(beats_body(*beats))
         turn(service, clock)
         answer = service.receive_heartbeats(beats_body(*beats))
-    expected = [{"run": "job", "attempt": 0, "first": 10, "switch": 350, "then": 150}]
+    expected = [{"run": "job", "attempt": 0, "first": 10, "switch": 350, "then": 150, **OPEN}]
     assert answer["plans"] == expected
     with service_at(tmp_path / "a.sqlite", clock=clock) as again:
         assert again.receive_layouts(layouts_body())["plans"] == expected
@@ -333,7 +336,7 @@ def test_a_fixed_window_has_no_switch(tmp_path: Path, clock: FakeClock) -> None:
         service.receive_heartbeats(beats_body(*beats))
         turn(service, clock)
         plans = service.receive_heartbeats(beats_body(*beats))["plans"]
-    assert plans == [{"run": "job", "attempt": 0, "first": 20, "switch": 0, "then": 0}]
+    assert plans == [{"run": "job", "attempt": 0, "first": 20, "switch": 0, "then": 0, **OPEN}]
 
 
 def test_a_window_too_large_to_hold_fails_alone(service: Service, clock: FakeClock) -> None:

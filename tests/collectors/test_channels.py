@@ -73,15 +73,27 @@ def test_a_level_holds_from_its_step_on_and_is_told_once() -> None:
     channels = Channels("run")
     said: list[int] = []
     channels.on_level(said.append)
-    channels.want(2, from_step=7)
+    before_collectives = CHANNELS.index("collectives")
+    channels.want(before_collectives, from_step=7)
     states = []
     for step in range(10):
         channels.begin(step)
-        channels.want(2, from_step=7)  # the processor repeats itself
+        channels.want(before_collectives, from_step=7)  # the processor repeats itself
         states.append((channels.phases, channels.collectives))
     assert states == [(True, True)] * 7 + [(False, True)] * 3
-    assert said == [2]
+    assert said == [before_collectives]
     channels.want(99, from_step=0)
     channels.begin(10)
     assert channels.level == len(CHANNELS) and not channels.collectives
     assert off_at(-1) == () and off_at(2) == CHANNELS[:2]
+
+
+def test_a_run_switched_off_keeps_its_level_for_later() -> None:
+    channels = Channels("run")
+    channels.want(1, from_step=0)
+    levels = []
+    for step in range(6):
+        channels.is_off = 2 <= step < 4
+        channels.begin(step)
+        levels.append(channels.level)
+    assert levels == [1, 1, len(CHANNELS), len(CHANNELS), 1, 1]

@@ -99,3 +99,17 @@ def test_a_mode_keeps_its_number_when_another_appears() -> None:
     fewer = replace(two, clusters=two.clusters[1:])  # the first kernel lost its fast mode
     assert identities.follow(("r", 0), fewer).clusters["ident"].tolist() == [1, 0, 1]
     assert identities.follow(("r", 1), one).clusters["ident"].tolist() == [0, 1, 0, 1]
+
+
+def test_the_compression_of_every_rank_is_told() -> None:
+    ratios: dict[int, float] = {}
+    given = windows(0)
+    pack_hosts(
+        given,
+        book=NameBook(),
+        identities=Identities(),
+        told=lambda summary: ratios.__setitem__(summary.rank, summary.compression_ratio),
+    )
+    assert ratios.keys() == {window.rank for window in given}
+    one = summaries(given[0])[0]
+    assert ratios[one.rank] == one.events * 24 / (len(one.clusters) * 20) > 1

@@ -40,7 +40,7 @@ def incident(
 
 def outcome(*incidents: Incident, truth: Truth = TRUTH) -> Outcome:
     told = [float(20 + i) for i in range(len(incidents))]
-    return score(TRIAL, truth, incidents=incidents, told_s=told, onset_s=10.0, window_steps=10)
+    return score(TRIAL, [truth], incidents=incidents, told_s=told, onset_s=10.0, window_steps=10)
 
 
 def test_the_right_answer_scores_in_full() -> None:
@@ -65,7 +65,7 @@ def test_others_or_another_time_is_a_false_incident_and_a_miss(wrong: Incident) 
 
 
 def test_what_was_told_before_the_onset_is_false() -> None:
-    got = score(TRIAL, TRUTH, incidents=[incident()], told_s=[9.0], onset_s=10.0, window_steps=10)
+    got = score(TRIAL, [TRUTH], incidents=[incident()], told_s=[9.0], onset_s=10.0, window_steps=10)
     assert got.num_false == 1 and not got.found
 
 

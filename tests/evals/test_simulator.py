@@ -13,8 +13,8 @@ from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.plan import WindowPlan
 from argus.evals.simulator.frames import rank_frames
 from argus.evals.simulator.job import FAULT_KINDS, SHARED, Fault, Job
+from argus.evals.simulator.program import LAUNCH, program_of
 from argus.evals.simulator.simulate import Simulation, simulate
-from argus.evals.simulator.timeline import Timeline
 from argus.topology.layout import build
 
 JOB = Job(ranks=8, steps=40, gpu=False, checkpoint_every=15)
@@ -22,6 +22,12 @@ JOB = Job(ranks=8, steps=40, gpu=False, checkpoint_every=15)
 
 def run(job: Job = JOB, *faults: Fault, seed: int = 1) -> Simulation:
     return simulate(job, faults, rng=np.random.default_rng(seed))
+
+
+def calls(simulation: Simulation, kind: str) -> tuple[Floats, Floats]:
+    """Entries and ends of one kind of operation of the first stage. (step, call, rank)"""
+    chosen = [n for n, op in enumerate(program_of(simulation.job).ops(0)) if op.kind == kind]
+    return simulation.timeline.entry[0][:, chosen], simulation.timeline.end[0][:, chosen]
 
 
 def window(simulation: Simulation, index: int) -> Window:
@@ -73,8 +79,8 @@ def test_peers_wait_for_the_slow_rank_and_its_own_wait_is_the_shortest() -> None
 
 def test_a_slow_rank_delays_its_tensor_peer_which_delays_the_replicas() -> None:
     job = Job(ranks=8, tp=2, steps=20)
-    simulation = run(job, Fault(kind="compute", ranks=(3,), severity=1.5))
-    late = simulation.timeline.dp_entry[10, -1] - simulation.timeline.dp_entry[10, -1].min()
+    entry = calls(run(job, Fault(kind="compute", ranks=(3,), severity=1.5)), LAUNCH)[0][10, -1]
+    late = entry - entry.min()
     assert set(np.flatnonzero(late > 0.1)) == {2, 3}
 
 
@@ -111,10 +117,11 @@ def test_gc_pauses_are_told_as_events() -> None:
 
 def test_a_slow_link_is_slow_for_every_member_of_its_groups_only() -> None:
     job = Job(ranks=8, tp=2, steps=40)
-    healthy, slow = run(job).timeline, run(job, Fault(kind="link", ranks=(3,), severity=2.0)).timeline
+    healthy, slow = run(job), run(job, Fault(kind="link", ranks=(3,), severity=2.0))
 
-    def transfer(times: Timeline) -> Floats:
-        return np.asarray((times.dp_end - times.dp_entry)[20:, 0].mean(axis=0))
+    def transfer(done: Simulation) -> Floats:
+        entry, end = calls(done, LAUNCH)
+        return np.asarray((end - entry)[20:, 0].mean(axis=0))
 
     ratio = transfer(slow) / transfer(healthy)
     assert ratio[1::2].min() > 3 and ratio[0::2].max() < 1.3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.governor import Governor
 from argus.collectors.host.overhead import Ledger, describe, estimate
-from argus.collectors.records.channels import ALL, BLOCK_STEPS, CHANNELS, is_profiled, shadowed
+from argus.collectors.host.plans import parse_levels
+from argus.collectors.host.stepping import pooled
+from argus.collectors.records.channels import ALL, BLOCK_STEPS, CHANNELS, is_profiled, off_at, shadowed
 from argus.collectors.records.cost import Cost
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.events import (
@@ -114,20 +117,19 @@ def test_channels_step_down_in_order_while_too_dear_and_come_back_later() -> Non
     governor = Governor(counters=counters)
     levels, step = [], 0
     changes = []
-    for cost in [0.1] * 4 + [0.0] * 16:
+    for cost in [0.1] * 4 + [0.0] * 20:
         for _ in range(4):
             governor.observe(windows(step, step + 500, cost=cost))
             step += 500
             changes += governor.take_changes()
         levels.append(governor.current(RUN, 0)[0])
-    assert [change.level for change in changes][: len(CHANNELS)] == [1, 2, 3]
-    assert levels[3] == len(CHANNELS)
-    assert levels[-1] < levels[3]
+    assert [change.level for change in changes][:4] == [1, 2, 3, 4]
+    assert levels[-1] < levels[3] == max(levels)
     rises = [b.from_step - a.from_step for a, b in itertools.pairwise(changes) if b.level < a.level]
     falls = [b.from_step - a.from_step for a, b in itertools.pairwise(changes) if b.level > a.level]
     assert min(rises) > max(falls)  # back slower than down
-    assert all(change.from_step > 0 and "off from step" in change.text() for change in changes)
-    assert counters.get("argus_collector_channel_changes_total", "down") == 3
+    assert all(change.from_step > 0 and "off from step" in change.text for change in changes)
+    assert counters.get("argus_collector_channel_changes_total", "down") == 1 + len(falls)
 
 
 def test_within_budget_nothing_changes_whatever_the_noise() -> None:
@@ -171,3 +173,58 @@ def test_a_window_of_the_first_release_is_read_and_nonsense_is_refused() -> None
 
 def test_costs_keep_their_numbers() -> None:
     assert Cost(ratio=1.0, low=0.9, high=1.1, n=3).to_json() == [1.0, 0.9, 1.1, 3]
+
+
+def test_once_a_service_decides_the_host_follows_and_measures_anew() -> None:
+    governor = Governor(counters=Counters())
+    governor.observe(windows(0, 1000, cost=0.1))
+    governor.follow({(RUN, 0): (2, 1500), (RUN, 1): (1, 0)})
+    [change, other] = governor.take_changes()
+    assert (change.level, change.from_step, other.attempt) == (2, 1500, 1)
+    [early] = governor.observe(windows(1490, 1500, cost=0.1, ranks=1))
+    assert early.channels_off == () and early.overhead == {}
+    assert not governor.is_off("stacks", RUN, 0, step=1499) and governor.is_off("stacks", RUN, 0, step=1500)
+    seen = governor.observe(windows(1500, 6000, cost=0.1))
+    assert seen[0].channels_off == CHANNELS[:2] and seen[-1].overhead[ALL].n > 20
+    governor.follow({(RUN, 0): (2, 1500)})
+    assert governor.take_changes() == []  # dear as it is: the service decides
+    assert governor.current(RUN, 0) == (2, 1500)
+
+
+def beats(costs: dict[str, Cost | None], *, level: int = 0) -> list[Heartbeat]:
+    return [
+        Heartbeat(
+            run=RUN,
+            attempt=0,
+            rank=rank,
+            host=host,
+            ts_s=1.0,
+            status=Status(ts_ns=1, step=2),
+            overhead={} if cost is None else {ALL: cost},
+            channels_off=off_at(level),
+        )
+        for rank, (host, cost) in enumerate(costs.items())
+    ]
+
+
+def test_the_cost_of_all_hosts_is_pooled_once_half_of_them_measured_it() -> None:
+    dear, cheap = (Cost(ratio=r, low=r - 0.01, high=r + 0.01, n=30) for r in (1.06, 1.02))
+    both = pooled(beats({"a": dear, "b": cheap, "c": None}), level=0)
+    assert both is not None and both.n == 30
+    assert [both.ratio, both.low, both.high] == pytest.approx([1.04, 1.03, 1.05])
+    assert pooled(beats({"a": dear, "b": None, "c": None}), level=0) is None
+    assert pooled(beats({"a": dear, "b": cheap}), level=1) is None  # they measured another level
+    assert pooled(beats({"a": replace(dear, n=3)}), level=0) is None
+
+
+def test_levels_of_an_answer_are_checked() -> None:
+    good = {"run": RUN, "attempt": 0, "level": 2, "from_step": 90}
+    bad: list[object] = [
+        "plan",
+        {**good, "level": 99},
+        {**good, "attempt": True},
+        {**good, "run": 3},
+        {"run": RUN, "attempt": 0},
+    ]
+    assert parse_levels([good, *bad]) == {(RUN, 0): (2, 90)}
+    assert parse_levels(None) == parse_levels("x") == {}

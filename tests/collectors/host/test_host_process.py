@@ -155,7 +155,7 @@ def test_an_open_directory_or_a_long_path_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_metrics_are_served_on_loopback_with_every_family() -> None:
     counters = Counters()
-    counters.add("argus_collector_dropped_records_total", "late", amount=3)
+    counters.add("argus_collector_dropped_events_total", "late", amount=3)
     counters.add("argus_collector_upload_seconds_count", amount=2)
     counters.add("argus_collector_upload_seconds_sum", amount=0.5)
     server = serve_metrics(counters, port=0, version="1.2", cpu_s=lambda: 4.5)
@@ -167,7 +167,7 @@ def test_metrics_are_served_on_loopback_with_every_family() -> None:
     lines = text.splitlines()
     for line in (
         'argus_build_info{version="1.2"} 1.0',
-        'argus_collector_dropped_records_total{reason="late"} 3.0',
+        'argus_collector_dropped_events_total{reason="late"} 3.0',
         "argus_collector_ranks 0.0",
         "argus_collector_upload_seconds_count 2.0",
         "argus_collector_upload_seconds_sum 0.5",

@@ -25,6 +25,7 @@ from argus.collectors.host.fake_rank import frames, preamble, steps
 from argus.collectors.host.fake_service import FakeService, Reply, serve
 from argus.collectors.host.window import cut
 from argus.collectors.readers.recording import read
+from argus.collectors.records.channels import CHANNELS
 from argus.collectors.records.frames import Kind
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.layout import Layout
@@ -138,6 +139,25 @@ def test_the_plan_of_the_service_is_followed(start: Start, service: FakeService)
     rank.play(3, 31)
     assert service.wait_for(lambda s: len(s.windows) == 4)
     assert [w.num_steps for w in sorted(service.windows.values(), key=lambda w: w.window)] == [10, 10, 5, 5]
+
+
+@pytest.mark.slow
+def test_the_level_of_the_service_reaches_every_rank_and_comes_back_in_beats_and_windows(
+    start: Start, service: FakeService
+) -> None:
+    plan = {"run": "run", "attempt": 0, "first": 10, "switch": 0, "then": 0, "level": 2, "from_step": 30}
+    service.plans = [plan]
+    host = start()
+    ranks = [host.connect(rank) for rank in (3, 4)]
+    for rank in ranks:
+        rank.play(0, 45)
+    assert service.wait_for(is_beat(lambda beat: beat.channels_off == CHANNELS[:2]))
+    for rank in ranks:
+        assert rank.hear() == {"level": 2, "from_step": 30}
+    assert service.wait_for(lambda s: len(s.windows) == 8)
+    off = {window.window: window.channels_off for window in service.windows.values()}
+    assert off[3] == CHANNELS[:2]
+    assert any("service decided" in line for line in host.said)
 
 
 @pytest.mark.slow
@@ -288,8 +308,8 @@ def test_bad_rows_are_counted_in_the_window(start: Start, service: FakeService) 
     assert service.wait_for(lambda s: len(s.windows) == 1)
     (window,) = service.windows.values()
     assert window.dropped == {"bad_value": 6, "ring_full": 4}
-    assert host.counters.get("argus_collector_dropped_records_total", "bad_value") == 6
-    assert host.counters.get("argus_collector_dropped_records_total", "rank") == 4
+    assert host.counters.get("argus_collector_dropped_events_total", "bad_value") == 6
+    assert host.counters.get("argus_collector_dropped_events_total", "rank") == 4
 
 
 @pytest.fixture
@@ -346,7 +366,7 @@ def test_a_full_recording_stops_and_says_so_once(start: Start, tmp_path: Path) -
     assert host.wait_for(lambda: not len(host.ranks))
     size = (tmp_path / "rec" / "rank-0.argus").stat().st_size
     assert size <= 3000 and len([line for line in host.said if "full" in line]) == 1
-    assert host.counters.get("argus_collector_dropped_records_total", "record_full") > 0
+    assert host.counters.get("argus_collector_dropped_events_total", "record_full") > 0
     (reading,) = read(tmp_path / "rec" / "rank-0.argus")
     assert reading.records.layout.rank == 0
 

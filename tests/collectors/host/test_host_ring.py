@@ -147,7 +147,7 @@ def test_a_disk_that_refuses_is_counted_and_said_once(make: Make) -> None:
         path.unlink()
     bench.directory.rmdir()
     bench.play(10, 40)
-    assert bench.counters.get("argus_collector_dropped_records_total", "ring") > 0
+    assert bench.counters.get("argus_collector_dropped_events_total", "ring") > 0
     assert len(bench.said) == 1 and bench.back(0, 40) is None
 
 

@@ -76,7 +76,11 @@ def test_throttling_of_both_cgroup_versions(tmp_path: Path, line: str, mount: st
 def test_run_queue_delay_counts_threads_that_came_and_went() -> None:
     before = Counts(whole={"cpu_s": 1.0}, run_delay_s={1: 5.0, 2: 1.0})
     now = Counts(whole={"cpu_s": 4.0}, run_delay_s={1: 6.0, 3: 0.5})
-    assert use_between(now, before) == {"cpu_s": 3.0, "run_delay_s": 1.5}
+    assert use_between(now, before) == {
+        "cpu_s": 3.0,
+        "run_delay_s": 1.5,
+        "thread_run_delay_s": 1.0,
+    }
 
 
 def test_this_process_has_counts() -> None:
@@ -178,11 +182,12 @@ def test_this_host_can_be_sampled(tmp_path: Path) -> None:
         roots=Roots(infiniband=tmp_path),
     )
     seen = Seen(key=("run", 0, 3), pid=os.getpid(), step=4)
-    assert sampler.sample([seen], now_s=100.0) is None
+    assert sampler.sample([seen], read=sampler.read([seen], now_s=100.0)) is None
     end_s = time.process_time() + 0.03
     while time.process_time() < end_s:
         pass
-    sample = sampler.sample([Seen(key=seen.key, pid=seen.pid, step=9)], now_s=110.0)
+    seen = Seen(key=seen.key, pid=seen.pid, step=9)
+    sample = sampler.sample([seen], read=sampler.read([seen], now_s=110.0))
     assert sample is not None and (sample.start_s, sample.end_s) == (100.0, 110.0)
     (use,) = sample.ranks
     assert (use.rank, use.first_step, use.last_step) == (3, 5, 9)

@@ -20,6 +20,7 @@ from argus.collectors.host.counters import Counters
 from argus.collectors.host.fake_host import HOST
 from argus.collectors.host.fake_host import start as start_host
 from argus.collectors.host.fake_service import FakeService, serve
+from argus.collectors.host.governor import Governor
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.observers import Observers
 from argus.collectors.host.process import Process
@@ -328,7 +329,9 @@ def test_where_dumps_cannot_be_they_are_not_asked_for_and_it_is_said_once(
         host=HOST, stacks=taker, watch=None, counters=Counters(), notices=Notices(said.append)
     )
     for now_s in (101.0, 102.0):
-        observers.look([member(step=5, open_s=9.0, p50_s=0.3)], now_s=now_s)
+        observers.look(
+            [member(step=5, open_s=9.0, p50_s=0.3)], is_off=Governor(counters=Counters()).is_off, now_s=now_s
+        )
     assert {request.reason for request in taker.asked} == reasons
     assert len(said) == bool(error) and observers.parts()["stacks"] == (error or "ok")
 

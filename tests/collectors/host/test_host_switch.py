@@ -66,10 +66,10 @@ def test_the_service_switches_a_run_and_hears_of_it(tmp_path: Path) -> None:
 
 def test_a_report_names_losses_and_survives_the_wire() -> None:
     counters = Counters()
-    counters.add("argus_collector_dropped_records_total", "rank", amount=3)
+    counters.add("argus_collector_dropped_events_total", "rank", amount=3)
     counters.set("argus_collector_ranks", 8)
     report = make_report(counters, host="h", started_s=1.0, parts={"stacks": "denied"}, off=["r"])
-    assert report.dropped == {"dropped_records rank": 3.0} and report.num_ranks == 8
+    assert report.dropped == {"dropped_events rank": 3.0} and report.num_ranks == 8
     assert Report.from_json(report.to_json()) == report
 
 

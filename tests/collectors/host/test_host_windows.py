@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from argus.collectors.host import buffer
-from argus.collectors.host.buffer import LAG_S, LAST_STEP_LAG_S, WindowBuffer
+from argus.collectors.host.buffer import GPU_LAG_S, LAG_S, LAST_STEP_LAG_S, WindowBuffer
 from argus.collectors.host.check import Checked
 from argus.collectors.host.fake_rank import NAMES, steps
 from argus.collectors.host.rank import RankState
 from argus.collectors.host.window import compact, cut
-from argus.collectors.records.events import DTYPES, RankRecords
+from argus.collectors.records.events import CLOCK_GPU, DTYPES, RankRecords
 from argus.collectors.records.frames import KIND_OF, Frame, Kind
 from argus.collectors.records.heartbeat import Status
 from argus.collectors.records.layout import Layout
@@ -63,6 +63,33 @@ def test_a_window_waits_for_what_trickles_in() -> None:
     assert (window.window, len(window.steps), len(window.collectives)) == (0, 10, 10)
     feed(it, steps(LAYOUT, 9, 10), kinds=("phases",))
     assert it.take_lost() == {"late": 2}
+
+
+def on_gpu(first: int, end: int) -> RankRecords:
+    records = steps(LAYOUT, first, end)
+    records.phases["clock"] = CLOCK_GPU
+    return records
+
+
+def test_a_window_on_a_gpu_waits_until_the_stream_is_past_it() -> None:
+    it = state()
+    feed(it, on_gpu(0, 11), kinds=("steps",))  # the host is ahead
+    feed(it, on_gpu(0, 9), kinds=("phases",))
+    assert it.cut(0.0) == [] and it.cut(GPU_LAG_S - 0.1) == []
+    feed(it, on_gpu(9, 10), kinds=("phases",))
+    assert it.cut(GPU_LAG_S - 0.1) == []  # of step 9 there may be more
+    feed(it, on_gpu(10, 11), kinds=("phases",))
+    [window] = it.cut(GPU_LAG_S - 0.1)
+    assert int(window.cells["step"].max()) == 9 and it.take_lost() == {}
+
+
+def test_a_gpu_that_says_no_more_is_not_waited_for_beyond_two_steps_of_the_job() -> None:
+    it, slow = state(), on_gpu(0, 11)
+    slow.steps["end_ns"] = slow.steps["start_ns"] + 20_000_000_000
+    feed(it, slow, kinds=("steps",))
+    feed(it, on_gpu(0, 9), kinds=("phases",))
+    assert it.cut(0.0) == [] and it.cut(39.0) == []
+    assert [w.window for w in it.cut(40.0)] == [0]
 
 
 def test_the_last_step_of_a_window_is_enough_after_a_longer_wait() -> None:

@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 import argus
 from argus.collectors.rank import attach
 from argus.collectors.rank.fake_receiver import FakeReceiver
-from argus.collectors.records.channels import ALL, is_profiled, shadowed
+from argus.collectors.records.channels import ALL, CHANNELS, is_profiled, shadowed
 from argus.collectors.records.events import FLAG_PROFILED, FLAG_SHADOW, RankRecords, Rows
 from tests.collectors.hooks.train import Model
 from tests.collectors.rank import jobs
@@ -119,7 +119,7 @@ def test_work_is_kept_per_step_and_micro_batch_as_the_script_says(receiver: Fake
 def stepping_down(rank: int, world: int) -> None:
     session = attach.current_session()
     assert session is not None
-    session.control({"level": 3, "from_step": 10})
+    session.control({"level": len(CHANNELS), "from_step": 10})
     session.control({"level": "nonsense", "from_step": None})
     train(rank, world)
 
@@ -129,4 +129,4 @@ def test_channels_stepped_down_leave_steps_and_say_so(receiver: FakeReceiver) ->
         assert len(records.steps) == STEPS
         assert records.phases["step"].max() == records.collectives["step"].max() == 9
         kinds = {records.name(int(kind)): int(step) for kind, step in records.events[["kind", "step"]]}
-        assert kinds["argus:off:modules+phases+collectives"] == 10
+        assert kinds["argus:off:" + "+".join(CHANNELS)] == 10

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from argus.collectors.rank import writer as writer_module
 from argus.collectors.rank.clock import anchored_clock
 from argus.collectors.rank.fake_receiver import FakeReceiver
 from argus.collectors.rank.recorder import Recorder
@@ -235,3 +238,39 @@ def test_a_frame_cut_by_a_lost_connection_is_sent_whole_again() -> None:
 def test_a_socket_of_nobody_is_an_error(path: Path) -> None:
     with pytest.raises(OSError, match=r"."):
         connect_to(path)
+
+
+def test_a_turn_that_fails_is_counted_and_the_next_one_reports(
+    path: Path, servers: list[FakeReceiver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver, rank = listen(path, servers), Rank(path)
+    writer, turns = Writer(rank.stream, rank.session, period_s=0.0), [0]
+
+    def planted(*_args: object) -> NoReturn:
+        turns[0] += 1
+        raise RuntimeError("planted")
+
+    def turn() -> None:
+        rank.now_s += 10.0
+        writer._try(partial(writer._tick, with_status=True))
+
+    for value in range(6):
+        rank.event("gc", value)
+        with monkeypatch.context() as patch:
+            if value % 2:
+                patch.setattr(writer_module, "encode_rows", planted)
+            turn()
+    rank.session.ring.put("events", (0,))  # a collector's mistake
+    turn()
+    monkeypatch.setattr(rank.session, "tick", planted)
+    turn()
+    monkeypatch.undo()
+    rank.event("gc", 9.0)
+    turn()
+    rank.close()
+    receiver.drain()
+    assert turns == [4]
+    assert values(receiver) == [0.0, 2.0, 4.0, 9.0]
+    [heard] = receiver.heard
+    assert heard.records().dropped == {"unpackable": 4, "writer_error": 1}
+    assert heard.said_bye and any("RuntimeError" in note for note in rank.session.notes)

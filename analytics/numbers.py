@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from argus.analytics.window import Floats, Ints, Window
+from argus.analytics.window import Bools, Floats, Ints, Window
 from argus.collectors.records.pack import pack, unpack
 
 _DTYPES: Mapping[str, np.dtype[Any]] = {
@@ -23,7 +23,10 @@ class WindowNumbers:
     """Seconds per usable step, NaN = not observed (means over the window's usable steps).
 
     Shapes: `ranks`, `step_s` (rank,), `phase_s`, `wait_s`, `cpu_s` (phase, rank), `job_step_s` (step,) =
-    the slowest rank of each usable step.
+    the slowest rank of each usable step. `work` (rank,) = units of work of a usable step as the job told them
+    (tokens, else samples), NaN where it told none. `told` are figures of the whole window from the runtime's own
+    events: `compiles` (number), `compile_s` and `gc_s` (seconds a step of the mean rank), `host_gap` (mean share
+    of a step in which a GPU had nothing to do); what nobody told is missing.
     """
 
     ranks: Ints
@@ -34,6 +37,8 @@ class WindowNumbers:
     wait_s: Floats
     cpu_s: Floats
     job_step_s: Floats
+    work: Floats
+    told: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def typical_step_s(self) -> float | None:
@@ -47,11 +52,13 @@ class WindowNumbers:
             "ranks": ("<i8", self.ranks),
             "step_s": ("<f8", self.step_s),
             "job_step_s": ("<f8", self.job_step_s),
+            "work": ("<f8", self.work),
             "phase_s": ("<f4", self.phase_s.astype("<f4").reshape(-1)),
             "wait_s": ("<f4", self.wait_s.astype("<f4").reshape(-1)),
             "cpu_s": ("<f4", self.cpu_s.astype("<f4").reshape(-1)),
         }
-        return pack({"phases": list(self.phases), "clocks": list(self.clocks)}, arrays)
+        meta = {"phases": list(self.phases), "clocks": list(self.clocks), "told": dict(self.told)}
+        return pack(meta, arrays)
 
     @staticmethod
     def from_bytes(payload: bytes) -> WindowNumbers:
@@ -69,7 +76,19 @@ class WindowNumbers:
             phase_s=square["phase_s"],
             wait_s=square["wait_s"],
             cpu_s=square["cpu_s"],
+            told={str(name): float(value) for name, value in meta.get("told", {}).items()},
+            work=np.asarray(arrays.get("work", np.full(shape[1], np.nan)), np.float64),
         )
+
+
+def read_steps(payload: bytes) -> tuple[Ints, Floats, Floats]:
+    """`ranks`, `step_s` and `job_step_s` of packed numbers, without the phases."""
+    _, arrays = unpack(payload, _DTYPES)
+    return (
+        np.asarray(arrays["ranks"], np.int64),
+        np.asarray(arrays["step_s"], np.float64),
+        np.asarray(arrays["job_step_s"], np.float64),
+    )
 
 
 _SQUARE = ("phase_s", "wait_s", "cpu_s")
@@ -87,7 +106,43 @@ def window_numbers(window: Window) -> WindowNumbers:
         phase_s=_mean(window.dur_s[:, :, usable]),
         wait_s=_mean(window.wait_s[:, :, usable]),
         cpu_s=_mean(window.cpu_s[:, :, usable]),
+        work=_work(window, usable),
+        told=_told(window, usable),
     )
+
+
+def _told(window: Window, usable: Bools) -> dict[str, float]:
+    """Figures from the runtime's events in usable steps."""
+    steps = set(window.steps[usable].tolist())
+    events = [event for event in window.events if event.step in steps]
+    rank_steps = max(int(np.isfinite(window.step_s[:, usable]).sum()), 1)
+    found: dict[str, float] = {}
+    for kind, name in (("compile", "compile_s"), ("gc", "gc_s")):
+        times = [event.dur_s for event in events if event.kind == kind and np.isfinite(event.dur_s)]
+        if times:
+            found[name] = float(sum(times)) / rank_steps
+    if "compile_s" in found:
+        found["compiles"] = float(sum(event.kind == "compile" for event in events))
+    gaps = [event.value for event in events if event.kind == "host_gap" and np.isfinite(event.value)]
+    if gaps:
+        found["host_gap"] = float(np.mean(gaps))
+    return found
+
+
+WORK = ("work:tokens", "work:samples")
+"""Events that tell how much a rank had to do, the better first."""
+
+
+def _work(window: Window, usable: Bools) -> Floats:
+    """Units a usable step, NaN where the rank told none. (rank,)"""
+    kinds = {event.kind for event in window.events}
+    kind = next((name for name in WORK if name in kinds), "")
+    total = np.zeros(len(window.ranks))
+    steps = set(window.steps[usable].tolist())
+    for event in window.events:
+        if event.kind == kind and event.step in steps:
+            total[np.searchsorted(window.ranks, event.rank)] += event.value
+    return np.where(total > 0, total / max(len(steps), 1), np.nan)
 
 
 def _mean(values: Floats) -> Floats:

@@ -1,0 +1,100 @@
+"""An answer as lines of text: the card, what the model found, what was dropped, what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from argus.agent.card import render as render_card
+from argus.agent.case import Case, triage_page
+from argus.agent.claims import documents_of
+from argus.agent.claims import render as render_claim
+from argus.agent.evidence import EvidenceBook
+from argus.agent.grounding import PREFIX
+from argus.agent.loop.chat import Answered
+from argus.agent.loop.investigate import Outcome
+from argus.agent.loop.limits import Spent
+from argus.agent.wording import printable, quantity
+
+MAX_DROPPED = 6
+
+
+def card_of(case: Case, *, color: bool = False) -> str:
+    """The deterministic card of a case."""
+    fleet = case.fleet
+    topology = None if fleet is None else fleet.topology
+    return render_card(case.incident, case.diagnosis, topology=topology, color=color)
+
+
+def outcome_lines(outcome: Outcome, *, book: EvidenceBook) -> Iterator[str]:
+    """What the model had to do with a diagnosis."""
+    yield f"Model: {printable(outcome.note)}"
+    documents = documents_in(outcome.diagnosis, book)
+    for claim in outcome.diagnosis["claims"]:
+        if str(claim["id"]).startswith(PREFIX):
+            yield printable(f"  · {render_claim(claim, documents)} [{', '.join(claim['evidence'])}]")
+    for action in outcome.diagnosis["remediation"][2:]:
+        yield printable(f"  → {action['action']} ({action['target']})")
+    yield from _dropped(outcome)
+    if outcome.spent.turns:
+        yield f"  {spent_text(outcome.spent)}"
+
+
+def _dropped(outcome: Outcome) -> Iterator[str]:
+    for item in outcome.dropped[:MAX_DROPPED]:
+        yield printable(f"  dropped {item.what}: {item.text} — {item.why}")
+    if len(outcome.dropped) > MAX_DROPPED:
+        yield f"  and {len(outcome.dropped) - MAX_DROPPED} more dropped, see --json"
+
+
+def answer_lines(answer: Answered) -> Iterator[str]:
+    """A chat answer."""
+    if answer.text:
+        yield from printable(answer.text).splitlines()
+    if answer.note:
+        yield printable(answer.note)
+    marks = answer.num_unverified + len(answer.unknown)
+    if marks:
+        yield f"({marks} things in it could not be verified and are marked)"
+    if answer.spent.turns:
+        yield f"({spent_text(answer.spent)})"
+
+
+def why_lines(case: Case, diagnosis: Mapping[str, Any], book: EvidenceBook) -> Iterator[str]:
+    """Evidence for the cause, against the others, and what is missing; every number from its pointer."""
+    documents = documents_in(diagnosis, book)
+    claims = {claim["id"]: claim for claim in diagnosis["claims"]}
+    against = {key for item in diagnosis["ruled_out"] for key in item["claim_ids"]}
+    yield printable(str(diagnosis["headline"]))
+    for key, claim in claims.items():
+        if key not in against:
+            yield printable(f"  for: {render_claim(claim, documents)}")
+    for item in diagnosis["ruled_out"]:
+        yield printable(f"  not {item['fault_class']}: {item['why']}")
+        for key in item["claim_ids"]:
+            if key in claims:
+                yield printable(f"    {render_claim(claims[key], documents)}")
+    for text in diagnosis["missing_evidence"]:
+        yield printable(f"  missing: {text}")
+    yield f"  the triage's numbers are evidence {triage_page(case).evidence_id}"
+
+
+def documents_in(diagnosis: Mapping[str, Any], book: EvidenceBook) -> dict[str, Mapping[str, Any]]:
+    """What the pointers of a diagnosis point into: its own evidence and pages of the book."""
+    documents: dict[str, Mapping[str, Any]] = dict(documents_of(diagnosis))
+    for claim in diagnosis["claims"]:
+        for key in claim["evidence"]:
+            page = book.get(key)
+            if page is not None:
+                documents[key] = page.data
+    return documents
+
+
+def spent_text(spent: Spent) -> str:
+    """What an answer took."""
+    about = "about " if spent.is_estimated else ""
+    money = f", {spent.usd:.4f} USD" if spent.usd else ""
+    return (
+        f"{spent.turns} turns, {spent.tool_calls} tool calls, {about}{spent.tokens:,} tokens, "
+        f"{quantity(spent.seconds, 's')}{money}"
+    )

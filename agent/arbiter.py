@@ -1,0 +1,179 @@
+"""Triage and model side by side: what of the model's view becomes the answer. It decides no cause: `fuse` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from argus.agent.case import TRIAGE, Case
+from argus.agent.diagnosis import Diagnosis, RootCause
+from argus.agent.entities import Entities
+from argus.agent.evidence import EvidenceBook
+from argus.agent.grounding import Dropped, Grounded
+from argus.agent.runbooks.catalogue import objection
+from argus.agent.triage import action_of, gain_of
+
+Rejudge = Callable[[], Mapping[str, Any] | None]
+"""The diagnosis as `fuse` gives it now, with all that came in since; None if there is none."""
+
+STANCES = ("agrees", "refines", "overturns", "differs", "doubts", "ungrounded")
+"""How a model's view stands to the triage's."""
+
+UNDECIDED = "unknown"
+"""The class of a cause whose kind the triage leaves open."""
+
+MAX_ADVICE = 3
+
+SEEN_BY_TRIAGE = (TRIAGE, "list_findings", "get_finding", "compute", "submit_diagnosis")
+"""Pages that hold nothing the triage did not have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The final diagnosis in JSON form, how the model's view stands to it, and one sentence on that."""
+
+    diagnosis: dict[str, Any]
+    stance: str
+    note: str
+    dropped: tuple[Dropped, ...]
+
+
+def judge(case: Case, view: Grounded, *, book: EvidenceBook, entities: Entities, rejudge: Rejudge) -> Judged:
+    """The triage's diagnosis enriched, refined, overturned, or kept beside a view that differs."""
+    stance = stance_of(case, view, entities)
+    decided: Mapping[str, Any] = case.diagnosis
+    if stance == "differs":
+        again = _overturned(view, book=book, entities=entities, rejudge=rejudge)
+        if again is not None:
+            stance, decided = "overturns", again
+    advice, refused = _advice(case, view, decided, stance=stance, entities=entities)
+    final = _merged(decided, view, stance=stance, entities=entities, advice=advice)
+    return Judged(
+        diagnosis=final,
+        stance=stance,
+        note=note_of(stance, view),
+        dropped=(*view.dropped, *refused),
+    )
+
+
+def stance_of(case: Case, view: Grounded, entities: Entities) -> str:
+    """How a grounded view stands to the triage."""
+    if not view.is_sound:
+        return "ungrounded"
+    ours = [_place(root, entities) for root in case.diagnosis["root_causes"]]
+    theirs = [_place(asdict(root), entities) for root in view.root_causes]
+    if sorted(theirs) == sorted(ours):
+        is_doubt = view.verdict in ("INCONCLUSIVE", "NO_FAULT") and case.diagnosis["verdict"] != view.verdict
+        return "doubts" if is_doubt else "agrees"
+    if not theirs:
+        return "doubts"
+    is_same_place = [place for place, _ in theirs] == [place for place, _ in ours]
+    if is_same_place and [name for _, name in ours] == [UNDECIDED]:
+        return "refines"
+    return "differs"
+
+
+def _place(root: Mapping[str, Any], entities: Entities) -> tuple[str, str]:
+    """A root cause by the ranks at it and its class: rank 3 and the one GPU of rank 3 are one place."""
+    kind = str(root["node"]).partition(":")[0]
+    ranks = entities.ranks_of(str(root["node"]))
+    is_path = kind in ("group", "link", "nic", "leaf", "rail", "spine")
+    where = str(root["node"]) if is_path or not ranks else f"ranks {sorted(ranks)}"
+    return where, str(root["fault_class"])
+
+
+def _overturned(
+    view: Grounded, *, book: EvidenceBook, entities: Entities, rejudge: Rejudge
+) -> Mapping[str, Any] | None:
+    """The diagnosis that `fuse` now gives, if it is the model's and rests on evidence the triage had not."""
+    pages = [page for page in map(book.get, view.cited) if page is not None]
+    if all(page.tool in SEEN_BY_TRIAGE for page in pages):
+        return None
+    again = rejudge()
+    if again is None or again["verdict"] not in ("CONFIRMED", "LIKELY"):
+        return None
+    now = sorted(_place(root, entities) for root in again["root_causes"])
+    return again if now == sorted(_place(asdict(root), entities) for root in view.root_causes) else None
+
+
+def _advice(
+    case: Case, view: Grounded, decided: Mapping[str, Any], *, stance: str, entities: Entities
+) -> tuple[list[dict[str, Any]], list[Dropped]]:
+    """The model's actions that the catalogue has and that fit the cause; the others with the objection."""
+    roots = [
+        RootCause(node=str(root["node"]), fault_class=str(root["fault_class"]))
+        for root in decided["root_causes"]
+    ]
+    if stance == "refines":
+        roots = list(view.root_causes)
+    known = {(action["id"], action["target"]) for action in decided["remediation"]}
+    gain = gain_of(case.incident) if case.incident else None
+    taken: list[dict[str, Any]] = []
+    refused = []
+    for item in view.advice:
+        remedy = case.remedies.get(item.action)
+        why = objection(remedy, item.target, roots=roots, suspected=case.in_question, entities=entities)
+        if why or remedy is None:
+            refused.append(Dropped(what="action", text=f"{item.action} {item.target}", why=why))
+        elif (remedy.id, item.target) not in known and len(taken) < MAX_ADVICE:
+            action = action_of(remedy, target=item.target, gain=gain, claim_ids=item.claim_ids)
+            taken.append({**asdict(action), "claim_ids": list(item.claim_ids)})
+    return taken, refused
+
+
+def _merged(
+    decided: Mapping[str, Any],
+    view: Grounded,
+    *,
+    stance: str,
+    entities: Entities,
+    advice: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    """The decided diagnosis with what the model adds to it; a view that differs adds only what it looked at."""
+    final = dict(decided)
+    if stance not in ("agrees", "refines", "overturns"):
+        return final
+    added = Diagnosis(
+        verdict=str(decided["verdict"]),
+        confidence=float(decided["confidence"]),
+        headline=str(decided["headline"]),
+        root_causes=view.root_causes,
+        path=view.path,
+        ruled_out=view.ruled_out,
+        claims=view.claims,
+        missing_evidence=view.missing_evidence,
+    ).to_json()
+    own = {_place(root, entities) for root in (*decided["root_causes"], *added["root_causes"])}
+    innocent = [item for item in added["ruled_out"] if _place(item, entities) not in own]
+    final["claims"] = [*decided["claims"], *added["claims"]]
+    final["path"] = _unique([*decided["path"], *added["path"]], "from", "to")
+    final["ruled_out"] = _unique([*decided["ruled_out"], *innocent], "node", "fault_class")
+    final["missing_evidence"] = list(
+        dict.fromkeys([*decided["missing_evidence"], *added["missing_evidence"]])
+    )
+    final["remediation"] = [*decided["remediation"], *advice]
+    if stance == "refines":
+        final["root_causes"] = added["root_causes"]
+    return final
+
+
+def _unique(rows: Sequence[dict[str, Any]], *keys: str) -> list[dict[str, Any]]:
+    """Rows without a second of the same kind."""
+    first: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in rows:
+        first.setdefault(tuple(str(row[key]) for key in keys), row)
+    return list(first.values())
+
+
+def note_of(stance: str, view: Grounded) -> str:
+    """One plain sentence on how the model's view stands to the answer."""
+    roots = ", ".join(f"{root.fault_class} at {root.node}" for root in view.root_causes)
+    return {
+        "agrees": "The model looked at the evidence itself and agrees.",
+        "refines": f"The model names the kind of cause that the triage left open: {roots}.",
+        "overturns": f"New evidence changed the decision; the model saw it too: {roots}.",
+        "differs": f"The model leans to {roots}; the analysis does not bear that out, so the triage stands.",
+        "doubts": "The model finds the evidence not enough; the triage, which weighs more of it, stands.",
+        "ungrounded": "The model's answer does not rest on evidence it cites, so the triage stands.",
+    }[stance]

@@ -1,0 +1,148 @@
+"""Checking an answer in words: pointers are rendered, typed numbers are compared with what the sentence cites."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from argus.agent.entities import Entities
+from argus.agent.evidence import EvidenceBook
+from argus.agent.pointers import NotCited, number_at, numbers_in
+from argus.agent.wording import quantity
+
+UNVERIFIED = "(unverified)"
+UNKNOWN = "(not in topology or evidence)"
+NO_LINK = "(link removed)"
+
+_POINTER = re.compile(r"\{\s*(ev-[0-9a-f]{6,64})\s*[:#]?\s*(/[^{}\s]*)\s*\}")
+_CITED = re.compile(r"ev-[0-9a-f]{6,64}")
+_LINK = re.compile(r"(?:https?://|www\.)\S+|<[!@#][^>\s]{0,80}>?|@(?:here|channel|everyone)\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_NUMBER = re.compile(
+    r"(?<![\w./:-])([-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?|[-+]?\d+(?:\.\d+)?)(\s?(?:%|×|x\b|s\b|ms\b|µs\b|us\b|ns\b|min\b|h\b|"
+    r"[kMGT]i?B\b|B\b|W\b|MHz\b|GHz\b)?)(?![\w/])"
+)
+_ORDINAL = re.compile(r"\s*(?:[-*]\s*)?\d{1,2}[.)]\s")
+_NAMED = re.compile(
+    r"\b(?:ranks?|steps?|windows?|attempts?|stages?|GPUs?|hosts?|layers?|tp|pp|dp|ep|cp)[ :#/]*"
+    r"\d+(?:\s*(?:-|–|,|and|to)\s*\d+)*",
+    re.IGNORECASE,
+)
+"""Numbers that are names: their truth is the business of the entity check."""
+
+_SCALES = {
+    "": (1.0,),
+    "%": (0.01, 1.0),
+    "×": (1.0,),
+    "x": (1.0,),
+    "s": (1.0,),
+    "ms": (1e-3,),
+    "µs": (1e-6,),
+    "us": (1e-6,),
+    "ns": (1e-9,),
+    "min": (60.0,),
+    "h": (3600.0, 1.0),
+}
+"""What a displayed unit is worth in the units of evidence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """An answer as it may be shown. `cited` are the pages it stands on."""
+
+    text: str
+    cited: tuple[str, ...]
+    num_pointed: int
+    num_verified: int
+    num_unverified: int
+    unknown: tuple[str, ...]
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing had to be marked."""
+        return not self.num_unverified and not self.unknown
+
+
+def check_text(text: str, *, book: EvidenceBook, entities: Entities) -> Checked:
+    """The text with its pointers rendered and everything that cannot be verified marked."""
+    counts = {"pointed": 0, "verified": 0, "unverified": 0}
+    plain = _LINK.sub(NO_LINK, text)
+    unknown = entities.unknown_in(_CITED.sub(" ", _POINTER.sub(" ", plain)))
+    parts = []
+    for sentence, gap in _sentences(plain):
+        parts += [_checked(sentence, book, counts), gap]
+    shown = "".join(parts)
+    for name in unknown:
+        named = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
+        shown = named.sub(lambda match: f"{match[0]} {UNKNOWN}", shown, count=1)
+    return Checked(
+        text=shown.strip(),
+        cited=tuple(key for key in dict.fromkeys(_CITED.findall(plain)) if book.get(key) is not None),
+        num_pointed=counts["pointed"],
+        num_verified=counts["verified"],
+        num_unverified=counts["unverified"],
+        unknown=tuple(unknown),
+    )
+
+
+def _sentences(text: str) -> list[tuple[str, str]]:
+    """Each sentence with the white space after it; the number of a list's item is a part of its own."""
+    found = []
+    for line in text.splitlines(keepends=True):
+        ordinal = _ORDINAL.match(line)
+        at = ordinal.end() if ordinal else 0
+        found.append(("", line[:at]))
+        for match in _SENTENCE.finditer(line, at):
+            found.append((line[at : match.start()], match[0]))
+            at = match.end()
+        found.append((line[at:], ""))
+    return found
+
+
+def _checked(sentence: str, book: EvidenceBook, counts: dict[str, int]) -> str:
+    """One sentence: what it points to, then what it types."""
+    pages = [page for key in _CITED.findall(sentence) if (page := book.get(key)) is not None]
+    known = set().union(*(numbers_in(page.data) for page in pages)) if pages else set()
+    held = [match.span() for pattern in (_POINTER, _CITED, _NAMED) for match in pattern.finditer(sentence)]
+    out, at = [], 0
+    for match in sorted([*_POINTER.finditer(sentence), *_NUMBER.finditer(sentence)], key=lambda m: m.start()):
+        if match.start() < at:
+            continue
+        is_pointer = match.re is _POINTER
+        if not is_pointer and any(low <= match.start() < high for low, high in held):
+            continue
+        said = _pointed(match, book, counts) if is_pointer else _typed(match, known, counts)
+        out += [sentence[at : match.start()], said]
+        at = match.end()
+    return "".join([*out, sentence[at:]])
+
+
+def _pointed(match: re.Match[str], book: EvidenceBook, counts: dict[str, int]) -> str:
+    try:
+        value, unit = number_at(book, match[1], match[2])
+    except NotCited:
+        counts["unverified"] += 1
+        return f"unknown {UNVERIFIED}"
+    counts["pointed"] += 1
+    return quantity(value, unit)
+
+
+def _typed(match: re.Match[str], known: set[float], counts: dict[str, int]) -> str:
+    if _is_shown(match[1], match[2].strip(), known):
+        counts["verified"] += 1
+        return match[0]
+    counts["unverified"] += 1
+    return f"{match[0].rstrip()} {UNVERIFIED}{' ' if match[0].endswith(' ') else ''}"
+
+
+def _is_shown(number: str, unit: str, known: set[float]) -> bool:
+    """Whether a typed number is one of the known ones at the precision shown, in the unit shown.
+
+    >>> _is_shown("132", "ms", {0.13217}), _is_shown("133", "ms", {0.13217})
+    (True, False)
+    """
+    digits = number.replace(",", "")
+    decimals = len(digits.partition(".")[2])
+    value, half = float(digits), 0.5 * 10.0**-decimals
+    scales = _SCALES.get(unit, (1.0,))
+    return any(abs(one / scale - value) <= half * (1 + 1e-9) for one in known for scale in scales)

@@ -1,0 +1,119 @@
+"""One turn of a chat: a question about the case, tools, an answer in words that is checked before it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from argus.agent.case import Case, triage_page
+from argus.agent.grounding_text import Checked, check_text
+from argus.agent.guard import question_of
+from argus.agent.loop.course import Course, Step
+from argus.agent.loop.investigate import Desk, listened
+from argus.agent.loop.limits import Spent, reached
+from argus.agent.loop.prompt import first_view, system_text
+from argus.agent.loop.talk import Ended, Talk, open_talk
+from argus.agent.model.message import Message
+
+MAX_HISTORY = 12
+"""Earlier questions and answers shown again; their evidence stays in the book."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """What is shown for a question. `failure` as in `Outcome`; `note` then says it in one plain sentence."""
+
+    text: str
+    note: str = ""
+    failure: str = ""
+    budget: str = ""
+    spent: Spent = field(default_factory=Spent)
+    pages: tuple[str, ...] = ()
+    num_pointed: int = 0
+    num_verified: int = 0
+    num_unverified: int = 0
+    unknown: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {**asdict(self), "spent": {**asdict(self.spent), "tokens": self.spent.tokens}}
+
+
+def chat_turn(case: Case, desk: Desk, *, question: str, history: Sequence[Message] = ()) -> Course[Answered]:
+    """Answer one question. Never raises for anything a model does."""
+    page = triage_page(case)
+    desk.book.add(page)
+    talk = open_talk(
+        system=system_text(desk.guard, terminal=""),
+        history=history[-MAX_HISTORY:],
+        view=first_view(case, page, guard=desk.guard, question=question_of(question)),
+        tools=tuple(
+            tool.to_openai()
+            for tool in desk.registry.tools.values()
+            if tool.read_only and not tool.is_terminal
+        ),
+        guard=desk.guard,
+        endpoint=desk.endpoint,
+        limits=desk.limits,
+    )
+    pages = [page.evidence_id]
+    ended = yield from listened(talk, pages)
+    if not ended.said.strip():
+        return _failed(talk, ended, pages)
+    checked = _checked(case, desk, ended.said, pages)
+    if not checked.is_clean and not ended.budget and not reached(talk.limits, talk.spent):
+        ended, checked = yield from _repaired(case, desk, talk, ended, checked, pages)
+    yield Step(what="answered", text="answered")
+    return Answered(
+        text=checked.text,
+        budget=ended.budget,
+        spent=talk.spent,
+        pages=tuple(pages),
+        num_pointed=checked.num_pointed,
+        num_verified=checked.num_verified,
+        num_unverified=checked.num_unverified,
+        unknown=checked.unknown,
+    )
+
+
+def _checked(case: Case, desk: Desk, said: str, pages: Sequence[str]) -> Checked:
+    known = [one for one in map(desk.book.get, pages) if one is not None]
+    return check_text(said, book=desk.book, entities=case.entities(*known))
+
+
+def _repaired(
+    case: Case, desk: Desk, talk: Talk, ended: Ended, checked: Checked, pages: list[str]
+) -> Course[tuple[Ended, Checked]]:
+    """Once: the model may say it again with pointers; what it still types stays marked."""
+    yield Step(
+        what="repaired", text=f"{checked.num_unverified + len(checked.unknown)} things cannot be verified"
+    )
+    talk.spent = replace(talk.spent, num_repairs=talk.spent.num_repairs + 1)
+    unknown = f" Unknown names: {', '.join(checked.unknown[:5])}." if checked.unknown else ""
+    talk.messages.append(Message(role="assistant", content=ended.said))
+    talk.messages.append(
+        Message(
+            role="user",
+            content=f"{checked.num_unverified} numbers are typed, not pointed to.{unknown} "
+            "Say it again with {ev-ID:/json/pointer} for each number, or without the number.",
+        )
+    )
+    second = yield from listened(talk, pages)
+    if not second.said.strip():
+        return ended, checked
+    better = _checked(case, desk, second.said, pages)
+    faults = (better.num_unverified + len(better.unknown), checked.num_unverified + len(checked.unknown))
+    return (second, better) if faults[0] < faults[1] else (ended, checked)
+
+
+def _failed(talk: Talk, ended: Ended, pages: Sequence[str]) -> Answered:
+    if ended.leaked:
+        failure, note = "leaked", "The model's answer was thrown away: it repeated its instructions."
+    elif ended.error is not None:
+        failure, note = ended.error.kind, f"Without the model: {ended.error}."
+    else:
+        failure, note = "budget", f"The model came to no answer ({ended.budget or 'it said nothing'})."
+    return Answered(
+        text="", note=note, failure=failure, budget=ended.budget, spent=talk.spent, pages=tuple(pages)
+    )

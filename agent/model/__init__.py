@@ -1,0 +1,1 @@
+"""Talking to a language model behind an OpenAI-compatible endpoint."""

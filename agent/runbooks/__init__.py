@@ -1,0 +1,1 @@
+"""What to do about a cause: the catalogue of actions, and runbooks in Markdown."""

@@ -1,0 +1,115 @@
+"""The catalogue of actions: only what is in it can be advised, whatever a model or a log says."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from argus.agent.diagnosis import RootCause
+from argus.agent.entities import Entities
+from argus.analytics.classes import CauseClass, cause_classes
+
+RISKS = ("none", "low", "medium", "high")
+
+ANY = "any"
+"""A kind of target: whatever node the cause is at."""
+
+LOOK, ACT = "look", "act"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remedy:
+    """One action. `fault_class` "" = of no class; `targets` are node kinds; `is_read_only` = it changes nothing."""
+
+    id: str
+    title: str
+    owner: str
+    fault_class: str = ""
+    command: str = ""
+    risk: str = "none"
+    is_read_only: bool = True
+    reversible: bool = True
+    targets: tuple[str, ...] = (ANY,)
+    verify_by: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.risk in RISKS, self
+
+
+def of_class(known: CauseClass) -> tuple[Remedy, Remedy]:
+    """A class' first look, which changes nothing, and what to do if it returns, which may."""
+    look = Remedy(
+        id=f"{known.id}/{LOOK}",
+        title=known.next_step,
+        owner=known.owner,
+        fault_class=known.id,
+        command=known.command,
+        verify_by="The numbers above repeat on this suspect and not on two healthy peers.",
+    )
+    act = Remedy(
+        id=f"{known.id}/{ACT}",
+        title=known.if_it_returns,
+        owner=known.owner,
+        fault_class=known.id,
+        risk="medium",
+        is_read_only=False,
+        verify_by="The incident resolves: two windows without the signal.",
+    )
+    return look, act
+
+
+@cache
+def built_in() -> Mapping[str, Remedy]:
+    """Every action that ships, by id."""
+    own = [remedy for known in cause_classes().values() for remedy in of_class(known)]
+    raw = tomllib.loads(files("argus.agent.runbooks").joinpath("actions.toml").read_text(encoding="utf-8"))
+    general = [Remedy(id=key, **{**row, "targets": tuple(row["targets"])}) for key, row in raw.items()]
+    return {remedy.id: remedy for remedy in (*own, *general)}
+
+
+def objection(
+    remedy: Remedy | None,
+    target: str,
+    *,
+    roots: Iterable[RootCause],
+    suspected: Iterable[str],
+    entities: Entities,
+) -> str:
+    """Why an action may not be advised for a target, "" if it may. `suspected` are classes under discussion.
+
+    What changes something must fit the cause that stands, and stay on the hosts it is at; looking is free to look
+    at peers, but not for causes nobody speaks of.
+    """
+    if remedy is None:
+        return "it is not in the catalogue"
+    if not entities.is_node(target):
+        return f"{target[:60]!r} is not in topology"
+    kind = target.partition(":")[0]
+    if ANY not in remedy.targets and kind not in remedy.targets:
+        return f"it is not for a {kind}"
+    roots = tuple(roots)
+    if remedy.is_read_only:
+        is_spoken_of = not remedy.fault_class or remedy.fault_class in set(suspected)
+        return "" if is_spoken_of else "it looks for a cause that is not in question"
+    if remedy.fault_class and remedy.fault_class not in {root.fault_class for root in roots}:
+        return "it changes something and is not for this cause"
+    if any(root.node == target for root in roots):
+        return ""
+    reach = (
+        frozenset().union(*(_hosts_ranks(root.node, entities) for root in roots)) if roots else frozenset()
+    )
+    ranks = entities.ranks_of(target)
+    is_near = bool(ranks) and ranks <= reach and kind in ("rank", "gpu", "nic", "host")
+    return "" if is_near else "it changes something that is not at the cause"
+
+
+def _hosts_ranks(node: str, entities: Entities) -> frozenset[int]:
+    """Ranks on the host of a root; a root on several hosts reaches no further than itself."""
+    ranks = entities.ranks_of(node)
+    if entities.fleet is None:
+        return ranks
+    hosts = {f"host:{entities.fleet.topology.host_of(rank)}" for rank in ranks}
+    return ranks | (entities.ranks_of(hosts.pop()) if len(hosts) == 1 else frozenset())

@@ -1,0 +1,1 @@
+"""A stand-in for a language model, on loopback, with the habits of real servers: for tests, demos and first steps."""

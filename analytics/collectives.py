@@ -1,0 +1,126 @@
+"""The collective and point-to-point calls of a window: one row per call and member, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.analytics.gathered import Texts, end_to_end
+from argus.analytics.ordering import numbered, packed
+from argus.collectors.records.summary import RankWindow
+from argus.topology.layout import Topology
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+PAIRED = ("send", "recv")
+"""Operations of two ranks: a call is one of a pair, not of the group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collectives:
+    """One row per (call, member); rows of one call share `call`. All arrays have shape (row,).
+
+    `group` indexes `Window.groups`; `rank` is the global rank; times are seconds of the member's own
+    host clock, comparable across hosts only as far as `Window.clock_residual_s` says. `op_code` indexes `ops`;
+    `phase_code` indexes `phases`: the canonical phase the call was issued in, "" outside of any.
+    """
+
+    call: Ints
+    rank: Ints
+    group: Ints
+    op_code: Ints
+    seq: Ints
+    peer: Ints
+    step: Ints
+    bytes: Ints
+    entry_s: Floats
+    end_s: Floats
+    blocked_s: Floats
+    cpu_s: Floats
+    phase_code: Ints
+    ops: tuple[str, ...]
+    phases: tuple[str, ...]
+
+    @property
+    def op(self) -> NDArray[np.str_]:
+        """Name of each row's operation."""
+        return np.array(self.ops or ("",))[self.op_code]
+
+    @property
+    def phase(self) -> NDArray[np.str_]:
+        """Name of each row's phase."""
+        return np.array(self.phases or ("",))[self.phase_code]
+
+    def is_op(self, names: Collection[str]) -> Bools:
+        """Rows whose operation is one of `names`. (row,)"""
+        return _among(self.ops, names)[self.op_code]
+
+    def is_phase(self, names: Collection[str]) -> Bools:
+        """Rows issued in one of the phases `names`. (row,)"""
+        return _among(self.phases, names)[self.phase_code]
+
+
+def _among(known: tuple[str, ...], names: Collection[str]) -> Bools:
+    return np.array([name in names for name in known] or [False], np.bool_)
+
+
+def collect(
+    parts: Sequence[RankWindow], texts: Texts, topology: Topology
+) -> tuple[tuple[str, ...], Collectives]:
+    """Ids of the groups that have calls, and the calls of all ranks' summaries, rank by rank."""
+    rows, part_of = end_to_end([part.collectives for part in parts])
+    rank = np.array([part.rank for part in parts], np.int64)[part_of]
+    reader = texts.of(part_of)
+    groups, group = _groups(*reader.owned(rows["group"]), topology)
+    ops, op = reader.codes(rows["op"])
+    phases, phase = reader.codes(rows["phase"])
+    peer, seq = rows["peer"].astype(np.int64), rows["seq"].astype(np.int64)
+    return groups, Collectives(
+        call=_calls(group=group, op=op, ops=ops, seq=seq, rank=rank, peer=peer),
+        rank=rank,
+        group=group,
+        op_code=op,
+        seq=seq,
+        peer=peer,
+        step=rows["step"].astype(np.int64),
+        bytes=rows["bytes"].astype(np.int64),
+        entry_s=rows["entry_ns"] * 1e-9,
+        end_s=rows["end_ns"] * 1e-9,
+        blocked_s=rows["blocked_ns"] * 1e-9,
+        cpu_s=rows["cpu_ns"] * 1e-9,
+        phase_code=phase,
+        ops=ops,
+        phases=phases,
+    )
+
+
+def _groups(
+    named: Sequence[tuple[int, str]], number: Ints, topology: Topology
+) -> tuple[tuple[str, ...], Ints]:
+    """Ids of the groups that the ranks' own names stand for, and each row's."""
+    known: dict[str, int] = {}
+    code = np.zeros(max(len(named), 1), np.int64)
+    for at, (rank, name) in enumerate(named):
+        group = topology.named.get((rank, name))
+        code[at] = known.setdefault(group.id if group else f"other/{name}", len(known))
+    return tuple(known), code[number]
+
+
+def _calls(*, group: Ints, op: Ints, ops: tuple[str, ...], seq: Ints, rank: Ints, peer: Ints) -> Ints:
+    """Number the calls: same group, operation and sequence number; for send/recv also the same pair."""
+    if not len(seq):
+        return np.empty(0, np.int64)
+    is_paired = _among(ops, PAIRED)[op]
+    kind = np.where(is_paired, len(ops), op)
+    pair = np.zeros(len(seq), np.int64)
+    paired = np.flatnonzero(is_paired)
+    if len(paired):
+        sends = _among(ops, ("send",))[op[paired]]
+        here, there = rank[paired], peer[paired]
+        pair[paired] = 1 + numbered(packed(np.where(sends, here, there), np.where(sends, there, here)))[0]
+    return numbered(packed(group, kind, pair, seq))[0]

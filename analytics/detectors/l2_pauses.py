@@ -1,0 +1,86 @@
+"""L2: now and then a rank stands still for a compilation or a collection, and all wait for it.
+
+Rare pauses vanish in the means of a window (paper case 4). They are counted over several windows from what the
+runtime tells; where it is another rank each time nobody is accused, for the next may be any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from argus.analytics.baseline import START_UP_WINDOWS
+from argus.analytics.digest import observed
+from argus.analytics.finding import Evidence, Finding
+from argus.analytics.pauses import KINDS, Pause
+from argus.analytics.view import Digest, View
+
+NEEDS = "paper_compile_spikes"
+
+
+def detect(
+    view: View,
+    *,
+    last_windows: int = 10,
+    min_pauses: int = 3,  # one is an accident, two are a coincidence
+    chance: float = 1e-3,  # that rare pauses of any rank all fall on the same one
+    min_share: float = 0.01,  # of the time: a pause of one step in a hundred
+    fresh_windows: int = 2,  # what stopped is history: compilation ends by itself once all shapes are known
+) -> tuple[Finding, ...]:
+    """At most one finding per kind of pause: a notice, or a culprit if it is always the same rank."""
+    digest = observed(view)
+    if digest is None or not digest.typical_step_s > 0:
+        return ()
+    seen = [d for d in (*view.past[1 - last_windows :], digest) if d.index >= START_UP_WINDOWS]
+    found = []
+    for kind in KINDS:
+        pauses = [pause for one in seen for pause in one.pauses if pause.kind == kind]
+        fresh = any(pause.kind == kind for one in seen[-fresh_windows:] for pause in one.pauses)
+        lost_s = _lost_s(pauses, seen)
+        enough = len({p.step for p in pauses}) >= min_pauses
+        decided = _is_decided(pauses, len(digest.ranks), chance)
+        if enough and decided and fresh and lost_s >= min_share * digest.typical_step_s:
+            found.append(_finding(view, digest, pauses, lost_s))
+    return tuple(found)
+
+
+def _is_decided(pauses: Sequence[Pause], num_ranks: int, chance: float) -> bool:
+    """Several ranks paused, or one so often that it is no chance."""
+    steps = len({pause.step for pause in pauses})
+    by_chance = float(num_ranks) ** (1 - steps)
+    return len({pause.rank for pause in pauses}) > 1 or by_chance < chance
+
+
+def _lost_s(pauses: Sequence[Pause], seen: Sequence[Digest]) -> float:
+    """Seconds a step, over all usable steps: of a step the longest pause counts, for the others run beside it."""
+    longest: dict[int, float] = {}
+    for pause in pauses:
+        longest[pause.step] = max(longest.get(pause.step, 0.0), pause.dur_s)
+    return sum(longest.values()) / max(sum(one.num_usable for one in seen), 1)
+
+
+def _finding(view: View, digest: Digest, pauses: Sequence[Pause], lost_s: float) -> Finding:
+    ranks = tuple(sorted({pause.rank for pause in pauses}))
+    is_one = len(ranks) == 1
+    steps = sorted({pause.step for pause in pauses})
+    return Finding(
+        run=view.run,
+        attempt=view.attempt,
+        window=digest.index,
+        level="L2",
+        detector="l2_pauses",
+        kind="host_gap",
+        role="culprit" if is_one else "notice",
+        ranks=ranks if is_one else (),
+        nodes=(f"rank:{ranks[0]}",) if is_one else (f"run:{view.run}",),
+        start_step=steps[0],
+        end_step=steps[-1],
+        ratio=1.0 + max(pause.dur_s for pause in pauses) / digest.typical_step_s,
+        effect_s_per_step=lost_s,
+        share_of_step=lost_s / digest.typical_step_s,
+        evidence=(
+            Evidence(name="pauses", value=float(len(steps)), unit="steps", note=pauses[0].kind),
+            Evidence(name="paused_ranks", value=float(len(ranks)), unit="ranks"),
+            Evidence(name="longest_pause_s", value=max(p.dur_s for p in pauses), unit="s"),
+            Evidence(name="lost_s", value=lost_s, unit="s", note="on average"),
+        ),
+    )

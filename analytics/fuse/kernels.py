@@ -1,0 +1,205 @@
+"""Test 8, kernels that L3 finds changed: a silent fault of its own, or more about a cause named before.
+
+L2 sees a rank that is late and a group whose transfers are long; a fault that keeps every step as long as it was
+shows in kernels alone (paper case 2). What the slow kernels have in common says what is sick: all by one factor
+the clock, those that only move memory the memory, copies the path to the host. Kernels whose work depends on the
+data (attention, experts) accuse no machine by themselves, nor do operators timed on a CPU. A fall of the
+compression ratio tells of change, not of loss: it is evidence for a cause and never one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from argus.analytics.baseline import baseline_step_s
+from argus.analytics.finding import Evidence, Finding
+from argus.analytics.fuse.lasting import Lasting
+from argus.analytics.fuse.scope import join_ranks, scope_of_ranks
+from argus.analytics.incident import Cause, RuledOut
+from argus.analytics.kernel_kinds import ALL, ATTENTION, COPIES, GROUPED, MEMORY
+from argus.analytics.view import View
+
+WORTH_TELLING = 0.005
+"""Part of the step that slow kernels must cost before they are an incident by themselves."""
+
+LATE_SHARE = 0.5
+"""Communication kernels wait for whoever is late: lateness of half of what they lost explains them."""
+
+FEW = 3
+"""So many ranks slow in one kernel may be that many causes; more are one."""
+
+CLASSES = {
+    ALL: ("compute.slow", "compute.memory"),
+    f"{MEMORY} only": ("compute.memory", "compute.slow"),
+    f"{COPIES} only": ("copy.slow", "compute.memory"),
+}
+"""Breadth to the class and its look-alike; other breadths of a GPU are a slow chip."""
+
+OF_THE_DATA = (f"{ATTENTION} only", f"{GROUPED} only", f"{ATTENTION} and {GROUPED} only")
+"""Kernels that take longer where there is more to do: longer sequences, more tokens for an expert."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Suspects:
+    """Ranks that belong together, with their findings, costliest first."""
+
+    ranks: tuple[int, ...]
+    scope: str
+    group: str | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds per step their kernels take longer than those of the peers, on the worst of them."""
+        return sum(finding.effect_s_per_step or 0.0 for finding in self.findings)
+
+
+def kernel_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
+    """Causes of the newest window's kernel findings that cost enough, in the order rank, host, group."""
+    found = [finding for finding in lasting.findings if finding.level == "L3"]
+    falls = [finding for finding in found if finding.kind == "ratio_fall"]
+    alone, together = _grouped(view, [f for f in found if f.role == "culprit"])
+    step_s = view.digest.typical_step_s if view.digest is not None else 0.0
+    causes = [_cause(view, one, falls=falls, step_s=step_s) for one in alone]
+    named = [
+        *join_ranks(view, [cause for cause in causes if cause.share_of_step >= WORTH_TELLING]),
+        *(_cause(view, some, falls=falls, step_s=step_s) for some in together),
+        *_links(view, found, step_s=step_s),
+    ]
+    return tuple(cause for cause in named if cause.share_of_step >= WORTH_TELLING)
+
+
+def _grouped(view: View, found: Sequence[Finding]) -> tuple[list[_Suspects], list[_Suspects]]:
+    """Ranks that stand alone, and sets of ranks that share slow kernels and are one suspect."""
+    sets: dict[tuple[int, ...], list[Finding]] = {}
+    single: dict[int, list[Finding]] = {}
+    for finding in found:
+        if _is_one_suspect(view, finding):
+            sets.setdefault(finding.ranks, []).append(finding)
+        else:
+            for rank in finding.ranks:
+                single.setdefault(rank, []).append(finding)
+    together = [
+        _Suspects(
+            ranks=ranks,
+            scope=f"group:{mine[0].group}" if mine[0].group else scope_of_ranks(view, ranks),
+            group=mine[0].group,
+            findings=tuple(mine),
+        )
+        for ranks, mine in sorted(sets.items())
+    ]
+    covered = {rank for some in together for rank in some.ranks}
+    alone = [
+        _Suspects(ranks=(rank,), scope=f"rank:{rank}", group=None, findings=tuple(mine))
+        for rank, mine in sorted(single.items())
+        if rank not in covered
+    ]
+    return alone, together
+
+
+def _is_one_suspect(view: View, finding: Finding) -> bool:
+    """More ranks than coincidence brings, and not simply those of one host, whose causes join by themselves."""
+    hosts = {view.topology.host_of(rank) for rank in finding.ranks}
+    return len(finding.ranks) > FEW and (len(hosts) > 1 or hosts == {""})
+
+
+def _cause(view: View, suspects: _Suspects, *, falls: Sequence[Finding], step_s: float) -> Cause:
+    worst = max(suspects.findings, key=lambda finding: finding.effect_s_per_step or 0.0)
+    fault_class, second = _class_of(worst)
+    here = [fall for fall in falls if set(fall.ranks) & set(suspects.ranks)]
+    return Cause(
+        fault_class=fault_class,
+        verdict="INCONCLUSIVE" if fault_class == "unknown" else "LIKELY",
+        suspects=suspects.ranks,
+        scope=suspects.scope,
+        group=suspects.group,
+        second_best=second,
+        evidence=(*_evidence(view, worst, suspects, step_s=step_s), *_falls(here)),
+        findings=tuple(finding.id for finding in (*suspects.findings, *here)),
+        share_of_step=min(suspects.lost_s / step_s, 1.0) if step_s > 0 else 0.0,
+        s_per_step=suspects.lost_s,
+        onset_step=min(finding.start_step or 0 for finding in suspects.findings),
+    )
+
+
+def _class_of(finding: Finding) -> tuple[str, str | None]:
+    """Class and look-alike by what the slow kernels have in common and where they ran."""
+    breadth = _note(finding, "breadth")
+    if breadth in OF_THE_DATA or _note(finding, "device_factor") == "cpu":
+        return "unknown", "compute.slow"
+    return CLASSES.get(breadth, ("compute.slow", "compute.memory"))
+
+
+def _note(finding: Finding, name: str) -> str:
+    return next((item.note for item in finding.evidence if item.name == name), "")
+
+
+def _evidence(view: View, worst: Finding, suspects: _Suspects, *, step_s: float) -> Iterator[Evidence]:
+    """The worst kernel's numbers, what is slow besides, and the step as it was."""
+    breadth = _note(worst, "breadth")
+    yield Evidence(name="kernel_ratio", value=worst.ratio or 1.0, unit="ratio", note=worst.kernel or "")
+    yield Evidence(name="kernel_lost_s", value=suspects.lost_s, unit="s", note=breadth)
+    yield Evidence(name="kernel_share", value=worst.share_of_step or 0.0, unit="ratio", note="of the step")
+    yield Evidence(name="slow_kernels", value=float(len({f.kernel for f in suspects.findings})))
+    for name in ("error_bound_ratio", "w1_to_peers_us", "own_past_ratio", "max_ratio"):
+        yield from (item for item in worst.evidence if item.name == name)
+    yield Evidence(name="step_s", value=step_s, unit="s", baseline=baseline_step_s(view.past))
+
+
+def _falls(falls: Sequence[Finding]) -> Iterator[Evidence]:
+    for fall in falls:
+        yield from (item for item in fall.evidence if item.name == "compression_ratio")
+
+
+def _links(view: View, found: Sequence[Finding], *, step_s: float) -> Iterator[Cause]:
+    """Groups all of whose members have long communication kernels while nobody in them is late."""
+    accused = {rank for finding in found if finding.role == "culprit" for rank in finding.ranks}
+    by_group: dict[str, list[Finding]] = {}
+    for finding in found:
+        if finding.kind == "group_shift" and finding.group is not None:
+            by_group.setdefault(finding.group, []).append(finding)
+    for group, mine in sorted(by_group.items()):
+        lost_s = sum(finding.effect_s_per_step or 0.0 for finding in mine)
+        late_s = _latest_s(view, mine[0].ranks)
+        if accused & set(mine[0].ranks) or late_s >= LATE_SHARE * lost_s:
+            continue
+        yield _link_cause(view, group, mine, lost_s=lost_s, late_s=late_s, step_s=step_s)
+
+
+def _latest_s(view: View, ranks: Sequence[int]) -> float:
+    """Seconds a step the others wait for the latest of these ranks, beyond the least late one."""
+    assert view.digest is not None
+    late = view.digest.late_s[np.isin(view.digest.ranks, ranks)]
+    late = late[np.isfinite(late)]
+    return float(late.max() - late.min()) if late.size else 0.0
+
+
+def _link_cause(
+    view: View, group: str, mine: Sequence[Finding], *, lost_s: float, late_s: float, step_s: float
+) -> Cause:
+    worst = max(mine, key=lambda finding: finding.effect_s_per_step or 0.0)
+    late = Evidence(name="caused_wait_s", value=late_s, unit="s", note="by the latest member")
+    return Cause(
+        fault_class="link.slow",
+        verdict="LIKELY",
+        suspects=worst.ranks,
+        scope=f"group:{group}",
+        group=group,
+        second_best="copy.slow",
+        ruled_out=(
+            RuledOut(fault_class="compute.slow", why="no member is late by its own work", evidence=(late,)),
+        ),
+        evidence=(
+            Evidence(name="kernel_ratio", value=worst.ratio or 1.0, unit="ratio", note=worst.kernel or ""),
+            Evidence(name="kernel_lost_s", value=lost_s, unit="s", note="against the other groups"),
+            Evidence(name="slow_kernels", value=float(len(mine))),
+            Evidence(name="step_s", value=step_s, unit="s", baseline=baseline_step_s(view.past)),
+        ),
+        findings=tuple(finding.id for finding in mine),
+        share_of_step=min(lost_s / step_s, 1.0) if step_s > 0 else 0.0,
+        s_per_step=lost_s,
+        onset_step=min(finding.start_step or 0 for finding in mine),
+    )

@@ -1,0 +1,61 @@
+"""Test 4, all ranks since a restart: what changed between the attempt before and this one."""
+
+from __future__ import annotations
+
+import math
+
+from argus.analytics.finding import Finding
+from argus.analytics.fuse.lasting import Lasting
+from argus.analytics.incident import Cause, RuledOut
+from argus.analytics.run_diff import RunDiff
+from argus.analytics.stops import is_over
+from argus.analytics.view import View
+
+STILL = 0.5
+"""The change lasts while at least half of it is still there."""
+
+EXPLAINED = 0.5
+"""A suspect that costs half of what the step grew by explains it: the restart does not."""
+
+
+def restart_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
+    """One cause of the whole run if all of it has been slower since it was started again.
+
+    With nothing known to differ but the step, or with ranks that do other work than before, it stays open why.
+    """
+    change, digest = view.outside.change, view.digest
+    finding = next((each for each in lasting.findings if each.kind == "run_change"), None)
+    if change is None or digest is None or finding is None or not change.same_shape or is_over(view.beats):
+        return ()
+    effect_s, before_s = finding.effect_s_per_step or 0.0, finding.evidence[0].baseline or 0.0
+    now_s = digest.typical_step_s
+    if not math.isfinite(now_s) or now_s - before_s < STILL * effect_s:
+        return ()
+    if _blamed_s(lasting) >= EXPLAINED * effect_s:
+        return ()
+    return (_cause(view, finding, change, now_s=now_s, before_s=before_s),)
+
+
+def _cause(view: View, finding: Finding, change: RunDiff, *, now_s: float, before_s: float) -> Cause:
+    is_told = any(change.of(section) for section in ("environment", "versions", "nccl", "kernels"))
+    why = "every rank is slower alike since the restart, and no rank stands out in its own work"
+    return Cause(
+        fault_class="run.changed",
+        verdict="LIKELY" if is_told else "INCONCLUSIVE",
+        suspects=(),
+        scope=f"run:{view.run}",
+        ruled_out=(RuledOut(fault_class="compute.slow", why=why),),
+        second_best="link.slow",
+        evidence=finding.evidence,
+        findings=(finding.id,),
+        share_of_step=min((now_s - before_s) / now_s, 1.0),
+        s_per_step=now_s - before_s,
+        onset_step=finding.start_step or 0,
+    )
+
+
+def _blamed_s(lasting: Lasting) -> float:
+    """What the costliest suspect named otherwise costs a step."""
+    ranks = [symptoms[-1].impact_s for symptoms in lasting.ranks]
+    links = [symptoms[-1].impact_s for symptoms in lasting.links]
+    return max((*ranks, *links), default=0.0)

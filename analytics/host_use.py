@@ -1,0 +1,74 @@
+"""Which hosts stand out from the others in what their kernel measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from argus.analytics.window import Floats, Window
+
+FLOORS: Mapping[str, float] = {
+    "thread_run_delay_ratio": 0.05,
+    "throttled_ratio": 0.05,
+    "major_faults_per_s": 20.0,
+    "host_cpu_some_ratio": 0.2,
+    "host_memory_full_ratio": 0.05,
+    "host_io_full_ratio": 0.1,
+    "host_steal_ratio": 0.1,
+}
+"""What a host must exceed the others by before it is odd: shares of the time that can cost a step 5 %.
+
+Pressure on the CPU of some task is everyday on a host that runs loaders; hence its larger floor.
+"""
+
+WIDTH = 6.0
+"""Robust standard deviations beyond the median of the hosts."""
+
+MIN_HOSTS = 3
+"""Of two hosts neither is the odd one."""
+
+CONTINUED = 3
+"""Windows in a row in which a host must be odd: a cron job or a log rotation is over in one or two."""
+
+
+def by_host(window: Window, name: str) -> dict[str, float]:
+    """A number of each host, that of its worst rank; hosts that did not measure it are missing."""
+    values = window.use.get(name)
+    found: dict[str, float] = {}
+    for rank, value in zip(window.ranks.tolist(), () if values is None else values.tolist(), strict=False):
+        host = window.topology.host_of(rank)
+        if host and np.isfinite(value):
+            found[host] = max(found.get(host, 0.0), value)
+    return found
+
+
+def excess(window: Window, name: str) -> dict[str, float]:
+    """How far each host lies above what is usual among all of them; empty with too few."""
+    values = by_host(window, name)
+    if len(values) < MIN_HOSTS:
+        return {}
+    numbers = np.array(list(values.values()))
+    middle = float(np.median(numbers))
+    spread = 1.4826 * float(np.median(np.abs(numbers - middle)))
+    return {
+        host: value - middle
+        for host, value in values.items()
+        if value - middle > max(FLOORS[name], WIDTH * spread)
+    }
+
+
+def odd_hosts(window: Window) -> tuple[str, ...]:
+    """Hosts that stand out in some number."""
+    return tuple(sorted({host for name in FLOORS for host in excess(window, name)}))
+
+
+def rank_and_others(values: Floats, rows: list[int]) -> tuple[float, float]:
+    """Largest value of the rows, median of all others; NaN where nobody measured."""
+    others = np.delete(values, rows)
+    mine, others = values[rows], others[np.isfinite(others)]
+    mine = mine[np.isfinite(mine)]
+    return (
+        float(mine.max()) if mine.size else float("nan"),
+        float(np.median(others)) if others.size else float("nan"),
+    )

@@ -1,0 +1,68 @@
+"""The life of each rank between its calls: own work since it was last released, and what it stood still for.
+
+Everything here is read off the rank's own clock, and every call of the rank counts, also one that is of no use
+otherwise because another member is missing: time spent in it is no work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from argus.analytics.ordering import packed, stable_order
+from argus.analytics.window import Bools, Floats, Ints, Window
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lives:
+    """(row,) of `Window.collectives`: `work_s` = time since the last release, NaN at first; `synced` = the rank
+    stood still for the call; `place` = its number among the rank's calls of the step. `order` = usable rows by
+    rank, step and entry."""
+
+    work_s: Floats
+    synced: Bools
+    place: Ints
+    order: Ints
+
+
+def lives_of(window: Window, sane: Bools) -> Lives:
+    """Lives of all ranks; rows that are not `sane` (row,) have no times and are passed over."""
+    rows = window.collectives
+    order = _order(window, np.flatnonzero(sane))
+    rank, step = rows.rank[order], rows.step[order]
+    entry, end = rows.entry_s[order], rows.end_s[order]
+    blocked = np.nan_to_num(rows.blocked_s[order])
+    index = np.arange(len(order))
+    new_rank = np.diff(rank, prepend=-1) != 0
+    new_step = new_rank | (np.diff(step, prepend=-1) != 0)
+    since = index - np.maximum.accumulate(np.where(new_step, index, 0))
+    last = np.append(new_step[1:], True)[: len(order)]
+    if (blocked > 0).any():
+        stood = last | (blocked > 0)
+    else:  # nobody says who blocked: a rank that enters its next call before this one ended did not wait
+        stood = last | (np.append(entry[1:], np.inf)[: len(order)] >= end)
+    free = np.maximum(entry + blocked, np.where(stood, end, -np.inf))
+    released = np.where(new_rank, np.nan, np.roll(free, 1))
+    work, synced = np.full(len(sane), np.nan), np.zeros(len(sane), np.bool_)
+    place = np.zeros(len(sane), np.int64)
+    # Two calls entered in one instant come in either order: the second was no work, whichever it is.
+    work[order] = np.maximum(entry - released, 0.0)
+    synced[order], place[order] = stood, since
+    return Lives(work_s=work, synced=synced, place=place, order=order)
+
+
+def _order(window: Window, usable: Ints) -> Ints:
+    """Usable rows by rank, step and entry; collectors mostly send them so."""
+    rows = window.collectives
+    rank, step, entry = rows.rank[usable], rows.step[usable], rows.entry_s[usable]
+    same_rank, same_step = rank[1:] == rank[:-1], step[1:] == step[:-1]
+    in_order = (
+        (rank[1:] > rank[:-1])
+        | (same_rank & (step[1:] > step[:-1]))
+        | (same_rank & same_step & (entry[1:] >= entry[:-1]))
+    )
+    if in_order.all():
+        return usable
+    ticks = np.rint((entry - entry.min()) * 1e9).astype(np.int64)
+    return usable[stable_order(packed(rank, step, ticks))]

@@ -1,0 +1,51 @@
+"""Long pauses of single steps that the runtime itself tells of: compilations, collections.
+
+A mean over a window hides them (incidents.md Part 4, trap 4): one in a hundred steps that takes forty times as
+long is a third of the job's time and no rank's habit. So each of them is remembered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from argus.analytics.window import Window
+
+KINDS = ("compile", "gc")
+
+MIN_STEPS = 0.5
+"""A pause worth remembering takes at least half a step."""
+
+MAX_KEPT = 16
+"""Pauses of one window that are kept, longest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pause:
+    """One rank stood still for `dur_s` in `step`; `kind` is the runtime's word for it."""
+
+    kind: str
+    rank: int
+    step: int
+    dur_s: float
+
+
+def pauses_of(window: Window) -> tuple[Pause, ...]:
+    """The longest pauses of a window's usable steps, in order of step and rank."""
+    if not np.isfinite(window.step_s).any():
+        return ()
+    least_s = MIN_STEPS * float(np.nanmedian(window.step_s))
+    usable = set(window.steps[window.usable].tolist())
+    told: dict[tuple[str, int, int], float] = {}
+    for event in window.events:
+        if event.kind in KINDS and event.step in usable and np.isfinite(event.dur_s):
+            key = (event.kind, event.step, event.rank)
+            told[key] = told.get(key, 0.0) + event.dur_s
+    found = [
+        Pause(kind=kind, rank=rank, step=step, dur_s=dur)
+        for (kind, step, rank), dur in told.items()
+        if dur >= least_s
+    ]
+    longest = sorted(found, key=lambda pause: (-pause.dur_s, pause.step, pause.rank))[:MAX_KEPT]
+    return tuple(sorted(longest, key=lambda pause: (pause.step, pause.rank, pause.kind)))

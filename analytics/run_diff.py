@@ -1,0 +1,247 @@
+"""What changed between two runs: environment, versions, layout, hosts, step, phases, kernels, NCCL's variants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from argus.analytics.finding import Evidence, Finding
+from argus.analytics.run_facts import KernelLevel, Level, RunFacts, nccl_variants
+from argus.collectors.records.text import tame
+
+SECTIONS = ("environment", "versions", "layout", "hosts", "step", "phases", "waits", "kernels", "nccl")
+
+MIN_CHANGE = 0.03
+"""A time that differs by less than 3 % is the same: 0.6 of the 5 % that are to be found."""
+
+TAIL = 3.5
+"""A difference counts from so many standard errors of the two medians on."""
+
+UNKNOWN_SPREAD = 0.1
+"""Spread assumed where fewer than three windows tell it."""
+
+MIN_SHARE = 0.01
+"""Phases and kernels below 1 % of the step are not worth a line."""
+
+MAX_LINES = 40
+"""Changes of one section that are told, the costliest first."""
+
+MAX_TEXT = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One difference; `ratio` = after / before of a time or count, `effect_s` what it makes a step longer."""
+
+    section: str
+    name: str
+    before: str | float | None
+    after: str | float | None
+    ratio: float | None = None
+    effect_s: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON-ready dict."""
+        return asdict(self)
+
+    @property
+    def line(self) -> str:
+        """The change in words, foreign text cut."""
+        name = tame(self.name.partition("|")[0], MAX_TEXT // 2)
+        return f"{self.section} {name}: {_said(self.before)} → {_said(self.after)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDiff:
+    """All changes from one run to another; `lacks` says what could not be compared."""
+
+    before: str
+    after: str
+    changes: tuple[Change, ...]
+    lacks: tuple[str, ...]
+
+    def of(self, section: str) -> tuple[Change, ...]:
+        """Changes of a section."""
+        return tuple(change for change in self.changes if change.section == section)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object `argus diff --json` prints."""
+        return {
+            "before": self.before,
+            "after": self.after,
+            "changes": [change.to_json() for change in self.changes],
+            "lacks": list(self.lacks),
+        }
+
+    @property
+    def same_shape(self) -> bool:
+        """Whether the two runs did the same work on as many ranks, so that their step times compare."""
+        return not self.of("layout")
+
+
+def diff(before: RunFacts, after: RunFacts) -> RunDiff:
+    """Everything that differs beyond its noise, in the order of `SECTIONS`."""
+    step_s = max((level.p50_s for level in (before.step, after.step) if level), default=0.0)
+    steps = [{} if one.step is None else {"step": one.step} for one in (before, after)]
+    changes = (
+        *_texts("environment", before.env, after.env),
+        *_texts("versions", before.versions, after.versions),
+        *_texts("layout", _shape(before), _shape(after)),
+        *_hosts(before.hosts, after.hosts),
+        *_levels("step", *steps, floor_s=0.0),
+        *_levels("phases", before.phases, after.phases, floor_s=MIN_SHARE * step_s),
+        *_levels("waits", before.waits, after.waits, floor_s=MIN_SHARE * step_s),
+        *_kernels(before.kernels, after.kernels, floor_s=MIN_SHARE * step_s),
+        *_texts("nccl", nccl_variants(before.kernels), nccl_variants(after.kernels)),
+    )
+    lacks = [f"{text} of {name_of(one)}" for one in (before, after) for text in one.lacks]
+    return RunDiff(before=name_of(before), after=name_of(after), changes=changes, lacks=tuple(lacks))
+
+
+def name_of(facts: RunFacts) -> str:
+    """A run with its attempt, as `argus diff` takes it."""
+    return f"{facts.run}#{facts.attempt}"
+
+
+def change_finding(
+    change: RunDiff, *, run: str, attempt: int, window: int, first_step: int
+) -> Finding | None:
+    """The finding that a run got slower than the one before it; None if its step did not."""
+    step = next(iter(change.of("step")), None)
+    if step is None or step.ratio is None or step.ratio <= 1.0 or step.effect_s is None:
+        return None
+    before, after = _number(step.before), _number(step.after)
+    return Finding(
+        run=run,
+        attempt=attempt,
+        window=window,
+        level="L1",
+        detector="run_diff",
+        kind="run_change",
+        role="notice",
+        ranks=(),
+        nodes=(f"run:{run}",),
+        start_step=first_step,
+        ratio=step.ratio,
+        effect_s_per_step=step.effect_s,
+        share_of_step=step.effect_s / after if after > 0 else None,
+        evidence=(
+            Evidence(
+                name="step_s", value=after, unit="s", baseline=before, note=tame(change.before, MAX_TEXT)
+            ),
+            *changes_as_evidence(change.changes),
+        ),
+    )
+
+
+def changes_as_evidence(changes: Iterable[Change], *, limit: int = 8) -> tuple[Evidence, ...]:
+    """The changes that may be a cause, as evidence: what was set or installed, then what it did to kernels."""
+    told = [change for change in changes if change.section not in ("step", "phases", "waits")]
+    return tuple(
+        Evidence(name="changed", value=1.0 if change.ratio is None else change.ratio, note=change.line)
+        for change in told[:limit]
+    )
+
+
+def _number(value: str | float | None) -> float:
+    return value if isinstance(value, float) else 0.0
+
+
+def _said(value: str | float | None) -> str:
+    if value is None:
+        return "absent"
+    return tame(value, MAX_TEXT) if isinstance(value, str) else f"{value:.4g}"
+
+
+def _shape(facts: RunFacts) -> dict[str, str]:
+    return {"world_size": str(facts.world_size), **facts.groups, **facts.gpu_models}
+
+
+def _texts(section: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[Change]:
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            yield Change(section=section, name=name, before=before.get(name), after=after.get(name))
+
+
+def _hosts(before: Sequence[str], after: Sequence[str]) -> Iterable[Change]:
+    for name in sorted(set(before) - set(after))[:MAX_LINES]:
+        yield Change(section="hosts", name=name, before="used", after=None)
+    for name in sorted(set(after) - set(before))[:MAX_LINES]:
+        yield Change(section="hosts", name=name, before=None, after="used")
+
+
+def _levels(
+    section: str, before: Mapping[str, Level], after: Mapping[str, Level], *, floor_s: float
+) -> list[Change]:
+    found = []
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        times = [level.p50_s for level in (old, new) if level is not None]
+        if max(times) < floor_s or (old is not None and new is not None and not _differ(old, new)):
+            continue
+        found.append(
+            Change(
+                section=section,
+                name=name,
+                before=old.p50_s if old else None,
+                after=new.p50_s if new else None,
+                ratio=_ratio(old.p50_s if old else 0.0, new.p50_s if new else 0.0),
+                effect_s=(new.p50_s if new else 0.0) - (old.p50_s if old else 0.0),
+            )
+        )
+    return _costliest(found)
+
+
+def _differ(old: Level, new: Level) -> bool:
+    """Whether two medians over windows differ by more than their standard errors allow."""
+    if min(old.p50_s, new.p50_s) <= 0:
+        return old.p50_s != new.p50_s
+    errors = [
+        1.25 * (level.spread if level.num >= 3 else UNKNOWN_SPREAD) / math.sqrt(level.num)
+        for level in (old, new)
+    ]
+    return abs(math.log(new.p50_s / old.p50_s)) >= max(MIN_CHANGE, TAIL * math.hypot(*errors))
+
+
+def _kernels(
+    before: Mapping[str, KernelLevel], after: Mapping[str, KernelLevel], *, floor_s: float
+) -> list[Change]:
+    """Kernels that came, went, are called more or less often, or take another time a call."""
+    if not before or not after:
+        return []
+    found = []
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        cost = [level.count * level.p50_s if level else 0.0 for level in (old, new)]
+        if max(cost) < floor_s or (old and new and _same_kernel(old, new)):
+            continue
+        called = old is not None and new is not None and _apart(old.count, new.count)
+        found.append(
+            Change(
+                section="kernels",
+                name=name,
+                before=None if old is None else old.count if called else old.p50_s,
+                after=None if new is None else new.count if called else new.p50_s,
+                ratio=_ratio(*cost),
+                effect_s=cost[1] - cost[0],
+            )
+        )
+    return _costliest(found)
+
+
+def _same_kernel(old: KernelLevel, new: KernelLevel) -> bool:
+    return not _apart(old.count, new.count) and not _apart(old.p50_s, new.p50_s)
+
+
+def _apart(old: float, new: float) -> bool:
+    return min(old, new) <= 0 or abs(math.log(new / old)) >= MIN_CHANGE
+
+
+def _ratio(before: float, after: float) -> float | None:
+    return after / before if before > 0 else None
+
+
+def _costliest(changes: list[Change]) -> list[Change]:
+    return sorted(changes, key=lambda change: (-abs(change.effect_s or 0.0), change.name))[:MAX_LINES]

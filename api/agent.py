@@ -1,0 +1,183 @@
+"""The agent put together from the settings: endpoint, budgets, runbooks, metrics."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from argus.agent.case import Case, case_of
+from argus.agent.context import Unknown
+from argus.agent.guard import Guard
+from argus.agent.loop.chat import Answered, chat_turn
+from argus.agent.loop.course import Course, Step
+from argus.agent.loop.drive import Surroundings, drive_async
+from argus.agent.loop.investigate import Desk, Outcome, investigate, without_model
+from argus.agent.loop.limits import Limits
+from argus.agent.loop.spans import span
+from argus.agent.model.client import Model
+from argus.agent.model.endpoint import Endpoint
+from argus.agent.model.message import Message
+from argus.agent.pseudonyms import Pseudonyms, pseudonyms_of
+from argus.agent.runbooks.books import Runbook, read_books
+from argus.api.agent_metrics import AgentMetrics, make_agent_metrics
+from argus.api.settings import Settings, SettingsError
+from argus.api.toolbox import Toolbox
+
+NO_MODEL = "No model is set up (ARGUS_MODEL_URL), so this is the deterministic triage."
+
+T = TypeVar("T")
+Watch = Callable[[Step], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """Answers about runs and incidents; without an endpoint it gives the deterministic triage."""
+
+    endpoint: Endpoint | None
+    limits: Limits
+    metrics: AgentMetrics
+    books: tuple[Runbook, ...] = ()
+    hides_hosts: bool = False
+    clock: Callable[[], float] = field(default=time.monotonic)
+
+    def case(self, toolbox: Toolbox, *, run: str | None = None, incident: str | None = None) -> Case:
+        """The case of an incident, else of a run's costliest open one, else of the run. Raises Unknown."""
+        facts = toolbox.facts
+        if incident is not None:
+            found = facts.incident(incident)
+            if found is None:
+                known = [one.id for one in facts.incidents(run=run)]
+                raise Unknown(f"no incident {incident[:80]!r}", close=known[:3])
+            of_run = toolbox.context(run=found.run).of_run(found.run)
+            return case_of(of_run, found, books=self.books)
+        of_run = toolbox.context(run=run).of_run(run)
+        known_open = [one for one in facts.incidents(run=of_run.run) if one.diagnosis is not None]
+        mine = [one for one in known_open if one.attempt == of_run.attempt]
+        worst = max(mine, key=lambda one: (one.status == "open", one.cost.gpu_hours_per_day), default=None)
+        return case_of(of_run, worst, books=self.books)
+
+    async def investigate(
+        self, toolbox: Toolbox, case: Case, *, question: str = "", watch: Watch = lambda step: None
+    ) -> Outcome:
+        """The final diagnosis of a case."""
+        if self.endpoint is None:
+            return without_model(case, reason=NO_MODEL)
+        desk = self._desk(self.endpoint, toolbox, case)
+        outcome = await self._run(
+            self.endpoint, toolbox, case, investigate(case, desk, question=question), watch
+        )
+        self.metrics.outcome(outcome)
+        return outcome
+
+    async def answer(
+        self,
+        toolbox: Toolbox,
+        case: Case,
+        *,
+        question: str,
+        history: Sequence[Message] = (),
+        watch: Watch = lambda step: None,
+    ) -> Answered:
+        """The answer to one question of a chat."""
+        if self.endpoint is None:
+            return Answered(text="", note=NO_MODEL, failure="no_model")
+        desk = self._desk(self.endpoint, toolbox, case)
+        course = chat_turn(case, desk, question=question, history=history)
+        answered = await self._run(self.endpoint, toolbox, case, course, watch)
+        self.metrics.answered(answered)
+        return answered
+
+    def _desk(self, endpoint: Endpoint, toolbox: Toolbox, case: Case) -> Desk:
+        def rejudge() -> Mapping[str, Any] | None:
+            """The incident as the analysis has it by now, with all that came in since."""
+            found = toolbox.facts.incident(case.incident.id) if case.incident else None
+            return None if found is None else found.diagnosis
+
+        return Desk(
+            guard=Guard(secret=secrets.token_hex(16)),
+            endpoint=endpoint,
+            registry=toolbox.registry,
+            book=toolbox.book,
+            limits=self.limits,
+            rejudge=rejudge,
+        )
+
+    async def _run(
+        self, endpoint: Endpoint, toolbox: Toolbox, case: Case, course: Course[T], watch: Watch
+    ) -> T:
+        def watched(step: Step) -> None:
+            self.metrics.step(step)
+            watch(step)
+
+        window = next(iter(case.facts.windows(limit=1)), None)
+        around = Surroundings(
+            registry=toolbox.registry,
+            context=toolbox.context(run=case.facts.run, window=None if window is None else window.index),
+            clock=self.clock,
+            watch=watched,
+            pseudonyms=pseudonyms_of(case.hosts) if self.hides_hosts else Pseudonyms(names={}),
+            endpoint=endpoint,
+        )
+        model = Model(endpoint)
+        attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "argus"}
+        try:
+            with span("invoke_agent argus", attributes):
+                return await drive_async(course, model.ask, around)
+        finally:
+            await model.close()
+
+
+def agent_of(
+    settings: Settings, *, registry: CollectorRegistry | None = None
+) -> tuple[Agent, tuple[str, ...]]:
+    """The agent of the settings, and a sentence for each of the user's runbooks that cannot be read.
+
+    Raises SettingsError.
+    """
+    books, warnings = read_books(Path(settings.runbooks)) if settings.runbooks else ((), ())
+    agent = Agent(
+        endpoint=endpoint_of(settings),
+        limits=limits_of(settings),
+        metrics=make_agent_metrics(registry or CollectorRegistry()),
+        books=books,
+        hides_hosts=bool(settings.model_hide_hosts),
+    )
+    return agent, warnings
+
+
+def endpoint_of(settings: Settings) -> Endpoint | None:
+    """The endpoint, None if none is set up. Raises SettingsError."""
+    if not settings.model_url:
+        return None
+    url = settings.model_url if "://" in settings.model_url else f"http://{settings.model_url}"
+    endpoint = Endpoint(
+        url=url.rstrip("/"),
+        model=settings.model,
+        key=settings.model_key,
+        profile_name=settings.model_profile,
+        context_tokens=settings.model_context,
+        usd_per_mtok_in=settings.model_usd_in,
+        usd_per_mtok_out=settings.model_usd_out,
+    )
+    try:
+        _ = endpoint.profile
+    except ValueError as error:
+        raise SettingsError(f"model_profile: {error}") from None
+    return endpoint
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The budgets."""
+    return Limits(
+        max_turns=settings.model_turns,
+        max_tool_calls=settings.model_calls,
+        max_tokens=settings.model_tokens,
+        max_s=settings.model_deadline_s,
+        max_usd=settings.model_usd,
+    )

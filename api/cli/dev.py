@@ -1,0 +1,51 @@
+"""`argus dev`: helpers for people who build on Argus; now a stand-in for a language model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from argus.api.cli.errors import CliError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The helpers."""
+    helpers = parser.add_subparsers(dest="helper", required=True, metavar="HELPER")
+    stub = helpers.add_parser(
+        "stub-llm", help="an OpenAI-compatible server on loopback with a scripted model"
+    )
+    stub.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
+    stub.add_argument(
+        "--script", default="confirm", metavar="NAME", help="what the model does (default confirm)"
+    )
+    stub.add_argument(
+        "--quirk",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a habit of real servers; may be given again; NAME-once: only in the first answer",
+    )
+    stub.add_argument("--list", action="store_true", help="list scripts and quirks, and end")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until interrupted."""
+    from argus.agent.stub_llm.quirks import QUIRKS
+    from argus.agent.stub_llm.scripts import SCRIPTS
+    from argus.agent.stub_llm.server import StubServer
+
+    if args.list:
+        print(f"scripts: {', '.join(SCRIPTS)}\nquirks: {', '.join(QUIRKS)}")
+        return 0
+    if args.script not in SCRIPTS:
+        raise CliError(f"no script {args.script!r}; there are {', '.join(SCRIPTS)}")
+    try:
+        server = StubServer(SCRIPTS[args.script], quirks=args.quirk, port=args.port)
+    except (OSError, OverflowError) as error:
+        raise CliError(f"cannot listen on 127.0.0.1:{args.port}: {error}") from None
+    except ValueError as error:
+        raise CliError(str(error)) from None
+    print(f"argus dev stub-llm: ready on {server.url}, script {args.script}", flush=True)
+    print(f"  ARGUS_MODEL_URL={server.url} argus chat", file=sys.stderr)
+    server.serve_forever()
+    return 0

@@ -1,0 +1,85 @@
+"""What a run lost, from the store or from files, ready to be printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+
+from argus.agent.forward import paragraph
+from argus.analytics.inefficiency import gains_of
+from argus.analytics.lost_hours import Attempt, Hours, LostHours, lost_hours
+from argus.analytics.numbers import WindowNumbers, window_numbers
+from argus.analytics.store import queries
+from argus.analytics.store.attempts import incidents_of, sampled_windows
+from argus.api.report import Report
+
+MAX_WINDOWS = 1000
+"""Windows of an attempt that are read; of a longer one every second, third, …, each standing for the others."""
+
+MAX_ATTEMPTS = 50
+"""Attempts of a run that are read, the latest."""
+
+GAIN_WINDOWS = 200
+"""Windows that tell what each step pays for."""
+
+
+def stored_losses(connection: Connection, run: str) -> LostHours | None:
+    """What a run of the service lost; None if no step of it is known."""
+    attempts: list[Attempt] = []
+    numbers: list[WindowNumbers] = []
+    lacks: list[str] = []
+    rows = queries.attempts(connection, run)
+    if len(rows) > MAX_ATTEMPTS:
+        lacks.append(f"{len(rows) - MAX_ATTEMPTS} older attempts")
+    for row in rows[:MAX_ATTEMPTS]:
+        which = queries.attempt_of(connection, run, attempt=row["attempt"])
+        assert which is not None
+        found, total = sampled_windows(connection, which.id, limit=MAX_WINDOWS)
+        if total > len(found):
+            lacks.append(
+                f"{total - len(found)} of {total} windows of attempt {which.attempt} (sampled evenly)"
+            )
+        weight = total / len(found) if found else 1.0
+        windows = [
+            Hours(first_step=first, num_steps=num, numbers=one, weight=weight) for first, num, one in found
+        ]
+        numbers += [one for _, _, one in found]
+        attempts.append(
+            Attempt(
+                windows=windows,
+                incidents=incidents_of(connection, which.id),
+                world_size=row["world_size"] or 1,
+            )
+        )
+    stride = max(len(numbers) // GAIN_WINDOWS, 1)
+    world = max((attempt.world_size for attempt in attempts), default=1)
+    gains, unknown = gains_of(numbers[::stride], world_size=world)
+    return lost_hours(run, attempts, gains=gains, lacks=(*lacks, *unknown, *_left_out(attempts)))
+
+
+def file_losses(report: Report) -> LostHours | None:
+    """What a recorded job lost; None if no step of it can be compared."""
+    numbers = [window_numbers(window) for window in report.windows]
+    windows = [
+        Hours(first_step=window.first_step, num_steps=window.num_steps, numbers=one)
+        for window, one in zip(report.windows, numbers, strict=True)
+    ]
+    attempt = Attempt(windows=windows, incidents=report.incidents, world_size=report.job.world_size)
+    gains, unknown = gains_of(numbers, world_size=report.job.world_size, replayed=report.what_if)
+    run = report.topology.run or "trace"
+    return lost_hours(run, [attempt], gains=gains, lacks=(*unknown, *_left_out([attempt])))
+
+
+def losses_json(found: LostHours) -> dict[str, Any]:
+    """The JSON form with the paragraph to forward."""
+    return {**found.to_json(), "paragraph": paragraph(found)}
+
+
+def _left_out(attempts: Sequence[Attempt]) -> tuple[str, ...]:
+    """Steps of the windows read that are no part of comparisons."""
+    told = sum(window.num_steps for attempt in attempts for window in attempt.windows)
+    used = sum(len(window.numbers.job_step_s) for attempt in attempts for window in attempt.windows)
+    left = told - used
+    return (f"{left} of {told} steps (warm-up, marks, disturbances of our own)",) if left > 0 else ()

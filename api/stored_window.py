@@ -1,0 +1,50 @@
+"""A closed window read back from the store, and what of it is missing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from argus.analytics.clocks import align
+from argus.analytics.store import kernels as kernel_store
+from argus.analytics.store import progress
+from argus.analytics.store.engine import Store
+from argus.analytics.store.progress import WindowRow
+from argus.analytics.window import Window, assemble
+from argus.collectors.records.summary import RankWindow
+from argus.topology.layout import Topology
+
+MAX_CELLS = 50_000_000
+"""Rank × step × phase cells of one window: 10,240 ranks × 200 steps × 20 phases, 0.4 GB an array."""
+
+
+def read_window(store: Store, attempt_id: int, row: WindowRow, *, topology: Topology) -> Window:
+    """All that came in of a window, with what of it cannot be read. Raises ValueError if it is too large."""
+    with store.read() as connection:
+        bodies = progress.bodies_of(connection, attempt_id, row.window)
+        stored = kernel_store.blobs_of(connection, attempt_id, row.window)
+        blobs, refused = kernel_store.readable(stored)
+        names = kernel_store.used_names(connection, blobs)
+    parts = [RankWindow.from_bytes(body) for body in bodies]
+    phases = {part.name(int(index)) for part in parts for index in set(part.cells["phase"].tolist())}
+    cells = topology.world_size * row.num_steps * (len(phases) + 2)
+    if cells > MAX_CELLS:
+        raise ValueError(
+            f"{topology.world_size} ranks × {row.num_steps} steps × {len(phases)} phases are {cells} cells, "
+            f"the limit is {MAX_CELLS}"
+        )
+    window = replace(align(assemble(parts, topology)), kernels=blobs, kernel_names=names)
+    unread = tuple(f"kernel summaries of {number} hosts: {reason}" for reason, number in refused.items())
+    return replace(window, coverage=replace(window.coverage, unseen=(*window.coverage.unseen, *unread)))
+
+
+def missing_evidence(window: Window) -> tuple[str, ...]:
+    """What a verdict on the window has to do without, as phrases."""
+    coverage, missing = window.coverage, []
+    if coverage.missing_ranks:
+        missing.append(f"{len(coverage.missing_ranks)} of {len(window.ranks)} ranks")
+    if not math.isfinite(window.clock_residual_s):
+        missing.append("a common clock: no collective ties the ranks' clocks together")
+    if dropped := sum(coverage.dropped.values()):
+        missing.append(f"{dropped} records the collectors dropped")
+    return (*missing, *coverage.unseen)

@@ -1,0 +1,123 @@
+"""Who held all the others up: one slow rank anywhere in a mesh of TP, PP, DP and EP groups, by the wait graph alone."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from argus.analytics.clocks import align
+from argus.analytics.waits import waits_of
+from argus.analytics.window import assemble
+from argus.api.cli.errors import CliError
+from argus.collectors.records.plan import WindowPlan
+from argus.evals.bench import Size
+from argus.evals.simulator.job import Fault, Job
+from argus.evals.simulator.simulate import simulate
+from argus.topology.layout import build
+
+SHAPES: Mapping[str, tuple[int, int, int]] = {
+    "TP8·PP4": (8, 4, 1),
+    "TP4·EP8": (4, 1, 8),
+    "PP8": (1, 8, 1),
+    "TP8·PP2·EP8": (8, 2, 8),
+}
+"""Tensor, pipeline and expert parallelism of the meshes; the rest of the ranks are replicas."""
+
+DRAWS: Mapping[Size, int] = {"smoke": 2, "default": 25, "full": 100}
+SMOKE_RANKS = 256
+STEPS = 10
+FACTORS = (1.1, 3.0)
+"""How many times longer the slow rank works, drawn evenly on a log scale."""
+
+CLOCK_S = 0.005
+"""Hosts' clocks stray by this much."""
+
+SEED = 20
+MUST = 0.99
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The size of the job."""
+    parser.add_argument("--ranks", type=int, default=4096, help="a multiple of 128")
+
+
+def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
+    """Draws of where the slow rank sits and how slow it is, over the meshes."""
+    num_ranks = SMOKE_RANKS if size == "smoke" else args.ranks
+    if num_ranks < 128 or num_ranks % 128:
+        raise CliError(f"--ranks must be a multiple of 128, got {num_ranks}")
+    begun = time.perf_counter()
+    rows = [{"mesh": name, **_score(job, DRAWS[size])} for name, job in _jobs(num_ranks)]
+    first, draws = sum(row["first"] for row in rows), sum(row["draws"] for row in rows)
+    return {
+        "num_ranks": num_ranks,
+        "draws": draws,
+        "culprit_first": first / draws,
+        "at_least": _lower_bound(first, draws),
+        "by_mesh": rows,
+        "wall_s": time.perf_counter() - begun,
+        "ok": first / draws >= MUST,
+    }
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """One row per mesh."""
+    head = (
+        f"{result['num_ranks']:,} ranks, one of them {FACTORS[0]} to {FACTORS[1]} times slower: culprit first in "
+        f"**{result['culprit_first']:.3f}** of {result['draws']} draws (95 % sure of at least {result['at_least']:.3f})."
+    )
+    lines = [
+        head,
+        "",
+        "| mesh | draws | culprit first |",
+        "|---|---|---|",
+    ]
+    return "\n".join([*lines, *(f"| {r['mesh']} | {r['draws']} | {r['first']} |" for r in result["by_mesh"])])
+
+
+def _jobs(num_ranks: int) -> Iterator[tuple[str, Job]]:
+    for name, (tp, pp, ep) in SHAPES.items():
+        job = Job(
+            ranks=num_ranks,
+            tp=tp,
+            pp=pp,
+            ep=ep,
+            micro_batches=pp,
+            steps=STEPS,
+            warmup_steps=0,
+            clock_offset_s=CLOCK_S,
+        )
+        yield f"{name}·DP{num_ranks // tp // pp}", job
+
+
+def _score(job: Job, draws: int) -> dict[str, Any]:
+    rng = np.random.default_rng(SEED)
+    topology = None
+    first, missed = 0, []
+    for _ in range(draws):
+        slow = int(rng.integers(job.ranks))
+        factor = float(np.exp(rng.uniform(*np.log(FACTORS))))
+        done = simulate(job, [Fault(kind="compute", ranks=(slow,), severity=factor)], rng=rng)
+        topology = topology or build(done.layouts)
+        closed = next(done.windows(WindowPlan(first=STEPS)))
+        voted_s = waits_of(align(assemble(closed.parts, topology))).voted_s
+        if int(voted_s.argmax()) == slow:
+            first += 1
+        else:
+            missed.append({"slow": slow, "factor": factor, "named": int(voted_s.argmax())})
+    return {"draws": draws, "first": first, "missed": missed}
+
+
+def _lower_bound(hits: int, draws: int) -> float:
+    """One-sided 95 % bound of a share: exact where nothing was missed, Wilson's else."""
+    if hits == draws:
+        return float(0.05 ** (1 / draws))
+    z, share = 1.645, hits / draws
+    middle = share + z**2 / (2 * draws)
+    spread = z * math.sqrt(share * (1 - share) / draws + z**2 / (4 * draws**2))
+    return (middle - spread) / (1 + z**2 / draws)

@@ -1,0 +1,106 @@
+"""From an incident of a large cluster to the complete text, without a model; and what a turn costs besides the model."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from argus.agent.answer import card_of, why_lines
+from argus.agent.case import Case
+from argus.agent.model.message import Ask, Reply
+from argus.agent.stub_llm.scripts import confirm
+from argus.agent.stub_llm.server import StubServer
+from argus.agent.triage import diagnose
+from argus.analytics.store.engine import open_store
+from argus.api.agent import Agent, agent_of
+from argus.api.migrate import upgrade
+from argus.api.settings import Settings
+from argus.api.toolbox import Toolbox, toolbox_of
+from argus.evals.bench import Size
+from argus.evals.bench.tools import RANKS, lived_service
+
+MUST_TEXT_S = 2.0
+MUST_TURN_S = 0.1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """No options of its own."""
+
+
+def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
+    """Seconds to the text from a database nobody has asked yet, and seconds per turn that are not the model's."""
+    with tempfile.TemporaryDirectory(prefix="argus-text-") as name:
+        store = open_store(str(Path(name) / "a.sqlite"))
+        upgrade(store)
+        toolbox = toolbox_of(lived_service(store, RANKS[size]))
+        case, deterministic_s, num_lines = _text(toolbox)
+        turns, overhead_s = _overhead(toolbox, case)
+        store.close()
+    is_in_time = deterministic_s <= MUST_TEXT_S and overhead_s <= MUST_TURN_S
+    return {
+        "num_ranks": RANKS[size],
+        "deterministic_s": deterministic_s,
+        "num_lines": num_lines,
+        "turns": turns,
+        "agent_overhead_s": overhead_s,
+        "ok": is_in_time,
+    }
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Two lines."""
+    return (
+        "| what | s | must |\n|---|---|---|\n"
+        f"| incident to complete text, no model, {result['num_ranks']:,} ranks | {result['deterministic_s']:.2f} "
+        f"| {MUST_TEXT_S:g} |\n"
+        f"| a turn of the agent besides the model | {result['agent_overhead_s']:.3f} | {MUST_TURN_S:g} |"
+    )
+
+
+def _text(toolbox: Toolbox) -> tuple[Case, float, int]:
+    """Everything from the database anew: incident, findings, graph, diagnosis, card and reasons."""
+    agent, _ = agent_of(Settings())
+    begun = time.perf_counter()
+    case = agent.case(toolbox)
+    incident, fleet = case.incident, case.fleet
+    assert incident is not None and fleet is not None
+    behind = [one for key in incident.cause.findings if (one := toolbox.facts.finding(key)) is not None]
+    diagnosis = diagnose(incident, findings=behind, topology=fleet.topology)
+    lines = [*card_of(case).splitlines(), *why_lines(case, diagnosis, toolbox.book)]
+    return case, time.perf_counter() - begun, len(lines)
+
+
+REPEATS = 3
+"""Investigations timed, after one that imports the client's library."""
+
+
+def _overhead(toolbox: Toolbox, case: Case) -> tuple[int, float]:
+    """Turns of an investigation over loopback HTTP, and the median seconds of each that the model did not take."""
+    in_model_s = 0.0
+
+    def timed(ask: Ask) -> Reply:
+        nonlocal in_model_s
+        begun = time.perf_counter()
+        reply = confirm(ask)
+        in_model_s += time.perf_counter() - begun
+        return reply
+
+    took_s, turns = [], 0
+    with StubServer(timed) as server:
+        settings = Settings(model_url=server.url, model="m", model_context=32_768)
+        agent: Agent = agent_of(settings, registry=CollectorRegistry())[0]
+        for _ in range(REPEATS + 1):
+            in_model_s, begun = 0.0, time.perf_counter()
+            outcome = asyncio.run(agent.investigate(toolbox, case))
+            assert outcome.stance == "agrees", outcome.note
+            turns = outcome.spent.turns
+            took_s.append((time.perf_counter() - begun - in_model_s) / turns)
+    return turns, median(took_s[1:])

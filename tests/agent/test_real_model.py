@@ -1,0 +1,126 @@
+"""A real small model behind llama.cpp's own server: protocol, tool loop, bad output, budgets, fallback.
+
+`ARGUS_TEST_GGUF` names its weights; a file chat_template.jinja beside them is used. What it gets right or wrong is
+reported, not asserted: half a billion parameters do not diagnose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import socket
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from argus.agent.loop.chat import Answered, chat_turn
+from argus.agent.loop.drive import Surroundings, drive_async
+from argus.agent.loop.limits import Limits
+from argus.agent.model.client import Model
+from argus.agent.model.doctor import probe
+from argus.agent.model.endpoint import Endpoint
+from argus.agent.registry import registry
+from tests.agent.talks import Ticks, case_for, desk_for, over_http
+
+WEIGHTS = os.environ.get("ARGUS_TEST_GGUF", "")
+CONTEXT = 12_288
+READY_S = 60.0
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not WEIGHTS, reason="ARGUS_TEST_GGUF names no weights"),
+    pytest.mark.skipif(importlib.util.find_spec("xllamacpp") is None, reason="xllamacpp is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[Endpoint]:
+    """llama.cpp's server on a free loopback port."""
+    llama: Any = importlib.import_module("xllamacpp")
+    with socket.socket() as probe_socket:
+        probe_socket.bind(("127.0.0.1", 0))
+        port = probe_socket.getsockname()[1]
+    settings = llama.CommonParams()
+    settings.model.path = WEIGHTS
+    settings.n_ctx, settings.n_parallel = CONTEXT, 1
+    settings.hostnames, settings.port, settings.use_jinja = ["127.0.0.1"], port, True
+    settings.cpuparams.n_threads = os.cpu_count() or 1
+    template = Path(WEIGHTS).with_name("chat_template.jinja")
+    if template.exists():
+        settings.chat_template = template.read_text()
+    server = llama.Server(settings)
+    _wait(f"http://127.0.0.1:{port}/health")
+    yield Endpoint(url=f"http://127.0.0.1:{port}/v1", profile_name="llamacpp", context_tokens=CONTEXT)
+    del server
+
+
+def _wait(url: str) -> None:
+    until_s = time.monotonic() + READY_S
+    while time.monotonic() < until_s:
+        try:
+            with urllib.request.urlopen(url, timeout=2.0) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.2)
+    raise AssertionError("the model's server does not come up")
+
+
+def test_the_doctor_finds_an_endpoint_that_calls_tools(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = {check.name: check for check in asyncio.run(probe(endpoint))}
+    with capsys.disabled():
+        print(
+            "\n" + "\n".join(f"  {name}: {'ok' if c.ok else 'no'}, {c.found}" for name, c in checks.items())
+        )
+    assert checks["models"].ok and checks["tool call"].ok and checks["streaming"].ok
+    assert f"{CONTEXT} tokens" in checks["context"].found
+
+
+def test_an_investigation_comes_to_an_end_that_stands(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case, _ = case_for()
+    outcome = over_http(
+        endpoint, limits=Limits(max_turns=5, max_s=300.0, max_reply_tokens=600, max_request_s=200.0)
+    )
+    with capsys.disabled():
+        print(f"\n  {outcome.stance}: {outcome.note} {outcome.spent}")
+        print("\n".join(f"  dropped {item.what}: {item.why}" for item in outcome.dropped))
+    assert outcome.spent.turns >= 1 and not outcome.spent.is_estimated
+    assert outcome.diagnosis["root_causes"] == case.diagnosis["root_causes"]
+    assert outcome.diagnosis["verdict"] == case.diagnosis["verdict"]
+    assert outcome.note and outcome.pages
+
+
+def test_a_question_is_answered_or_the_reason_is_said(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = asyncio.run(_chat(endpoint, "Which rank is slow?"))
+    with capsys.disabled():
+        print(f"\n  {answer.text[:300]!r} {answer.note} {answer.spent}")
+    assert answer.text or answer.note
+
+
+def test_a_deadline_holds_with_a_real_model(endpoint: Endpoint) -> None:
+    outcome = over_http(endpoint, limits=Limits(max_turns=3, max_s=1.0, max_request_s=0.05))
+    assert outcome.failure == "timeout" and outcome.note.startswith("Without the model: ")
+
+
+async def _chat(endpoint: Endpoint, question: str) -> Answered:
+    case, context = case_for()
+    around = Surroundings(registry=registry(), context=context, clock=Ticks())
+    limits = Limits(max_turns=4, max_s=300.0, max_reply_tokens=400, max_request_s=200.0)
+    model = Model(endpoint)
+    try:
+        course = chat_turn(case, desk_for(case, context, endpoint=endpoint, limits=limits), question=question)
+        return await drive_async(course, model.ask, around)
+    finally:
+        await model.close()

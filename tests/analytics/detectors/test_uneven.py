@@ -1,0 +1,132 @@
+"""Stages, uneven work, rare pauses and majorities: who is accused, and who must not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from argus.analytics.incident import Incident
+from argus.evals.play import Played, play
+from argus.evals.simulator.job import SCHEDULES, Fault, Job
+from argus.evals.simulator.simulate import simulate
+
+PIPELINE = Job(ranks=8, pp=4, micro_batches=8, steps=120)
+LAST_STAGE = (6, 7)
+DATA = Job(ranks=16, steps=120)
+EVERYBODY = tuple(range(16))
+
+
+def run(job: Job, *faults: Fault, seed: int = 1) -> Played:
+    return play(simulate(job, faults, rng=np.random.default_rng(seed)))
+
+
+def named(played: Played) -> list[tuple[str, str, tuple[int, ...]]]:
+    return [(i.cause.fault_class, i.cause.scope, i.cause.suspects) for i in played.incidents]
+
+
+def classes(incidents: Iterable[Incident]) -> set[str]:
+    return {incident.cause.fault_class for incident in incidents}
+
+
+def scheduled(schedule: str) -> Job:
+    return replace(PIPELINE, schedule=schedule, virtual=2 if schedule == "interleaved" else 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_no_schedule_raises_a_finding_by_itself(schedule: str, ranks: int) -> None:
+    played = run(replace(scheduled(schedule), ranks=ranks))
+    assert not played.incidents
+    assert not [f for f in played.findings if f.detector == "l2_pipeline"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_stage_that_was_always_longer_is_a_matter_of_the_cut(schedule: str) -> None:
+    job = replace(scheduled(schedule), stage_work=(1.0, 1.0, 1.0, 1.4))
+    assert named(run(job))[0] == ("pipeline.imbalance", "stage:3", ())
+
+
+@pytest.mark.slow
+def test_a_stage_that_became_longer_is_slow() -> None:
+    fault = Fault(kind="compute", ranks=LAST_STAGE, severity=1.3, start_step=60)
+    (found,) = named(run(PIPELINE, fault))
+    assert found == ("compute.slow", "stage:3", LAST_STAGE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "fault_class"),
+    [
+        ("compute", "compute.slow"),
+        ("starved", "host.cpu_starved"),
+        ("gc", "host.gc"),
+        ("data", "data.slow_loader"),
+    ],
+)
+def test_without_replicas_a_ranks_own_past_tells_what_is_wrong(kind: str, fault_class: str) -> None:
+    job = replace(PIPELINE, ranks=4, gpu=False)
+    found = named(run(job, Fault(kind=kind, ranks=(2,), severity=1.4, start_step=60)))
+    assert (fault_class, "rank:2", (2,)) in found
+    assert all(ranks == (2,) for _, _, ranks in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_straggler_that_changes_from_step_to_step_is_nobodys_hardware(tells: bool) -> None:
+    job = replace(DATA, tells_work=tells)
+    played = run(job, Fault(kind="lengths", ranks=EVERYBODY, severity=1.3, start_step=60))
+    assert named(played) == ([("imbalance.sequence", "run:train", ())] if tells else [])
+    notices = [f for f in played.findings if f.detector == "l2_imbalance"]
+    assert notices and all(f.role == "notice" and not f.ranks for f in notices)
+
+
+@pytest.mark.slow
+def test_a_hot_expert_is_named_as_that_and_its_rank_is_not() -> None:
+    job = replace(DATA, ep=8, tells_work=True, routing_spread=0.02)
+    played = run(job, Fault(kind="work", group="ep", ranks=(5,), severity=1.8, start_step=60))
+    assert named(played) == [("imbalance.experts", "run:train", ())]
+
+
+@pytest.mark.slow
+def test_a_rank_with_more_to_do_is_not_slow() -> None:
+    job = replace(DATA, tells_work=True)
+    played = run(job, Fault(kind="work", ranks=(5,), severity=1.4, start_step=60))
+    assert named(played) == [("imbalance.sequence", "run:train", ())]
+
+
+@pytest.mark.slow
+def test_many_ranks_that_became_slow_are_named_together_and_all_of_them_are_nobody() -> None:
+    most = Fault(kind="compute", ranks=EVERYBODY[:10], severity=1.3, start_step=60)
+    assert named(run(DATA, most)) == [("compute.slow", "run:train", EVERYBODY[:10])]
+    every = Fault(kind="slow_all", ranks=EVERYBODY, severity=1.3, start_step=60)
+    assert not [ranks for _, _, ranks in named(run(DATA, every)) if ranks]
+
+
+def pauses(ranks: Iterable[int]) -> list[Fault]:
+    """A compilation of three steps' length every 13 steps."""
+    steps = range(45, 120, 13)
+    return [
+        Fault(kind="compile", ranks=(rank,), severity=4.0, start_step=step, end_step=step + 1)
+        for step, rank in zip(steps, ranks, strict=False)
+    ]
+
+
+@pytest.mark.slow
+def test_rare_pauses_of_changing_ranks_accuse_none_of_them() -> None:
+    found = named(run(DATA, *pauses([3, 11, 6, 14, 0, 9])))
+    assert found == [("host.jit", "run:train", ())]
+
+
+@pytest.mark.slow
+def test_rare_pauses_of_one_rank_are_its_own() -> None:
+    found = named(run(DATA, *pauses([3] * 6)))
+    assert ("host.jit", "rank:3", (3,)) in found and all(ranks == (3,) for _, _, ranks in found)
+
+
+def test_one_pause_is_no_incident() -> None:
+    assert not run(replace(DATA, steps=80), *pauses([3])).incidents

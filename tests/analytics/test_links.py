@@ -1,0 +1,116 @@
+"""Slow paths: a single bad link by its two ends, a slow group, what several share; never where a member is at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from argus.analytics.attempt import AttemptState, advance
+from argus.analytics.delays import delays_of, ends_of
+from argus.analytics.incident import Incident
+from argus.analytics.waits import waits_of
+from argus.collectors.records.heartbeat import Heartbeat, Status
+from argus.evals.simulator.job import Fault, Job
+from tests.analytics.mesh_kit import STEPS, mesh, slow, windows
+
+PIPES = mesh(ranks=48, tp=2, pp=4, micro_batches=4)
+"""Stages of 12 ranks on three hosts each: rank 12 of stage 1 sends to rank 24 of stage 2."""
+PLANES = mesh(ranks=64, tp=4)
+HEALTHY, SICK = 7, 3
+ONSET = HEALTHY * STEPS
+
+
+def incidents_of(
+    job: Job, *faults: Fault, seed: int = 0, beats: Sequence[Heartbeat] = ()
+) -> tuple[Incident, ...]:
+    """What is open after some healthy windows and some with the faults."""
+    topology, seen = windows(replace(job, steps=(HEALTHY + SICK) * STEPS), faults, seed=seed)
+    state = AttemptState.start(job.run, 0)
+    for window in seen:
+        state = advance(state, topology=topology, now_s=0.0, window=window, beats=beats).state
+    return state.incidents
+
+
+def slow_link(*ranks: int, group: str = "pp", severity: float = 1.6) -> Fault:
+    """What the ranks send each other takes so much of a step more."""
+    return Fault(kind="link", ranks=ranks, group=group, severity=severity, start_step=ONSET)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", [(12, 24), (33, 45), (1, 13)])
+def test_a_bad_link_is_named_by_its_two_ends(pair: tuple[int, int]) -> None:
+    (incident,) = incidents_of(PIPES, slow_link(*pair))
+    cause = incident.cause
+    assert (cause.fault_class, set(cause.suspects)) == ("link.slow", set(pair))
+    assert set(cause.paths) <= {f"{pair[0]}>{pair[1]}", f"{pair[1]}>{pair[0]}"}
+    low, high = sorted(PIPES.host(rank) for rank in pair)
+    assert cause.scope == f"edge:host:{low}--host:{high}"
+    assert cause.group is not None and cause.group.startswith("pp/")
+    assert cause.second_best == "host.cpu_starved" and cause.separation is not None
+
+
+@pytest.mark.slow
+def test_all_links_between_two_hosts_are_one_cause() -> None:
+    """Host 3 holds ranks 12 to 15, which send forth to 24 … 27 on host 6."""
+    links = [slow_link(rank, rank + 12) for rank in range(12, 16)]
+    incidents = incidents_of(PIPES, *links)
+    assert [incident.cause.fault_class for incident in incidents] == ["link.slow"]
+    assert set(incidents[0].cause.suspects) == {*range(12, 16), *range(24, 28)}
+    assert len(incidents[0].cause.paths) >= 4
+
+
+@pytest.mark.slow
+def test_a_slow_group_is_named_as_a_group() -> None:
+    (incident,) = incidents_of(PLANES, slow_link(2, group="dp"))
+    assert incident.cause.fault_class == "link.slow" and incident.cause.scope == "group:dp/2"
+    assert incident.cause.suspects == tuple(range(2, 64, 4))
+
+
+@pytest.mark.slow
+def test_a_slow_link_and_a_slow_rank_elsewhere_stay_two() -> None:
+    incidents = incidents_of(PIPES, slow_link(12, 24), slow(40, 1.5, start_step=ONSET))
+    assert {(i.cause.fault_class, frozenset(i.cause.suspects)) for i in incidents} == {
+        ("link.slow", frozenset({12, 24})),
+        ("compute.slow", frozenset({40})),
+    }
+
+
+@pytest.mark.slow
+def test_a_member_that_does_not_run_leaves_the_link_undecided() -> None:
+    beats = [
+        Heartbeat(
+            run=PIPES.run,
+            attempt=0,
+            rank=rank,
+            host=PIPES.host(rank),
+            ts_s=1.0,
+            process_state="D" if rank == 24 else "S",
+            status=Status(ts_ns=1, step=1),
+        )
+        for rank in range(PIPES.ranks)
+    ]
+    (incident,) = incidents_of(PIPES, slow_link(12, 24), beats=beats)
+    assert incident.cause.verdict == "INCONCLUSIVE"
+    assert any("rank 24 is in state D" in item.note for item in incident.cause.evidence)
+
+
+@pytest.mark.slow
+def test_healthy_paths_accuse_nobody() -> None:
+    for seed in range(3):
+        assert incidents_of(PIPES, seed=seed) == ()
+
+
+def test_the_matrix_has_a_row_per_pair_and_direction_and_one_per_group() -> None:
+    topology, seen = windows(PIPES, [Fault(kind="link", ranks=(12, 24), group="pp", severity=1.6)], seed=0)
+    window = next(seen)
+    delays = delays_of(window, waits_of(window))
+    pairs = [ends for path in delays.paths if (ends := ends_of(path)) is not None]
+    assert len(pairs) == len(set(pairs)) == 2 * 3 * 12
+    assert {path for path in delays.paths if ends_of(path) is None} == {group.id for group in topology.groups}
+    per_step = dict(zip(delays.paths, delays.sum_s, strict=True))
+    assert max((f"{a}>{b}" for a, b in pairs), key=lambda path: per_step[path]) in ("12>24", "24>12")
+    again = delays_of(replace(window, collectives=window.collectives), waits_of(window))
+    assert np.array_equal(again.sum_s, delays.sum_s, equal_nan=True)

@@ -1,0 +1,130 @@
+"""Faults that come and go: one incident for a rank that is bad again and again, none for chance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from argus.analytics.attempt import AttemptState, advance
+from argus.analytics.baseline import DAY_S
+from argus.analytics.incident import Incident
+from argus.analytics.recurrence import Bout, extended, needed, recurrences
+from argus.analytics.symptom import RankSymptom
+from argus.analytics.view import View
+from argus.evals.simulator.job import Fault, Job
+from argus.evals.simulator.simulate import simulate
+from argus.topology.layout import build
+from tests.analytics.test_attempt import windows
+
+JOB = Job(ranks=8, steps=400, step_s=0.4)
+WINDOW_S = 6.0
+BAD = (6, 12, 18, 24, 30)
+
+
+@cache
+def seen() -> tuple[RankSymptom, View]:
+    """A symptom of rank 3 in one bad window, and the view of a window of the same job."""
+    (bout,) = [b for b in played((BAD[0],)).bouts if b.rank == 3]
+    return bout.symptom, view_of(played((BAD[0],)))
+
+
+def view_of(state: AttemptState, *, now_s: float = 0.0) -> View:
+    done = simulate(replace(JOB, steps=30), rng=np.random.default_rng(0))
+    return View(run="train", attempt=0, topology=build(done.layouts), now_s=now_s, past=state.past)
+
+
+def played(bad: tuple[int, ...], *, bouts: tuple[Bout, ...] = (), until: int = 40) -> AttemptState:
+    """The attempt after rank 3 was half as slow again in each of the windows `bad`."""
+    faults = [
+        Fault(kind="compute", ranks=(3,), start_step=10 * w, end_step=10 * w + 10, severity=1.5) for w in bad
+    ]
+    done = simulate(JOB, faults, rng=np.random.default_rng(2))
+    topology = build(done.layouts)
+    state = replace(AttemptState.start(JOB.run, 0), bouts=bouts)
+    for window in windows(done, topology):
+        if window.index < until:
+            now_s = WINDOW_S * window.index
+            state = advance(state, topology=topology, now_s=now_s, window=window).state
+    return state
+
+
+def told(incidents: tuple[Incident, ...]) -> list[tuple[str, tuple[int, ...], str]]:
+    return [(i.cause.fault_class, i.cause.suspects, i.status) for i in incidents]
+
+
+def test_a_rank_that_is_bad_again_and_again_is_one_incident() -> None:
+    state = played(BAD)
+    assert told(state.incidents) == [("compute.slow", (3,), "open")]
+    (incident,) = state.incidents
+    (bouts,) = [item for item in incident.cause.evidence if item.name == "bouts"]
+    assert bouts.value == len(BAD) and incident.severity != "critical"
+    assert incident.cost.share_of_step < 0.2  # spread over all windows, not only the bad ones
+
+
+def test_once_or_twice_is_no_incident() -> None:
+    for bad in ((), BAD[:1], BAD[:2]):
+        state = played(bad)
+        assert state.incidents == () and sum(bout.rank == 3 for bout in state.bouts) == len(bad)
+
+
+def test_bouts_of_the_same_device_in_the_attempt_before_count() -> None:
+    earlier = played(BAD[:2]).bouts
+    assert len(earlier) == 2
+    before = tuple(
+        replace(bout, attempt=-1, since_s=bout.since_s - 600, until_s=bout.until_s - 600) for bout in earlier
+    )
+    assert told(played(BAD[:1], bouts=before).incidents) == [("compute.slow", (3,), "open")]
+    old = tuple(replace(bout, until_s=-DAY_S - 1.0) for bout in before)
+    assert played(BAD[:1], bouts=old).incidents == ()
+
+
+def test_a_lasting_fault_is_one_bout_and_no_recurrence() -> None:
+    state = played(tuple(range(8, 20)))
+    assert [bout.num >= 8 for bout in state.bouts if bout.rank == 3] == [True]
+    assert told(state.incidents) == [("compute.slow", (3,), "resolved")]
+    assert not any(item.name == "bouts" for item in state.incidents[0].cause.evidence)
+
+
+def test_it_ends_when_the_day_has_too_few_bouts() -> None:
+    state = played(BAD)
+    done = simulate(replace(JOB, steps=500), rng=np.random.default_rng(9))
+    topology = build(done.layouts)
+    late = [window for window in windows(done, topology) if window.index >= 40]
+    for window in late[:3]:
+        state = advance(state, topology=topology, now_s=2 * DAY_S, window=window).state
+    assert [incident.status for incident in state.incidents] == ["resolved"]
+
+
+def test_where_all_ranks_have_bouts_none_recurs() -> None:
+    symptom, view = seen()
+    bouts: tuple[Bout, ...] = ()
+    for window in range(0, 60, 6):
+        for rank in range(8):
+            bouts = extended(
+                bouts, [replace(symptom, rank=rank)], attempt=0, window=window + 1000 * rank, now_s=0.0
+            )
+    assert len(bouts) == 80 and recurrences(view, bouts) == {}
+    mine = [bout for bout in bouts if bout.rank == 3]
+    assert set(recurrences(view, mine)) == {3}
+
+
+def test_more_by_chance_needs_more_bouts() -> None:
+    counts = [needed(expected, num_ranks=64) for expected in (0.0, 0.1, 1.0, 10.0, 100.0)]
+    assert counts == sorted(counts) and counts[0] == 3 and counts[-1] > 130
+    assert needed(1.0, num_ranks=10_000) > needed(1.0, num_ranks=8)
+
+
+def test_a_symptom_that_is_no_vote_makes_no_bout() -> None:
+    symptom, _ = seen()
+    assert extended((), [replace(symptom, is_vote=False)], attempt=0, window=1, now_s=0.0) == ()
+
+
+@pytest.mark.slow
+def test_a_healthy_noisy_job_recurs_in_nothing() -> None:
+    from tests.analytics.test_attempt import NOISY, course
+
+    for seed in range(3):
+        assert course(replace(NOISY, steps=1500), seed=300 + seed)[-1].state.incidents == ()

@@ -1,0 +1,163 @@
+"""Two runs compared: every difference beyond noise is told, and none that is noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from argus.analytics.attempt import AttemptState, advance
+from argus.analytics.incident import Incident
+from argus.analytics.numbers import window_numbers
+from argus.analytics.outside import Outside
+from argus.analytics.run_diff import RunDiff, change_finding, diff
+from argus.analytics.run_facts import KernelLevel, Level, RunFacts, facts_of, nccl_variants
+from argus.evals.simulator.job import Fault, Job
+from argus.evals.simulator.simulate import simulate
+from argus.topology.layout import build
+from tests.analytics.test_attempt import windows
+
+LL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)|comm:dp"
+SIMPLE = "ncclDevKernel_AllReduce_Sum_bf16_RING_SIMPLE(x)|comm:dp"
+OLD = RunFacts(
+    run="night",
+    attempt=0,
+    world_size=8,
+    hosts=("h-0", "h-1"),
+    env={"NCCL_ALGO": "Ring", "NCCL_DEBUG": "WARN"},
+    versions={"torch": "2.12"},
+    groups={"dp": "1 × 8"},
+    step=Level(p50_s=1.0, spread=0.01, num=30),
+    phases={"forward": Level(p50_s=0.3, spread=0.01, num=30), "h2d": Level(p50_s=0.001, spread=0.0, num=30)},
+    kernels={"gemm|compute": KernelLevel(count=100.0, p50_s=0.002), LL: KernelLevel(count=10.0, p50_s=0.01)},
+)
+NEW = replace(
+    OLD,
+    attempt=1,
+    hosts=("h-0", "h-2"),
+    env={"NCCL_ALGO": "Tree", "NCCL_DEBUG": "WARN"},
+    versions={"torch": "2.13"},
+    step=Level(p50_s=1.2, spread=0.01, num=30),
+    kernels={
+        "gemm|compute": KernelLevel(count=100.0, p50_s=0.0025),
+        SIMPLE: KernelLevel(count=10.0, p50_s=0.02),
+    },
+)
+
+
+def test_a_run_differs_in_nothing_from_itself() -> None:
+    assert diff(OLD, OLD).changes == () and diff(NEW, NEW).same_shape
+
+
+def test_every_section_tells_its_changes() -> None:
+    found = diff(OLD, NEW)
+    told = {(c.section, c.name): (c.before, c.after) for c in found.changes}
+    assert told["environment", "NCCL_ALGO"] == ("Ring", "Tree")
+    assert told["versions", "torch"] == ("2.12", "2.13")
+    assert told["hosts", "h-1"] == ("used", None) and told["hosts", "h-2"] == (None, "used")
+    assert told["step", "step"] == (1.0, 1.2)
+    assert told["kernels", "gemm|compute"] == (0.002, 0.0025)
+    assert told["nccl", "AllReduce"] == ("Sum_bf16_RING_LL", "Sum_bf16_RING_SIMPLE")
+    assert ("environment", "NCCL_DEBUG") not in told and found.lacks == ()
+
+
+def test_the_way_back_is_the_inverse() -> None:
+    there, back = diff(OLD, NEW), diff(NEW, OLD)
+    assert {(c.section, c.name, c.before, c.after) for c in there.changes} == {
+        (c.section, c.name, c.after, c.before) for c in back.changes
+    }
+
+
+@pytest.mark.parametrize(
+    ("spread", "num", "ratio", "is_told"),
+    [(0.01, 30, 1.02, False), (0.01, 30, 1.05, True), (0.2, 30, 1.05, False), (0.0, 1, 1.2, False)],
+)
+def test_a_time_differs_only_beyond_its_noise(spread: float, num: int, ratio: float, is_told: bool) -> None:
+    old = replace(OLD, step=Level(p50_s=1.0, spread=spread, num=num))
+    new = replace(OLD, step=Level(p50_s=ratio, spread=spread, num=num))
+    assert bool(diff(old, new).of("step")) == is_told
+
+
+def test_small_phases_and_what_is_lacking_are_said() -> None:
+    small = {**OLD.phases, "h2d": Level(p50_s=0.005, spread=0.0, num=30)}
+    assert not diff(OLD, replace(OLD, phases=small)).of("phases")
+    bare = replace(OLD, step=None, kernels={}, lacks=("step times", "kernels"))
+    found = diff(OLD, bare)
+    assert found.lacks == ("step times of night#0", "kernels of night#0") and not found.of("kernels")
+    assert found.of("step")[0].after is None
+
+
+def test_another_shape_is_another_job() -> None:
+    assert not diff(OLD, replace(OLD, world_size=4)).same_shape
+
+
+def test_facts_come_back_from_json() -> None:
+    assert RunFacts.from_json(NEW.to_json()) == NEW
+
+
+def test_variants_of_nccl_by_operation() -> None:
+    assert nccl_variants([LL, SIMPLE, "gemm|compute"]) == {
+        "AllReduce": "Sum_bf16_RING_LL, Sum_bf16_RING_SIMPLE"
+    }
+
+
+def test_facts_of_a_simulated_run() -> None:
+    done = simulate(Job(ranks=4, steps=60), rng=np.random.default_rng(0))
+    topology = build(done.layouts)
+    numbers = [window_numbers(window) for window in windows(done, topology)]
+    facts = facts_of(topology, done.layouts, numbers)
+    assert facts.world_size == 4 and facts.groups and "kernels" in facts.lacks
+    assert facts.step is not None and 0.3 < facts.step.p50_s < 0.8 and "forward" in facts.phases
+    assert facts_of(topology, done.layouts, []).lacks[:2] == ("step times", "phases")
+
+
+def test_only_a_slower_run_is_a_finding() -> None:
+    def finding(change: RunDiff) -> object:
+        return change_finding(change, run="night", attempt=1, window=7, first_step=0)
+
+    assert finding(diff(NEW, OLD)) is None and finding(diff(OLD, OLD)) is None
+    found = change_finding(diff(OLD, NEW), run="night", attempt=1, window=7, first_step=0)
+    assert found is not None and found.kind == "run_change" and found.ratio == pytest.approx(1.2)
+    assert any("NCCL_ALGO: Ring → Tree" in item.note for item in found.evidence)
+
+
+def course(change: RunDiff, *, step_s: float = 0.5, fault: Fault | None = None) -> list[Incident]:
+    done = simulate(
+        Job(ranks=8, steps=120, step_s=step_s), [fault] if fault else [], rng=np.random.default_rng(0)
+    )
+    topology = build(done.layouts)
+    state = AttemptState.start("train", 0)
+    for window in windows(done, topology):
+        outside = Outside(change=change if window.index >= 6 else None)
+        state = advance(state, topology=topology, now_s=0.0, window=window, outside=outside).state
+    return list(state.incidents)
+
+
+def changed(before_s: float, after_s: float, **more: object) -> RunDiff:
+    old = replace(OLD, step=Level(p50_s=before_s, spread=0.01, num=30))
+    return diff(old, replace(NEW, step=Level(p50_s=after_s, spread=0.01, num=30), **more))  # type: ignore[arg-type]
+
+
+def test_all_ranks_slower_since_a_restart_is_one_cause_without_a_suspect() -> None:
+    (incident,) = course(changed(0.4, 0.54))
+    assert (incident.cause.fault_class, incident.cause.verdict) == ("run.changed", "LIKELY")
+    assert incident.cause.suspects == () and incident.cause.scope == "run:train"
+    assert any("NCCL_ALGO" in item.note for item in incident.cause.evidence)
+
+
+def test_where_nothing_else_is_known_to_differ_it_stays_open_why() -> None:
+    same = changed(0.4, 0.54, env=OLD.env, versions=OLD.versions, kernels=OLD.kernels)
+    (incident,) = course(same)
+    assert incident.cause.verdict == "INCONCLUSIVE"
+
+
+def test_a_change_of_shape_or_one_that_is_over_accuses_nobody() -> None:
+    assert course(changed(0.4, 0.54, world_size=4)) == []
+    assert course(changed(0.4, 0.54), step_s=0.35) == []
+
+
+def test_a_suspect_that_explains_it_stands_instead() -> None:
+    fault = Fault(kind="compute", ranks=(3,), start_step=0, severity=1.4)
+    classes = {incident.cause.fault_class for incident in course(changed(0.5, 0.7), fault=fault)}
+    assert classes == {"compute.slow"}

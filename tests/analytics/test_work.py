@@ -1,0 +1,83 @@
+"""What the told work explains is taken out of comparisons; what it does not explain stays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from argus.analytics.digest import digest_of
+from argus.analytics.window import Window, assemble
+from argus.analytics.work import explain, work_units
+from argus.collectors.records.plan import WindowPlan
+from argus.evals.simulator.job import Fault, Job
+from argus.evals.simulator.simulate import simulate
+from argus.topology.layout import build
+
+JOB = Job(ranks=16, steps=20, tells_work=True)
+
+
+def window(job: Job, *faults: Fault) -> Window:
+    done = simulate(job, faults, rng=np.random.default_rng(1))
+    parts = [closed.parts for closed in done.windows(WindowPlan())][1]
+    return assemble(parts, build(done.layouts))
+
+
+def lengths(severity: float) -> Fault:
+    return Fault(kind="lengths", ranks=tuple(range(16)), severity=severity)
+
+
+def test_units_of_a_step_are_added_up_over_its_micro_batches() -> None:
+    seen = work_units(window(JOB, lengths(1.3)))
+    assert set(seen) == {"tokens", "sum_len2"} and np.isfinite(seen["tokens"]).all()
+    assert seen["tokens"].std() > 0.2 * seen["tokens"].mean()
+
+
+def test_even_work_explains_nothing() -> None:
+    assert explain(window(JOB)) is None
+
+
+def test_uneven_work_explains_uneven_times() -> None:
+    found = explain(window(JOB, lengths(1.4)))
+    assert found is not None and found.balance.explained > 0.8
+    assert found.balance.lost_s > 0.2 * JOB.step_s
+    assert np.median(found.factor) == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_slow_rank_stands_out_of_uneven_work_as_if_it_were_even() -> None:
+    slow = Fault(kind="compute", ranks=(5,), severity=1.3)
+    even = digest_of(window(JOB, slow)).own_dev
+    uneven = digest_of(window(JOB, lengths(1.4), slow)).own_dev
+    assert int(uneven.argmax()) == 5 and uneven[5] > 0.8 * even[5]
+    assert np.abs(np.delete(uneven, 5)).max() < 0.05
+
+
+def test_more_work_of_one_rank_alone_is_no_excess_and_no_lateness_of_its_own() -> None:
+    more = digest_of(window(JOB, Fault(kind="work", ranks=(5,), severity=1.4)))
+    assert abs(more.own_dev[5]) < 0.04
+    assert more.late_share[5] < 0.05
+
+
+def test_a_slow_rank_is_not_explained_beyond_proportion_by_a_little_more_work() -> None:
+    """One rank that is 50 % slow with 5 % more tokens must not get a slope that makes it usual."""
+    both = digest_of(
+        window(
+            JOB,
+            Fault(kind="work", ranks=(5,), severity=1.05),
+            Fault(kind="compute", ranks=(5,), severity=1.5),
+        )
+    )
+    assert both.own_dev[5] > 0.25
+
+
+def test_routed_tokens_are_told_apart_from_lengths() -> None:
+    job = Job(ranks=16, ep=8, steps=20, tells_work=True, routing_spread=0.02)
+    found = explain(window(job, Fault(kind="routing", ranks=tuple(range(16)), severity=1.4)))
+    assert found is not None
+    parts = found.balance.by_unit
+    assert parts["expert_tokens"] > 0.8 * sum(parts.values())
+
+
+def test_where_work_becomes_uneven_untold_the_steps_say_how_noisy_it_is() -> None:
+    quiet = digest_of(window(Job(ranks=16, steps=20))).unsteady_s
+    noisy = digest_of(window(Job(ranks=16, steps=20), lengths(1.3))).unsteady_s
+    assert noisy.min() > 5 * quiet.max()

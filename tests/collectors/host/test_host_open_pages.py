@@ -1,0 +1,129 @@
+"""A step that becomes slow is seen while it is open, from the page its rank writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from argus.collectors.hooks.open_step import Page
+from argus.collectors.host.open_pages import OpenPages
+from argus.collectors.host.process import Process
+from argus.collectors.host.rank import RankState
+from argus.collectors.host.ranks import Member
+from argus.collectors.host.stack_plan import OpenStep, StackPlan
+from argus.collectors.rank.recorder import Recorder
+from argus.collectors.rank.ring import Ring
+from argus.collectors.records.layout import Layout
+from argus.collectors.records.open_step import NUM_BYTES, page_file, parse
+from argus.collectors.records.plan import WindowPlan
+
+
+class Rank:
+    """A recorder of steps of 100 ms whose page the test's processor reads."""
+
+    def __init__(self, directory: Path) -> None:
+        self.now_ns, self.socket = 10**9, directory / "p.sock"
+        self.recorder = Recorder(ring=Ring(), now_ns=lambda: self.now_ns, cpu_ns=lambda: 0)
+        self.page = Page(page_file(self.socket, "run", 0, 3), self.recorder)
+        self.recorder.on_step.append(self.page.begun)
+        self.recorder.on_optimized.append(self.page.optimized)
+        layout = Layout(run="run", attempt=0, rank=3, world_size=4, pid=os.getpid())
+        state = RankState(layout, plan=WindowPlan(), now_s=0.0)
+        self.member = Member(state=state, process=Process(os.getpid()), letter="R")
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            self.recorder.begin_iteration()
+            frame = self.recorder.open(self.recorder.names["forward"])
+            self.now_ns += 100_000_000
+            self.recorder.close(frame)
+            self.recorder.end_candidate()
+
+
+@pytest.fixture
+def rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
+    made = Rank(tmp_path)
+    monkeypatch.setattr("time.monotonic_ns", lambda: made.now_ns)
+    yield made
+    made.page.close()
+
+
+def test_the_open_step_is_read_from_its_first_moment_on(rank: Rank) -> None:
+    pages = OpenPages(rank.socket, clock_ns=lambda: rank.now_ns)
+    assert pages.open_steps([rank.member]) == []  # no page yet
+    rank.page.tick()
+    rank.steps(12)
+    rank.page.tick()
+    rank.now_ns += 50_000_000  # between the optimizer and the next forward: the loader's time counts
+    [step] = pages.open_steps([rank.member])
+    assert (step.key, step.step) == (("run", 0, 3), 12) and step.median_s == pytest.approx(0.1)
+    assert step.open_s == pytest.approx(0.05) and not step.is_slow
+    rank.recorder.begin_iteration()
+    rank.now_ns += 150_000_000
+    [step] = pages.open_steps([rank.member])
+    assert step.step == 12 and step.open_s == pytest.approx(0.2) and step.is_slow
+    rank.recorder.mark = "checkpoint"
+    rank.page.tick()
+    [marked] = pages.open_steps([rank.member])
+    assert not marked.is_slow
+    pages.close()
+
+
+def test_steps_that_the_script_ends_begin_there(rank: Rank) -> None:
+    pages = OpenPages(rank.socket, clock_ns=lambda: rank.now_ns)
+    rank.page.tick()
+    for number in range(5):
+        rank.steps(2)  # two optimizers a step
+        rank.recorder.user_step(number)
+    rank.now_ns += 30_000_000
+    [step] = pages.open_steps([rank.member])
+    assert step.step == rank.recorder.step and step.open_s == pytest.approx(0.03)
+    pages.close()
+
+
+def test_pages_go_with_their_ranks(rank: Rank) -> None:
+    pages = OpenPages(rank.socket, clock_ns=lambda: rank.now_ns)
+    rank.page.tick()
+    rank.steps(3)
+    assert pages.open_steps([rank.member]) and pages.open_steps([]) == []
+    assert list(rank.socket.parent.iterdir()) == []
+    rank.steps(3)  # a page nobody reads any more hurts nobody
+    rank.page.close()
+    assert list(rank.socket.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("raw", [b"", b"x", bytes(NUM_BYTES), b"\xff" * NUM_BYTES])
+def test_what_is_no_page_says_nothing(raw: bytes) -> None:
+    assert parse(raw) is None
+
+
+def step(rank: int, number: int, *, open_s: float, median_s: float = 0.1) -> OpenStep:
+    return OpenStep(key=("run", 0, rank), pid=rank, step=number, open_s=open_s, median_s=median_s)
+
+
+def test_an_excess_of_300_ms_is_dumped_once_with_two_peers_and_a_short_one_is_not() -> None:
+    plan, asked = StackPlan(), []
+    for tick in range(5):  # rank 3's step 7 lasts 0.44 s instead of 0.1 s, rank 1's 0.18 s
+        opens = {3: 0.11 * tick, 1: min(0.09 * tick, 0.18)}
+        ranks = [step(r, 7, open_s=opens.get(r, 0.05)) for r in range(8)]
+        due = plan.urgent(ranks, now_s=100.0 + 0.1 * tick)
+        asked.append([(request.rank.key[2], request.reason) for request in due])
+    assert asked == [[], [], [(3, "slow_step"), (2, "peer"), (4, "peer")], [], []]
+    assert plan.due([step(3, 7, open_s=0.6)], now_s=100.5) == []  # that step was dumped 0.3 s ago
+    assert plan.due([step(3, 7, open_s=1.4)], now_s=101.4)[0].reason == "slow_step"
+
+
+def test_a_job_whose_steps_are_all_slow_is_dumped_rarely() -> None:
+    plan, num = StackPlan(), 0
+    for tick in range(600):
+        ranks = [step(r, tick // 4, open_s=0.3 if tick % 4 == 3 else 0.05) for r in range(8)]
+        num += len(plan.urgent(ranks, now_s=0.1 * tick))
+    assert 6 <= num <= 6 + 0.5 * 60
+
+
+def test_quiet_ranks_are_left_alone() -> None:
+    ranks = [step(r, 7, open_s=0.5 if r == 3 else 0.05) for r in range(4)]
+    assert StackPlan().urgent(ranks, now_s=1.0, quiet={("run", 0, 3)}) == []
