@@ -1,8 +1,8 @@
-"""False incidents of L1 on long healthy jobs of the simulator."""
+"""False incidents of L1 on healthy step times: long jobs of the simulator, and families of noise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from argus.analytics.window import Floats
 from argus.collectors.records.events import EXCLUDED_FLAGS
 from argus.evals.scenarios.healthy import scenario
 from argus.evals.simulator.simulate import simulate
+from argus.evals.step_noise import FAMILIES
 
 STEPS = 2000
 RANKS = (4, 8, 16)
@@ -54,11 +55,24 @@ def healthy_series(num_jobs: int) -> Iterator[Floats]:
         yield np.where(flags & np.uint32(EXCLUDED_FLAGS), np.nan, slowest)
 
 
-def count_false(num_jobs: int) -> Healthy:
-    """Everything L1 makes an incident of in healthy jobs."""
+def count_false_jobs(num_jobs: int) -> Healthy:
+    """Everything L1 makes an incident of in healthy jobs of the simulator."""
+    return count_false(healthy_series(num_jobs))
+
+
+def count_false_families(num_series: int, *, count: int = 1500) -> dict[str, Healthy]:
+    """The same for each family of noise, over `num_series` series of `count` values."""
+    return {
+        name: count_false(family(np.random.default_rng(seed), count) for seed in range(num_series))
+        for name, family in FAMILIES.items()
+    }
+
+
+def count_false(series: Iterable[Floats]) -> Healthy:
+    """Everything L1 makes an incident of, and its findings by kind."""
     steps = false = 0
     kinds: dict[str, int] = {}
-    for values in healthy_series(num_jobs):
+    for values in series:
         state, events = read_whole(values)
         whole = np.where(np.isfinite(values), values, np.nanmedian(values))
         steps += len(values)

@@ -46,6 +46,8 @@ def read(path: Path) -> Iterator[Reading]:
     """One reading a series. Raises ReaderError."""
     text, cut = _text(path)
     name = path.name.split(".")[0] or "series"
+    found: list[StepSeries]
+    warnings: list[str]
     if has_step_lines(text.encode("utf-8", "replace")):
         found, warnings = from_lines(text, name), []
     elif text.lstrip()[:1] in ("{", "["):

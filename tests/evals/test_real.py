@@ -12,7 +12,7 @@ import pytest
 from argus.analytics.series.period import Period
 from argus.api.cli import main
 from argus.evals import real
-from argus.evals.healthy_series import count_false
+from argus.evals.healthy_series import count_false_jobs
 from argus.evals.series_score import score_series, steepest, without_periods
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -98,7 +98,7 @@ def test_what_repeats_is_no_event() -> None:
 
 @pytest.mark.slow
 def test_healthy_jobs_of_the_simulator_raise_nothing() -> None:
-    healthy = count_false(3)
+    healthy = count_false_jobs(3)
     assert healthy.steps == 6000 and healthy.false == 0
     assert healthy.at_most_per_100k == pytest.approx(50.0)
 
