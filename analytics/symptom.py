@@ -160,20 +160,14 @@ def measure(
     own, peers = _number(digest.own_s[row]), _number(digest.own_peers_s[row])
     late, usual = _number(digest.late_s[row]), _number(_median_of_others(digest.late_s, row))
     worth = None if worth_s is None else worth_s.get(rank, 0.0)
-    agreed, seen = (late - usual, digest.sees_waits) if worth is None else (worth, True)
+    agreed = (late - usual if digest.sees_waits else np.inf) if worth is None else worth
     return RankSymptom(
         rank=rank,
         window=digest.index,
         first_step=digest.first_step,
         onset_step=_onset(window, row),
         signals=signals,
-        is_vote=_agree(
-            signals,
-            excess=own - peers,
-            late=agreed,
-            sees_waits=seen,
-            leads=worth is None and _leads(waits, row),
-        ),
+        is_vote=_agree(signals, excess=own - peers, late=agreed, leads=worth is None and _leads(waits, row)),
         phases=_phases(window, digest, row),
         own_s=own,
         own_peers_s=peers,
@@ -192,8 +186,9 @@ def measure(
     )
 
 
-def _agree(signals: frozenset[str], *, excess: float, late: float, sees_waits: bool, leads: bool) -> bool:
-    """Own work and lateness tell the same story, at least one of them loudly.
+def _agree(signals: frozenset[str], *, excess: float, late: float, leads: bool) -> bool:
+    """Own work and lateness tell the same story, at least one of them loudly; `late` is infinite where waits are
+    not seen and cannot contradict.
 
     In a large job many come late by chance in every step, and hide most of what a slow rank costs: there it
     is enough that nobody is waited for much more.
@@ -201,7 +196,7 @@ def _agree(signals: frozenset[str], *, excess: float, late: float, sees_waits: b
     if {"self_time", "wait"} <= signals:
         return True
     if "self_time" in signals:
-        return not sees_waits or late >= AGREEMENT * excess or leads
+        return late >= AGREEMENT * excess or leads
     return "wait" in signals and excess >= AGREEMENT * late
 
 
