@@ -107,7 +107,8 @@ def advance(
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
-    The newest window may be given again with its kernels, which take longer; given at once it comes to the same.
+    The newest window may be given again with its kernels, which take longer; given at once it comes to the same,
+    without the incident that kernels name better.
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
     here if None. `worth_s`, `is_stopped` and `outside` are those of `View`.
     """
