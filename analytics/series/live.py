@@ -36,8 +36,8 @@ class LiveSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """What one window brought: `series` after it, `job` events with places as steps, and those of `ranks` apart
-    from the job, each with the ranks it happened to."""
+    """What one window brought: `series` after it, events of the `job` with places as steps, and events of `ranks`
+    that left the others, each with the ranks it happened to."""
 
     series: LiveSeries
     job: tuple[Event, ...]
@@ -71,7 +71,7 @@ def hear(series: LiveSeries, window: Window) -> Heard:
     return Heard(
         series=replace(series, job=job, apart=apart),
         job=tuple(steps),
-        ranks=tuple(_shared(own, window.ranks, steps)),
+        ranks=tuple(_shared(own, window.ranks)),
     )
 
 
@@ -113,8 +113,8 @@ def _in_seconds(event: Event, typical_s: float) -> Event:
     return replace(event, got=event.got * typical_s, expected=event.expected * typical_s)
 
 
-def _shared(own: Sequence[Event], ranks: Ints, job: Sequence[Event]) -> list[tuple[Event, tuple[int, ...]]]:
-    """Events of ranks, one for all that share it; what the job shows as well is the job's."""
+def _shared(own: Sequence[Event], ranks: Ints) -> list[tuple[Event, tuple[int, ...]]]:
+    """Events of ranks, one for all that share it; what most of them share is the job's."""
     found: list[tuple[Event, tuple[int, ...]]] = []
     ordered = sorted(own, key=lambda event: (event.kind, event.start, event.series))
     begin = 0
@@ -128,7 +128,6 @@ def _shared(own: Sequence[Event], ranks: Ints, job: Sequence[Event]) -> list[tup
             end += 1
         mine, begin = ordered[begin:end], end
         here = tuple(sorted({int(ranks[event.series]) for event in mine}))
-        is_job = any(event.kind == first.kind and abs(event.start - first.start) <= SAME for event in job)
-        if len(here) <= MOST * len(ranks) and not is_job:
+        if len(here) <= MOST * len(ranks):
             found.append((max(mine, key=lambda event: event.ratio), here))
     return found

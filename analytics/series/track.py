@@ -93,7 +93,7 @@ class Tracks:
             begun=np.full(num_series, -1),
             since=np.zeros(num_series, np.int64),
             level=level_of(logs, np.isfinite(logs)),
-            stirred=np.zeros(num_series, np.int64),
+            stirred=np.full(num_series, -max(AGES)),
             repetition=Repetition.none(num_series),
         )
 
@@ -165,7 +165,7 @@ def _block(tracks: Tracks, values: Floats) -> tuple[Tracks, list[Event]]:
 def _stirred(tracks: Tracks, fresh: Floats) -> Tracks:
     """Which series have a value away from their level: without one in its last values no series has changed."""
     off = np.abs(fresh - tracks.level.centre[:, None])
-    stirs = (off >= STIR).any(axis=1) | (tracks.level.num < FULL_BEFORE)
+    stirs = (off >= STIR).any(axis=1) & (tracks.level.num > 0)
     return replace(tracks, stirred=np.where(stirs, tracks.count + fresh.shape[1], tracks.stirred))
 
 
@@ -174,9 +174,10 @@ def _is_restless(tracks: Tracks) -> Bools:
 
 
 def _measure_levels(tracks: Tracks) -> Tracks:
-    """The levels of restless series measured anew, of all now and then."""
+    """The levels of restless and of new series measured anew, of all now and then."""
     every = tracks.count % (REST_BLOCKS * BLOCK) == 0
-    rows = np.arange(tracks.num_series) if every else np.flatnonzero(_is_restless(tracks))
+    is_due = _is_restless(tracks) | (tracks.level.num < FULL_BEFORE) | every
+    rows = np.flatnonzero(is_due)
     logs = tracks.logs[rows]
     inside = _inside(logs, tracks.since[rows], tracks.count - logs.shape[1])
     level = level_of(logs, inside, wider=tracks.repetition.inflation[rows])

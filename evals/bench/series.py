@@ -67,7 +67,7 @@ def table(result: Mapping[str, Any]) -> str:
         + (f", at most {bound:.2f} in 100,000 (95 %)" if bound is not None else "")
         + f"; findings {_kinds(healthy)}.\n\n"
         + "\n".join(
-            ["| healthy noise | values | false incidents | findings |", "|---|---|---|---|", *families]
+            ["| healthy noise | values | incidents | findings |", "|---|---|---|---|", *families]
         )
     )
 
