@@ -107,7 +107,8 @@ def advance(
 ) -> Advance:
     """Take in one window, some heartbeats or both. Windows that come late are history: no finding.
 
-    The newest window may be given again with its kernels, which take longer; given at once it comes to the same.
+    The newest window may be given again with its kernels, which take longer; given at once it comes to the same,
+    without the incident that kernels name better.
     A recording too short for repetition passes `votes=1, min_past=0`. `engine` computes the effects of kernels,
     here if None. `worth_s`, `is_stopped` and `outside` are those of `View`.
     """
@@ -229,7 +230,8 @@ def _judge(
     state = replace(state, ballots=ballots)
     causes: tuple[Cause, ...] = ()
     recurring: Mapping[int, Recurrence] = {}
-    if not is_start_up(state.past, min_past=min_past):
+    # What arrives after the end is kept as history: the job is over, and with it its incidents.
+    if not is_start_up(state.past, min_past=min_past) and not is_over(view.beats):
         state = _counted(state, view, ranks)
         recurring = recurrences(view, state.bouts)
         causes = _causes(state, view, findings, votes=votes, recurring=recurring)

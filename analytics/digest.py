@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -173,9 +174,10 @@ def _gc(window: Window) -> Floats:
     """Garbage collection pauses per usable step. (rank,)"""
     pause = np.zeros(len(window.ranks))
     usable = set(window.steps[window.usable].tolist())
-    for event in window.events:
-        if event.kind == "gc" and event.step in usable and np.isfinite(event.dur_s):
-            pause[np.searchsorted(window.ranks, event.rank)] += event.dur_s
+    row = {rank: n for n, rank in enumerate(window.ranks.tolist())}
+    for event in window.events_by_kind.get("gc", ()):
+        if event.step in usable and math.isfinite(event.dur_s):
+            pause[row[event.rank]] += event.dur_s
     return pause / max(len(usable), 1)
 
 

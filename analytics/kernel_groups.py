@@ -17,7 +17,7 @@ from argus.analytics.kernel_tail import Reals
 from argus.analytics.view import View
 
 MIN_GROUPS = 3
-"""Of two groups nobody can say which is the odd one."""
+"""Of two groups nobody can say which is the odd one, unless one takes so much longer that speed is no answer."""
 
 MANY_GROUPS = 8
 SCORE = 8.0
@@ -67,20 +67,33 @@ def slow_groups(now: KernelDigest, one: KernelDigest, *, settings: Settings) -> 
 def _odd(
     kernel: int, groups: Sequence[tuple[str, Ints]], *, mean: Reals, settings: Settings
 ) -> Iterator[_Slow]:
-    """Groups far above the median of the groups of their size."""
+    """Groups far above the groups of their size."""
     for size in sorted({len(members) for _, members in groups}):
         alike = [(name, members) for name, members in groups if len(members) == size]
-        medians = np.array([np.median(mean[members]) for _, members in alike])
-        seen = medians[np.isfinite(medians)]
-        if len(seen) < MIN_GROUPS:
+        typical = np.array([_median(mean[members]) for _, members in alike])
+        seen = typical[np.isfinite(typical)]
+        if len(seen) < 2:
             continue
-        centre = float(np.median(seen))
-        spread = max(float(np.median(np.abs(seen - centre))) * MAD_TO_SIGMA, settings.scale_floor)
-        ratio = settings.effect + 1.0 if len(seen) >= MANY_GROUPS else settings.small_ratio
-        for (name, members), median in zip(alike, medians, strict=True):
-            effect = float(median) - centre
+        centre, spread, ratio = _healthy(seen, settings=settings)
+        for (name, members), one in zip(alike, typical, strict=True):
+            effect = float(one) - centre
             if effect >= math.log(ratio) and effect >= SCORE * spread:
                 yield _Slow(kernel=kernel, group=name, members=members, effect=effect, score=effect / spread)
+
+
+def _healthy(seen: Reals, *, settings: Settings) -> tuple[float, float, float]:
+    """Where healthy groups lie (log), how far they stray and the least ratio that is told."""
+    if len(seen) < MIN_GROUPS:
+        return float(seen.min()), settings.scale_floor, settings.gross
+    centre = float(np.median(seen))
+    spread = max(float(np.median(np.abs(seen - centre))) * MAD_TO_SIGMA, settings.scale_floor)
+    return centre, spread, settings.effect + 1.0 if len(seen) >= MANY_GROUPS else settings.small_ratio
+
+
+def _median(values: Reals) -> float:
+    """Median of the members that have the kernel, NaN without any."""
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else math.nan
 
 
 def _finding(view: View, now: KernelDigest, slow: _Slow) -> Finding:

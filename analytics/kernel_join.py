@@ -84,11 +84,11 @@ def _known_at(incidents: Sequence[Incident], cause: Cause) -> int | None:
 
 
 def _is_about(incident: Incident, cause: Cause) -> bool:
-    """A slow group is found by its scope alone; suspects that overlap are one trouble."""
+    """Paths in common are one slow link, suspects in common one trouble of ranks."""
     if incident.status != "open" or is_stop(incident):
         return False
     if "link.slow" in (incident.cause.fault_class, cause.fault_class):
-        return False
+        return bool(set(incident.cause.paths) & set(cause.paths))
     return bool(set(incident.cause.suspects) & set(cause.suspects))
 
 

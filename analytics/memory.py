@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from argus.analytics.ballots import VOTE_WINDOWS
-from argus.analytics.incident import Incident
+from argus.analytics.incident import Cause, Incident
 from argus.analytics.kernel_digest import KEPT
 from argus.analytics.lifecycle import is_stop
 from argus.analytics.view import PAST_WINDOWS, Digest
@@ -32,7 +32,7 @@ def remember(past: Sequence[Digest], digest: Digest, *, incidents: Sequence[Inci
 
 def _flagged(digest: Digest, accused: Sequence[Incident]) -> Digest:
     ranks = {r for i in accused if i.cause.fault_class != "link.slow" for r in i.cause.suspects}
-    paths = {path for i in accused for path in i.cause.paths}
+    paths = {path for i in accused for path in _paths(i.cause)}
     if ranks <= set(digest.flagged) and paths <= set(digest.flagged_paths):
         return digest
     return replace(
@@ -40,6 +40,13 @@ def _flagged(digest: Digest, accused: Sequence[Incident]) -> Digest:
         flagged=tuple(sorted(ranks | set(digest.flagged))),
         flagged_paths=tuple(sorted(paths | set(digest.flagged_paths))),
     )
+
+
+def _paths(cause: Cause) -> tuple[str, ...]:
+    """Paths that are slow by a cause; one that kernels alone showed knows its group only."""
+    if cause.fault_class != "link.slow" or cause.paths:
+        return cause.paths
+    return (cause.group,) if cause.group else ()
 
 
 def _lighter(past: tuple[Digest, ...]) -> tuple[Digest, ...]:

@@ -109,7 +109,10 @@ def partial_mean(shape: Mixture, u: Floats) -> Floats:
         # Points before the cluster begins on any rank have none of it, points after it all.
         first = int(np.searchsorted(u, begin.min(initial=1.0), "right"))
         last = int(np.searchsorted(u, end.max(initial=0.0), "left"))
-        inside = np.clip((u[None, first:last] - begin[:, None]) / np.maximum(part.weight, 1e-300), 0.0, 1.0)
+        # Ranks of one role mostly launch the same counts: one row of scores does for all of them.
+        rows = slice(0, 1) if len(begin) and np.ptp(begin) == 0 and np.ptp(part.weight) == 0 else slice(None)
+        width = np.maximum(part.weight[rows], 1e-300)
+        inside = np.clip((u[None, first:last] - begin[rows, None]) / width, 0.0, 1.0)
         out[:, first:last] += scale * unit_partial(part, ndtri(inside))
         out[:, last:] += scale * unit_partial(part, np.full_like(part.mu, np.inf))
     return out

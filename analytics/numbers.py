@@ -26,7 +26,8 @@ class WindowNumbers:
     the slowest rank of each usable step. `work` (rank,) = units of work of a usable step as the job told them
     (tokens, else samples), NaN where it told none. `told` are figures of the whole window from the runtime's own
     events: `compiles` (number), `compile_s` and `gc_s` (seconds a step of the mean rank), `host_gap` (mean share
-    of a step in which a GPU had nothing to do); what nobody told is missing.
+    of a step in which a GPU had nothing to do), and of the hosts' clocks: `clock_residual_s`, `clock_offset_s`,
+    `clock_drift`, `clocks_unusable` (ranks); what nobody told is missing.
     """
 
     ranks: Ints
@@ -107,8 +108,21 @@ def window_numbers(window: Window) -> WindowNumbers:
         wait_s=_mean(window.wait_s[:, :, usable]),
         cpu_s=_mean(window.cpu_s[:, :, usable]),
         work=_work(window, usable),
-        told=_told(window, usable),
+        told=_told(window, usable) | _clocks(window),
     )
+
+
+def _clocks(window: Window) -> dict[str, float]:
+    """What was found out about the hosts' clocks: the error that is left, the largest offset and drift that were
+    taken out, and the ranks whose clock cannot be compared. Nothing for one host."""
+    if window.clocks is None:
+        return {}
+    return {
+        "clock_residual_s": window.clock_residual_s,
+        "clock_offset_s": float(np.abs(window.clocks.offset_s).max(initial=0.0)),
+        "clock_drift": float(np.abs(window.clocks.drift).max(initial=0.0)),
+        "clocks_unusable": float((~np.isfinite(window.clocks.error_s)).sum()),
+    }
 
 
 def _told(window: Window, usable: Bools) -> dict[str, float]:
@@ -135,12 +149,11 @@ WORK = ("work:tokens", "work:samples")
 
 def _work(window: Window, usable: Bools) -> Floats:
     """Units a usable step, NaN where the rank told none. (rank,)"""
-    kinds = {event.kind for event in window.events}
-    kind = next((name for name in WORK if name in kinds), "")
+    kind = next((name for name in WORK if name in window.events_by_kind), "")
     total = np.zeros(len(window.ranks))
     steps = set(window.steps[usable].tolist())
-    for event in window.events:
-        if event.kind == kind and event.step in steps:
+    for event in window.events_by_kind.get(kind, ()):
+        if event.step in steps:
             total[np.searchsorted(window.ranks, event.rank)] += event.value
     return np.where(total > 0, total / max(len(steps), 1), np.nan)
 

@@ -17,6 +17,15 @@ def work_classes(topology: Topology, ranks: Ints) -> Ints:
 
     The data-parallel group is the class; where it has two members or less, all ranks of the stage are.
     """
+    # Kept beside the topology it belongs to, so that it goes when the topology goes.
+    cache: dict[bytes, Ints] = topology.__dict__.setdefault("_work_classes", {})
+    key = ranks.tobytes()
+    if key not in cache:
+        cache[key] = _work_classes(topology, ranks)
+    return cache[key]
+
+
+def _work_classes(topology: Topology, ranks: Ints) -> Ints:
     stage = stages_of(topology)
     replica: dict[int, str] = {}
     for group in topology.groups:
@@ -34,12 +43,15 @@ def work_classes(topology: Topology, ranks: Ints) -> Ints:
 
 def stages_of(topology: Topology) -> dict[int, int]:
     """Pipeline stage of each rank: its place in its pipeline group, 0 without one."""
-    return {
-        rank: place
-        for group in topology.groups
-        if group.kind == "pp"
-        for place, rank in enumerate(group.ranks)
-    }
+    known: dict[int, int] | None = topology.__dict__.get("_stages_of")
+    if known is None:
+        known = topology.__dict__["_stages_of"] = {
+            rank: place
+            for group in topology.groups
+            if group.kind == "pp"
+            for place, rank in enumerate(group.ranks)
+        }
+    return known
 
 
 def peer_medians(values: Floats, classes: Ints) -> Floats:

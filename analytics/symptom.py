@@ -20,6 +20,9 @@ from argus.analytics.window import Floats, Window
 AGREEMENT = 0.3
 """A signal stands when the other measure shows at least this share of it, though below its own limit."""
 
+LEAD = 0.5
+"""Beside the rank that is waited for most, one that is waited for half as long is no bystander either."""
+
 OVERSHADOWED = 0.25
 """Beside a suspect who costs four times as much, a smaller one is its shadow or costs nothing yet."""
 
@@ -157,14 +160,14 @@ def measure(
     own, peers = _number(digest.own_s[row]), _number(digest.own_peers_s[row])
     late, usual = _number(digest.late_s[row]), _number(_median_of_others(digest.late_s, row))
     worth = None if worth_s is None else worth_s.get(rank, 0.0)
-    agreed, seen = (late - usual, digest.sees_waits) if worth is None else (worth, True)
+    agreed = (late - usual if digest.sees_waits else np.inf) if worth is None else worth
     return RankSymptom(
         rank=rank,
         window=digest.index,
         first_step=digest.first_step,
         onset_step=_onset(window, row),
         signals=signals,
-        is_vote=_agree(signals, excess=own - peers, late=agreed, sees_waits=seen),
+        is_vote=_agree(signals, excess=own - peers, late=agreed, leads=worth is None and _leads(waits, row)),
         phases=_phases(window, digest, row),
         own_s=own,
         own_peers_s=peers,
@@ -183,13 +186,24 @@ def measure(
     )
 
 
-def _agree(signals: frozenset[str], *, excess: float, late: float, sees_waits: bool) -> bool:
-    """Own work and lateness tell the same story, at least one of them loudly."""
+def _agree(signals: frozenset[str], *, excess: float, late: float, leads: bool) -> bool:
+    """Own work and lateness tell the same story, at least one of them loudly; `late` is infinite where waits are
+    not seen and cannot contradict.
+
+    In a large job many come late by chance in every step, and hide most of what a slow rank costs: there it
+    is enough that nobody is waited for much more.
+    """
     if {"self_time", "wait"} <= signals:
         return True
     if "self_time" in signals:
-        return not sees_waits or late >= AGREEMENT * excess
+        return late >= AGREEMENT * excess or leads
     return "wait" in signals and excess >= AGREEMENT * late
+
+
+def _leads(waits: Waits, row: int) -> bool:
+    """Whether the others waited for this rank at least half as long as for whom they waited most."""
+    most = float(waits.voted_s.max(initial=0.0))
+    return most > 0 and float(waits.voted_s[row]) >= LEAD * most
 
 
 def _phases(window: Window, digest: Digest, row: int) -> tuple[PhaseExcess, ...]:

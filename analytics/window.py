@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +23,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuntimeEvent:
-    """One exact statement of the runtime: a collection, a compilation, a mark, …"""
+class RuntimeEvent(NamedTuple):
+    """One exact statement of the runtime: a collection, a compilation, a mark, … A window has one per rank and step."""
 
     rank: int
     kind: str
@@ -100,6 +101,14 @@ class Window:
     use: Mapping[str, Floats] = field(default_factory=dict)
     marks: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
+    @cached_property
+    def events_by_kind(self) -> Mapping[str, Sequence[RuntimeEvent]]:
+        """Events of each kind, in their order."""
+        found: dict[str, list[RuntimeEvent]] = {}
+        for event in self.events:
+            found.setdefault(event.kind, []).append(event)
+        return found
+
     @property
     def usable(self) -> Bools:
         """Steps that belong in comparisons: no warm-up, mark or disturbance of our own. (step,)"""
@@ -136,7 +145,7 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         step_cpu_s=series.step_cpu_s,
         groups=groups,
         collectives=collectives,
-        events=_events(parts),
+        events=_events(parts, texts),
         coverage=_coverage(parts, ranks, series.step_s),
         clock_method="one host" if len(hosts) <= 1 else "unaligned",
         clock_residual_s=0.0 if len(hosts) <= 1 else float("inf"),
@@ -220,19 +229,14 @@ def _phase_cells(parts: list[RankWindow], texts: Texts, row: Ints, *, step_s: Fl
     return _Cells(phases=tuple(names), natives=natives, clock_gpu=gpu, times=times)
 
 
-def _events(parts: list[RankWindow]) -> tuple[RuntimeEvent, ...]:
-    return tuple(
-        RuntimeEvent(
-            rank=part.rank,
-            kind=part.name(int(row["kind"])),
-            step=int(row["step"]),
-            start_s=float(row["start_ns"]) * 1e-9,
-            dur_s=float(row["dur_ns"]) * 1e-9,
-            value=float(row["value"]),
-        )
-        for part in parts
-        for row in part.events
-    )
+def _events(parts: list[RankWindow], texts: Texts) -> tuple[RuntimeEvent, ...]:
+    rows, part_of = end_to_end([part.events for part in parts])
+    kinds, code = texts.of(part_of).codes(rows["kind"])
+    rank = np.array([part.rank for part in parts], np.int64)[part_of]
+    kind = [kinds[k] for k in code.tolist()]
+    columns = (rank, rows["step"], rows["start_ns"] * 1e-9, rows["dur_ns"] * 1e-9, rows["value"])
+    ranks, *rest = (column.tolist() for column in columns)
+    return tuple(map(RuntimeEvent._make, zip(ranks, kind, *rest, strict=True)))
 
 
 def _coverage(parts: list[RankWindow], ranks: Ints, step_s: Floats) -> Coverage:

@@ -60,8 +60,11 @@ def work_units(window: Window) -> dict[str, Floats]:
     """What each rank reported of each step, by unit; NaN where it did not. (rank, step)"""
     found: dict[str, Floats] = {}
     row = {int(rank): i for i, rank in enumerate(window.ranks)}
-    for event in window.events:
-        if not event.kind.startswith(PREFIX) or event.rank not in row:
+    told = (
+        each for kind, events in window.events_by_kind.items() if kind.startswith(PREFIX) for each in events
+    )
+    for event in told:
+        if event.rank not in row:
             continue
         column = event.step - window.first_step
         if not 0 <= column < window.num_steps or not np.isfinite(event.value) or event.value < 0:

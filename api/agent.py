@@ -57,8 +57,7 @@ class Agent:
             of_run = toolbox.context(run=found.run, attempt=found.attempt).of_run(found.run)
             return case_of(of_run, found, books=self.books)
         of_run = toolbox.context(run=run).of_run(run)
-        known_open = [one for one in facts.incidents(run=of_run.run) if one.diagnosis is not None]
-        mine = [one for one in known_open if one.attempt == of_run.attempt]
+        mine = [one for one in facts.incidents(run=of_run.run) if one.attempt == of_run.attempt]
         worst = max(mine, key=lambda one: (one.status == "open", one.cost.gpu_hours_per_day), default=None)
         return case_of(of_run, worst, books=self.books)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from argus.api.cli.errors import CliError
 from argus.evals import agent_report, fidelity, real
+from argus.evals.rates import per_steps
 from argus.evals.score import Outcome, Row, Trial, summarise
 from argus.evals.suites import SUITES, run_trial
 
@@ -84,8 +85,19 @@ def make_report(suite: str, outcomes: Iterable[Outcome], *, elapsed_s: float) ->
         "elapsed_s": round(elapsed_s, 1),
         "scenarios": {name: asdict(summarise(part)) for name, part in by_name.items()},
         "total": asdict(summarise(rows)),
+        "healthy": _healthy(rows),
         "failures": [row.to_json() for row in rows if not row.ok],
     }
+
+
+def _healthy(rows: Iterable[Outcome]) -> dict[str, float] | None:
+    """False incidents of the jobs in which nothing was wrong, per 100,000 steps with their 95 % bound."""
+    calm = [row for row in rows if not row.is_faulty and not row.error]
+    count, steps = sum(row.num_false for row in calm), sum(row.steps for row in calm)
+    rate = per_steps(count, steps)
+    if rate is None:
+        return None
+    return {"steps": steps, "false": count, "per_100k_steps": rate[0], "per_100k_steps_upper_95": rate[1]}
 
 
 def dropped_scores(scenarios: Mapping[str, Any], baseline: Mapping[str, Any]) -> list[str]:
@@ -106,7 +118,7 @@ def render(report: Mapping[str, Any]) -> str:
     lines = [_failure(item) for item in report["failures"]]
     lines.append(f"{len(report['failures'])} of {report['total']['trials']} trials failed\n")
     lines.append(
-        f"{'scenario':<14}{'trials':>7}{'right':>8}{'recall':>8}{'class':>8}{'precision':>11}{'false':>7}"
+        f"{'scenario':<21}{'trials':>7}{'right':>8}{'recall':>8}{'class':>8}{'precision':>11}{'false':>7}"
         f"{'delay p50/max':>15}{'resolved':>10}"
     )
     rows = {**report["scenarios"], "all": report["total"]}
@@ -114,6 +126,11 @@ def render(report: Mapping[str, Any]) -> str:
     lines.append(
         f"\nsuite {report['suite']}, {report['elapsed_s']:.0f} s; delay in windows after the onset's"
     )
+    if (calm := report.get("healthy")) is not None:
+        lines.append(
+            f"healthy jobs: {calm['false']:.0f} false incidents in {calm['steps']:,} steps, "
+            f"{calm['per_100k_steps']:.2f} per 100,000 (95 % bound {calm['per_100k_steps_upper_95']:.2f})"
+        )
     lines += [f"below the baseline: {text}" for text in report["dropped"]]
     return "\n".join(lines)
 
@@ -121,7 +138,7 @@ def render(report: Mapping[str, Any]) -> str:
 def _table_row(name: str, row: Row) -> str:
     delay = "-" if row.delay_windows_max is None else f"{row.delay_windows_median:g}/{row.delay_windows_max}"
     return (
-        f"{name:<14}{row.trials:>7}{_percent(row.ok_ratio):>8}{_percent(row.recall):>8}{_percent(row.class_ratio):>8}"
+        f"{name:<21}{row.trials:>7}{_percent(row.ok_ratio):>8}{_percent(row.recall):>8}{_percent(row.class_ratio):>8}"
         f"{_percent(row.precision):>11}{row.num_false:>7}{delay:>15}{_percent(row.resolved_ratio):>10}"
     )
 

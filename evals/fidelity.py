@@ -20,7 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     size.add_argument(
         "--smoke", dest="size", action="store_const", const="smoke", help="proves it runs, half a minute"
     )
-    size.add_argument("--full", dest="size", action="store_const", const="full", help="all of it, some hours")
+    size.add_argument(
+        "--full", dest="size", action="store_const", const="full", help="all of it, up to 2 hours"
+    )
     parser.set_defaults(size="default")
     parser.add_argument("--seed", type=int, default=0, help="first seed of every condition (default 0)")
     parser.add_argument("--book", type=Path, metavar="FILE", help="keep what is done there and go on from it")

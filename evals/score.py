@@ -27,7 +27,7 @@ class Outcome:
 
     `num_false` counts incidents that name others, or nothing that was there. `delay_windows` is from the
     onset's window to the window that opened the incident (0 = the onset's own), None for a stop;
-    `error` is a crash, which counts as a miss.
+    `error` is a crash, which counts as a miss; `steps` = length of the run.
     """
 
     trial: Trial
@@ -42,6 +42,7 @@ class Outcome:
     delay_s: float | None = None
     got: tuple[str, ...] = ()
     error: str = ""
+    steps: int = 0
 
     @property
     def ok(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from inspect import signature
 
@@ -89,7 +89,7 @@ def run_trial(trial: Trial) -> Outcome:
         return Outcome(
             trial=trial, truth=made.truth, is_faulty=made.truth.fault_class is not None, error=crash
         )
-    return score(
+    outcome = score(
         trial,
         made.truths,
         incidents=played.incidents,
@@ -97,6 +97,7 @@ def run_trial(trial: Trial) -> Outcome:
         onset_s=onset_s,
         window_steps=DEFAULT_STEPS,
     )
+    return replace(outcome, steps=made.job.steps)
 
 
 def entropy(trial: Trial) -> list[int]:

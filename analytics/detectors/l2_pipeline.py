@@ -92,6 +92,14 @@ def stages_in(digest: Digest, topology: Topology) -> Stages | None:
 
     Of an even number of ranks the lower median speaks for a stage: one slow rank of two is not the stage.
     """
+    # A window is looked at again for as long as it is remembered.
+    known: tuple[Topology, Stages | None] | None = digest.__dict__.get("_stages")
+    if known is None or known[0] is not topology:
+        known = digest.__dict__["_stages"] = (topology, _stages_in(digest, topology))
+    return known[1]
+
+
+def _stages_in(digest: Digest, topology: Topology) -> Stages | None:
     stage = stages_of(topology)
     rows = [i for i, name in enumerate(digest.phases) if name in WORKED]
     if not stage or not rows:

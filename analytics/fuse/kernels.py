@@ -17,7 +17,7 @@ import numpy as np
 from argus.analytics.baseline import baseline_step_s
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.lasting import Lasting
-from argus.analytics.fuse.scope import join_ranks, scope_of_ranks
+from argus.analytics.fuse.scope import join_paths, join_ranks, scope_of_ranks
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.kernel_kinds import ALL, ATTENTION, COPIES, GROUPED, MEMORY
 from argus.analytics.view import View
@@ -63,13 +63,14 @@ def kernel_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     falls = [finding for finding in found if finding.kind == "ratio_fall"]
     alone, together = _grouped(view, [f for f in found if f.role == "culprit"])
     step_s = view.digest.typical_step_s if view.digest is not None else 0.0
-    causes = [_cause(view, one, falls=falls, step_s=step_s) for one in alone]
-    named = [
-        *join_ranks(view, [cause for cause in causes if cause.share_of_step >= WORTH_TELLING]),
-        *(_cause(view, some, falls=falls, step_s=step_s) for some in together),
-        *_links(view, found, step_s=step_s),
-    ]
-    return tuple(cause for cause in named if cause.share_of_step >= WORTH_TELLING)
+    ranks = [_cause(view, one, falls=falls, step_s=step_s) for one in alone]
+    several = [_cause(view, some, falls=falls, step_s=step_s) for some in together]
+    groups = _links(view, found, step_s=step_s)
+    return (
+        *join_ranks(view, [cause for cause in ranks if cause.share_of_step >= WORTH_TELLING]),
+        *(cause for cause in several if cause.share_of_step >= WORTH_TELLING),
+        *join_paths(view, [cause for cause in groups if cause.share_of_step >= WORTH_TELLING]),
+    )
 
 
 def _grouped(view: View, found: Sequence[Finding]) -> tuple[list[_Suspects], list[_Suspects]]:
@@ -188,6 +189,7 @@ def _link_cause(
         suspects=worst.ranks,
         scope=f"group:{group}",
         group=group,
+        paths=(group,),
         second_best="copy.slow",
         ruled_out=(
             RuledOut(fault_class="compute.slow", why="no member is late by its own work", evidence=(late,)),

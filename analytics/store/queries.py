@@ -150,6 +150,7 @@ def _numbers(numbers: WindowNumbers) -> Json:
         "ranks": numbers.ranks,
         "step_s": numbers.step_s,
         "job_step_s": numbers.job_step_s,
+        "told": dict(numbers.told),
         "phases": [
             {
                 "phase": name,

@@ -28,7 +28,7 @@ SHAPES: Mapping[str, tuple[int, int, int]] = {
 }
 """Tensor, pipeline and expert parallelism of the meshes; the rest of the ranks are replicas."""
 
-DRAWS: Mapping[Size, int] = {"smoke": 2, "default": 25, "full": 100}
+DRAWS: Mapping[Size, int] = {"smoke": 2, "default": 10, "full": 75}
 SMOKE_RANKS = 256
 STEPS = 10
 FACTORS = (1.1, 3.0)

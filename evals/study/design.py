@@ -13,7 +13,7 @@ from argus.evals.study.measure import Condition
 SMOKE_FAMILIES = ("log-normal", "modes ×1.3", "tail 2 %", "routing skew")
 SURFACE_FAMILIES = ("log-normal", "shifted gamma", "modes ×1.3", "routing skew", "tail 2 %")
 
-SEEDS: Mapping[Size, int] = {"smoke": 1, "default": 4, "full": 20}
+SEEDS: Mapping[Size, int] = {"smoke": 1, "default": 4, "full": 12}
 
 LARGE_FAMILIES = ("log-normal", "tail 2 %", "routing skew")
 """Families whose large cluster the default form runs too."""

@@ -38,7 +38,7 @@ def page(study: Row, *, date: str, machine: str) -> str:
                 "# What kernel summaries lose, and what that costs",
                 (
                     f"Written by `argus eval fidelity{FLAG[study['size']]} --seed {study['seed']} --write docs/fidelity.md` on "
-                    f"{date}, {machine}, {study['elapsed_s'] / 60:.0f} minutes. Everything is simulated and seeded; rules and "
+                    f"{date}, {machine}. Everything is simulated and seeded; rules and "
                     f"defaults were chosen on seeds below {FRESH}. {_scope(study)}"
                 ),
                 (

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.clocks import ALIGNED, COMMON_CLOCK, DURATIONS, align
+from argus.analytics.numbers import window_numbers
 from argus.analytics.waits import waits_of
 from argus.analytics.window import Ints, Window, assemble
 from argus.collectors.records.events import COLLECTIVE, STEP, Rows
@@ -208,3 +209,12 @@ def test_islands_that_no_call_ties_are_told_apart() -> None:
     assert after.clocks is not None
     island = after.clocks.island
     assert island[0] == island[1] != island[2] == island[3]
+
+
+def test_what_was_found_out_about_the_clocks_is_kept_with_the_window() -> None:
+    before = window({"dp": range(4)}, offsets_ns=[0, 0, 3 * 10**6, 0])
+    told = window_numbers(align(before)).told
+    assert told["clock_offset_s"] == pytest.approx(3e-3, rel=0.01) and told["clocks_unusable"] == 0
+    assert 0 <= told["clock_residual_s"] < 20e-6
+    one = window({"dp": range(4)}, offsets_ns=[0] * 4, hosts=["a"] * 4)
+    assert "clock_residual_s" not in window_numbers(align(one)).told

@@ -12,6 +12,7 @@ import pytest
 from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.clocks import align
 from argus.analytics.incident import Incident
+from argus.analytics.lifecycle import NAMED_BETTER
 from argus.analytics.window import Window, assemble
 from argus.collectors.host.compress import summarise
 from argus.collectors.records.kernel_blob import encode
@@ -174,6 +175,17 @@ def test_a_rank_seen_by_both_levels_is_one_incident_that_kernels_confirm() -> No
     assert evidence(loud, "kernel_ratio") is not None and evidence(loud, "own_self_s") is not None
     assert evidence(quiet, "kernel_ratio") is None
     assert (loud.opened_window, loud.last_window) == (quiet.opened_window, quiet.last_window)
+
+
+def test_what_kernels_name_better_was_never_told_or_is_resolved() -> None:
+    made = scenarios()["slow_copy"](seed=0, ranks=4, severity=1.5)
+    topology, windows = played(made.job, made.faults)
+    (at_once,) = incidents_of(topology, windows)
+    early, closer = incidents_of(topology, windows, later=True)
+    assert early.cause.fault_class == "data.slow_loader" and early.ended == NAMED_BETTER
+    assert at_once.cause.fault_class == closer.cause.fault_class == "copy.slow"
+    assert at_once.cause.suspects == closer.cause.suspects == made.truth.ranks
+    assert closer.onset_step == early.onset_step
 
 
 def test_an_incident_of_kernels_ends_with_them() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
+from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import progress
 from argus.analytics.store.documents import dump
@@ -75,8 +76,14 @@ def test_a_slow_rank_is_found_by_its_kernels(service: Service, job: Played) -> N
     with service.store.read() as connection:
         ids = [row[0] for row in connection.execute(select(FINDINGS.c.id))]
         found = [f for f in progress.findings_by_id(connection, ids).values() if f.level == "L3"]
-    assert found and {rank for finding in found for rank in finding.ranks} == set(truth)
-    assert all(finding.kernel and finding.ratio and finding.ratio > 1.2 for finding in found)
+        incidents = incident_store.open_incidents(connection, 1)
+    culprits = [finding for finding in found if finding.role == "culprit"]
+    assert culprits and {rank for finding in culprits for rank in finding.ranks} == set(truth)
+    assert all(finding.kernel and finding.ratio and finding.ratio > 1.2 for finding in culprits)
+    # Those who wait for it have long communication kernels: findings of their own, but no incident.
+    (incident,) = incidents
+    assert incident.cause.suspects == truth and incident.cause.verdict == "CONFIRMED"
+    assert {"own_self_s", "kernel_ratio"} <= {item.name for item in incident.cause.evidence}
 
 
 def test_a_blob_is_stored_once_and_apart(service: Service, job: Played) -> None:

@@ -149,6 +149,39 @@ def test_a_rank_whose_kernels_stop_repeating_is_told_in_two_of_three_windows() -
     assert falls == [[], [], [(2,)], [(2,)]]
 
 
+@pytest.mark.parametrize(("factor", "is_told"), [(1.3, False), (1.8, True)])
+def test_of_two_groups_only_a_gross_one_is_told_and_a_silent_member_changes_nothing(
+    factor: float, is_told: bool
+) -> None:
+    layouts = [
+        Layout(
+            run="r",
+            attempt=0,
+            rank=rank,
+            world_size=RANKS,
+            host="h",
+            groups=(GroupInfo(name=f"dp{rank % 2}", desc="dp", ranks=tuple(range(rank % 2, RANKS, 2))),),
+        )
+        for rank in range(RANKS)
+    ]
+    topology = build(layouts)
+    group = next(one for one in topology.groups if one.kind == "dp" and 1 in one.ranks)
+
+    def at(number: int) -> Window:
+        rng = np.random.default_rng(number)
+        summaries = []
+        for rank in range(RANKS):
+            slow = factor if rank in group.ranks else 1.0
+            durations = np.rint(slow * 1e5 * np.exp(0.02 * rng.normal(size=200)))
+            none = KernelSummary(rank=rank)
+            key = np.zeros(200, np.int64)
+            summaries.append(none if rank == 3 else summarise(key, durations, pairs=PAIRS[2:], rank=rank))
+        return replace(window(number, (encode(summaries),)), topology=topology)
+
+    told = [one for one in findings([at(number) for number in range(3)]) if one.kind == "group_shift"]
+    assert [one.group for one in told] == ([group.id] if is_told else [])
+
+
 def test_groups_of_stages_that_send_more_are_not_compared_with_the_others() -> None:
     """Four stages of two replicas: the first reduces an embedding too, which makes it no slow group."""
     layouts = [

@@ -1,0 +1,29 @@
+"""How often something rare happens at most, given how often it was seen."""
+
+from __future__ import annotations
+
+import math
+
+CONFIDENCE = 0.95
+
+
+def poisson_upper(count: int, *, confidence: float = CONFIDENCE) -> float:
+    """Largest mean with which so few events are still not rarer than 1 − confidence (exact, one-sided).
+
+    >>> round(poisson_upper(0), 2), round(poisson_upper(3), 2)
+    (3.0, 7.75)
+    """
+    low, high = float(count), 2.0 * count + 10.0
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        term = total = math.exp(-middle)
+        for k in range(1, count + 1):
+            term *= middle / k
+            total += term
+        low, high = (middle, high) if total > 1 - confidence else (low, middle)
+    return high
+
+
+def per_steps(count: int, steps: int, *, unit: int = 100_000) -> tuple[float, float] | None:
+    """Events per `unit` steps and their upper bound; None of no steps."""
+    return (count * unit / steps, poisson_upper(count) * unit / steps) if steps else None
