@@ -66,9 +66,7 @@ def table(result: Mapping[str, Any]) -> str:
         f"{healthy['false']} false incidents in {healthy['steps']:,} steps"
         + (f", at most {bound:.2f} in 100,000 (95 %)" if bound is not None else "")
         + f"; findings {_kinds(healthy)}.\n\n"
-        + "\n".join(
-            ["| healthy noise | values | incidents | findings |", "|---|---|---|---|", *families]
-        )
+        + "\n".join(["| healthy noise | values | incidents | findings |", "|---|---|---|---|", *families])
     )
 
 

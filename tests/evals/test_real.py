@@ -56,6 +56,7 @@ def test_a_place_with_stars_gathers() -> None:
     answer = {"incidents": [{"suspects": [9, 14]}, {"suspects": []}], "exit": 1}
     assert real.values_at(answer, "incidents/*/suspects") == [[9, 14], []]
     assert real.values_at(answer, "incidents/*/suspects/*") == [9, 14]
+    assert real.values_at({"incidents": [{"suspects": []}]}, "incidents/*/suspects/*") == []
     assert real.values_at(answer, "exit") == 1
     assert real.values_at(answer, "what_if/slowdown") is None
 
