@@ -14,10 +14,11 @@ from argus.agent.rows import number
 from argus.agent.runbooks.books import Runbook, built_in_books
 from argus.agent.runbooks.catalogue import Remedy, built_in
 from argus.agent.runbooks.retrieve import retrieve
-from argus.agent.triage import no_incident
+from argus.agent.triage import diagnose, no_incident
 from argus.analytics.classes import cause_classes
 from argus.analytics.incident import Incident
 from argus.topology.fleet import Fleet
+from argus.topology.layout import Topology
 
 TRIAGE = "triage"
 """Name of the page that holds the triage's own numbers."""
@@ -93,12 +94,19 @@ class Case:
 
 
 def case_of(facts: RunFacts, incident: Incident | None, *, books: tuple[Runbook, ...] = ()) -> Case:
-    """The case of an incident, or of a run without one. Raises ValueError if the incident has no diagnosis yet."""
-    if incident is not None and incident.diagnosis is None:
-        raise ValueError(f"incident {incident.id} has no diagnosis yet")
-    diagnosis = (incident.diagnosis if incident else None) or _nothing_found(facts)
-    own = built_in_books()
-    return Case(facts=facts, incident=incident, diagnosis=diagnosis, books=(*books, *own))
+    """The case of an incident, or of a run without one. An incident that nobody has worded yet is worded now."""
+    diagnosis = _worded(facts, incident) if incident else _nothing_found(facts)
+    return Case(facts=facts, incident=incident, diagnosis=diagnosis, books=(*books, *built_in_books()))
+
+
+def _worded(facts: RunFacts, incident: Incident) -> dict[str, Any]:
+    """The diagnosis it has, or one made now."""
+    if incident.diagnosis is not None:
+        return incident.diagnosis
+    fleet = facts.fleet()
+    topology = fleet.topology if fleet else Topology(run=facts.run, attempt=facts.attempt, world_size=0)
+    behind = [one for one in facts.findings() if one.id in set(incident.cause.findings)]
+    return diagnose(incident, findings=behind, topology=topology)
 
 
 def _nothing_found(facts: RunFacts) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -55,19 +56,31 @@ def day_of(time_s: float) -> int:
     return int(time_s // DAY_S)
 
 
-def days_of(topology: Topology, windows: Iterable[tuple[float, WindowNumbers]]) -> UnitDays:
-    """Rows of some windows of an attempt, each with the Unix time of its end; units without peers have none."""
-    units, at = _units(topology)
-    total: dict[tuple[str, int], tuple[Floats, Ints]] = {}
-    for time_s, numbers in windows:
+@dataclass(kw_only=True)
+class Rolling:
+    """Windows of an attempt added up, day by day, not written anywhere yet."""
+
+    topology: Topology
+    totals: dict[tuple[str, int], tuple[Floats, Ints]] = field(default_factory=dict)
+
+    def add(self, numbers: WindowNumbers, *, time_s: float) -> None:
+        """Add a window that ended at a Unix time; ranks without peers or host are left out."""
+        units, at = self._units
         place = np.array([at.get(int(rank), -1) for rank in numbers.ranks], np.int64)
-        for subject, dev in _deviations(topology, numbers):
+        for subject, dev in _deviations(self.topology, numbers):
             key = (subject, day_of(time_s))
-            sums, counts = total.setdefault(key, (np.zeros(len(units)), np.zeros(len(units), np.int64)))
+            sums, counts = self.totals.setdefault(key, (np.zeros(len(units)), np.zeros(len(units), np.int64)))
             here = np.isfinite(dev) & (place >= 0)
             np.add.at(sums, place[here], np.clip(dev[here], -CLIP, CLIP))
             np.add.at(counts, place[here], 1)
-    return _rows(units, total)
+
+    def rows(self) -> UnitDays:
+        """What was added, as rows for the store."""
+        return _rows(self._units[0], self.totals)
+
+    @cached_property
+    def _units(self) -> tuple[tuple[tuple[str, str], ...], dict[int, int]]:
+        return _units(self.topology)
 
 
 def kernel_days(

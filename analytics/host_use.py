@@ -1,12 +1,14 @@
-"""Which hosts stand out from the others in what their kernel measured."""
+"""What hosts measured of themselves: which stand out from the others, and what their devices stated."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 
 from argus.analytics.window import Floats, Window
+from argus.collectors.records.outside_event import OutsideEvent
 
 FLOORS: Mapping[str, float] = {
     "thread_run_delay_ratio": 0.05,
@@ -24,6 +26,17 @@ Pressure on the CPU of some task is everyday on a host that runs loaders; hence 
 
 WIDTH = 6.0
 """Robust standard deviations beyond the median of the hosts."""
+
+GPU_KINDS: Mapping[str, str] = {
+    "hw_thermal": "thermal",
+    "sw_thermal": "thermal",
+    "hw_power_brake": "power",
+    "hw_slowdown": "clock",
+}
+"""Throttle reasons worth an event, and what rules call them."""
+
+COMMON_SHARE = 0.5
+"""A mark on more ranks than this share is the room's, not a rank's."""
 
 MIN_HOSTS = 3
 """Of two hosts neither is the odd one."""
@@ -72,3 +85,32 @@ def rank_and_others(values: Floats, rows: list[int]) -> tuple[float, float]:
         float(mine.max()) if mine.size else float("nan"),
         float(np.median(others)) if others.size else float("nan"),
     )
+
+
+def marked_events(window: Window, *, now_s: float) -> tuple[OutsideEvent, ...]:
+    """What ranks' GPUs and ports stated in the window, as events; what most ranks share tells nobody apart.
+
+    The kernel log's lines come as events of their own, and a software power cap is the rule under load.
+    """
+    few = len(window.ranks) * COMMON_SHARE
+    counts = Counter(mark for marks in window.marks.values() for mark in marks)
+    events: dict[str, OutsideEvent] = {}
+    for rank, marks in sorted(window.marks.items()):
+        for mark in (mark for mark in marks if counts[mark] <= few):
+            event = _event(window, rank, mark, now_s)
+            if event is not None:
+                events.setdefault(event.id, event)
+    return tuple(events.values())
+
+
+def _event(window: Window, rank: int, mark: str, now_s: float) -> OutsideEvent | None:
+    part, _, rest = mark.partition(" ")
+    host = window.topology.host_of(rank)
+    if part == "gpu" and rest in GPU_KINDS:
+        return OutsideEvent(time_s=now_s, node=f"rank:{rank}", source="NVML", text=mark, kind=GPU_KINDS[rest])
+    port, _, what = rest.partition(" ")
+    if part != "port" or not host or not what:
+        return None
+    kind = "port_errors" if "_" in what else "port_down"
+    node = f"nic:{host}/{port.partition('/')[0]}"
+    return OutsideEvent(time_s=now_s, node=node, source="port counters", text=mark, kind=kind)

@@ -17,7 +17,6 @@ import numpy as np
 from argus.analytics.incident import Incident
 from argus.analytics.inefficiency import Gain
 from argus.analytics.lifecycle import is_stop
-from argus.analytics.numbers import WindowNumbers
 from argus.analytics.window import Floats
 
 FAR = 2.0
@@ -32,11 +31,14 @@ QUICK = 20.0
 
 @dataclass(frozen=True, kw_only=True)
 class Hours:
-    """One window of an attempt; it stands for `weight` windows where not all were read."""
+    """One window of an attempt: the slowest rank of each comparable step, (step,).
+
+    It stands for `weight` windows where not all were read.
+    """
 
     first_step: int
     num_steps: int
-    numbers: WindowNumbers
+    job_step_s: Floats
     weight: float = 1.0
 
 
@@ -174,7 +176,7 @@ class _Sums:
 
 
 def _steps(window: Hours) -> Floats:
-    steps = window.numbers.job_step_s
+    steps = window.job_step_s
     return steps[np.isfinite(steps)]
 
 

@@ -54,11 +54,10 @@ class Agent:
             if found is None:
                 known = [one.id for one in facts.incidents(run=run)]
                 raise Unknown(f"no incident {incident[:80]!r}", close=known[:3])
-            of_run = toolbox.context(run=found.run).of_run(found.run)
+            of_run = toolbox.context(run=found.run, attempt=found.attempt).of_run(found.run)
             return case_of(of_run, found, books=self.books)
         of_run = toolbox.context(run=run).of_run(run)
-        known_open = [one for one in facts.incidents(run=of_run.run) if one.diagnosis is not None]
-        mine = [one for one in known_open if one.attempt == of_run.attempt]
+        mine = [one for one in facts.incidents(run=of_run.run) if one.attempt == of_run.attempt]
         worst = max(mine, key=lambda one: (one.status == "open", one.cost.gpu_hours_per_day), default=None)
         return case_of(of_run, worst, books=self.books)
 
@@ -115,10 +114,11 @@ class Agent:
             self.metrics.step(step)
             watch(step)
 
-        window = next(iter(case.facts.windows(limit=1)), None)
+        latest = next(iter(case.facts.windows(limit=1)), None)
+        window = case.incident.last_window if case.incident else latest.index if latest else None
         around = Surroundings(
             registry=toolbox.registry,
-            context=toolbox.context(run=case.facts.run, window=None if window is None else window.index),
+            context=toolbox.context(run=case.facts.run, attempt=case.facts.attempt, window=window),
             clock=self.clock,
             watch=watched,
             pseudonyms=pseudonyms_of(case.hosts) if self.hides_hosts else Pseudonyms(names={}),

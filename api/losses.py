@@ -12,7 +12,7 @@ from argus.analytics.inefficiency import gains_of
 from argus.analytics.lost_hours import Attempt, Hours, LostHours, lost_hours
 from argus.analytics.numbers import WindowNumbers, window_numbers
 from argus.analytics.store import queries
-from argus.analytics.store.attempts import incidents_of, sampled_windows
+from argus.analytics.store.attempts import incidents_of, sampled_numbers, sampled_steps
 from argus.api.report import Report
 
 MAX_WINDOWS = 1000
@@ -21,8 +21,8 @@ MAX_WINDOWS = 1000
 MAX_ATTEMPTS = 50
 """Attempts of a run that are read, the latest."""
 
-GAIN_WINDOWS = 200
-"""Windows that tell what each step pays for."""
+GAIN_WINDOWS = 40
+"""Windows of an attempt that tell what each step pays for; of ten thousand ranks one is megabytes."""
 
 
 def stored_losses(connection: Connection, run: str) -> LostHours | None:
@@ -36,26 +36,21 @@ def stored_losses(connection: Connection, run: str) -> LostHours | None:
     for row in rows[:MAX_ATTEMPTS]:
         which = queries.attempt_of(connection, run, attempt=row["attempt"])
         assert which is not None
-        found, total = sampled_windows(connection, which.id, limit=MAX_WINDOWS)
+        found, total = sampled_steps(connection, which.id, limit=MAX_WINDOWS)
         if total > len(found):
             lacks.append(
                 f"{total - len(found)} of {total} windows of attempt {which.attempt} (sampled evenly)"
             )
         weight = total / len(found) if found else 1.0
         windows = [
-            Hours(first_step=first, num_steps=num, numbers=one, weight=weight) for first, num, one in found
+            Hours(first_step=first, num_steps=num, job_step_s=steps, weight=weight)
+            for first, num, steps in found
         ]
-        numbers += [one for _, _, one in found]
-        attempts.append(
-            Attempt(
-                windows=windows,
-                incidents=incidents_of(connection, which.id),
-                world_size=row["world_size"] or 1,
-            )
-        )
-    stride = max(len(numbers) // GAIN_WINDOWS, 1)
+        numbers += sampled_numbers(connection, which.id, limit=GAIN_WINDOWS)
+        incidents = incidents_of(connection, which.id)
+        attempts.append(Attempt(windows=windows, incidents=incidents, world_size=row["world_size"] or 1))
     world = max((attempt.world_size for attempt in attempts), default=1)
-    gains, unknown = gains_of(numbers[::stride], world_size=world)
+    gains, unknown = gains_of(numbers, world_size=world)
     return lost_hours(run, attempts, gains=gains, lacks=(*lacks, *unknown, *_left_out(attempts)))
 
 
@@ -63,7 +58,7 @@ def file_losses(report: Report) -> LostHours | None:
     """What a recorded job lost; None if no step of it can be compared."""
     numbers = [window_numbers(window) for window in report.windows]
     windows = [
-        Hours(first_step=window.first_step, num_steps=window.num_steps, numbers=one)
+        Hours(first_step=window.first_step, num_steps=window.num_steps, job_step_s=one.job_step_s)
         for window, one in zip(report.windows, numbers, strict=True)
     ]
     attempt = Attempt(windows=windows, incidents=report.incidents, world_size=report.job.world_size)
@@ -80,6 +75,6 @@ def losses_json(found: LostHours) -> dict[str, Any]:
 def _left_out(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     """Steps of the windows read that are no part of comparisons."""
     told = sum(window.num_steps for attempt in attempts for window in attempt.windows)
-    used = sum(len(window.numbers.job_step_s) for attempt in attempts for window in attempt.windows)
+    used = sum(len(window.job_step_s) for attempt in attempts for window in attempt.windows)
     left = told - used
     return (f"{left} of {told} steps (warm-up, marks, disturbances of our own)",) if left > 0 else ()

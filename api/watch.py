@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from argus.analytics.history import Rolling
 from argus.analytics.incident import Incident
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.recurrence import Bout
 from argus.analytics.run_diff import RunDiff
+from argus.analytics.store.history import Rolled
 from argus.analytics.store.progress import HeardBeat, LiveAttempt
 from argus.api.course import Course
 from argus.collectors.host.stepping import Level
@@ -45,4 +47,7 @@ class Watch:
     bouts: tuple[Bout, ...] = ()
     drift_day: int = -1
     roll_s: float = 0.0
+    write_s: float = 0.0
+    rolled: Rolled = field(default_factory=Rolled)
+    rolling: Rolling | None = None
     other_runs: Mapping[int, int] = field(default_factory=dict)

@@ -29,8 +29,8 @@ STALL_S = 5.0
 PRUNE_EVERY_S = 600.0
 """How often old kernel summaries are looked for; retention is days."""
 
-ROLL_EVERY_S = 600.0
-"""How often an attempt's windows are added to the history of its GPUs, which has one row a day."""
+ROLL_EVERY_S = 10.0
+"""How often an attempt's new windows are added up for the history of its GPUs; as often as windows close."""
 
 REST_S = 0.1
 """Between turns when no window waits: a thousand hosts' uploads must not mean a thousand turns a second."""
@@ -188,7 +188,7 @@ class Worker:
                 since_s=self._started_s,
             )
             if reason:
-                historian.roll_up(means, watch, now_s=now_s)
+                historian.roll_up(means, watch, now_s=now_s, is_last=True)
                 analysis.end(means, watch, reason=reason, now_s=now_s)
                 del self._watches[watch.live.row.id]
         return len(waiting) > WINDOWS_PER_TURN

@@ -135,7 +135,7 @@ def _picked(answer: Mapping[str, Any], parts: Sequence[str]) -> Mapping[str, Any
     return series[0] if len(series) == 1 else None
 
 
-def values_at(value: object, at: str) -> object:
+def values_at(value: Any, at: str) -> Any:
     """The value at a place such as `incidents/*/suspects`; None where there is none.
 
     >>> values_at({"a": [{"b": 1}, {"b": 2}]}, "a/*/b")

@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from argus.analytics.finding import Evidence
-from argus.analytics.host_use import CONTINUED, FLOORS, excess, rank_and_others
+from argus.analytics.fuse.counters import check_events
+from argus.analytics.host_use import CONTINUED, FLOORS, excess, marked_events, rank_and_others
 from argus.analytics.incident import Cause
+from argus.analytics.outside import Outside
 from argus.analytics.view import View
 from argus.analytics.window import Window
 
@@ -91,6 +93,13 @@ def host_similarity(cause: Cause, view: View) -> Cause:
     firmer = cause.verdict == "LIKELY" and cause.fault_class.startswith("host.")
     verdict = "CONFIRMED" if firmer else cause.verdict
     return replace(cause, verdict=verdict, evidence=(*cause.evidence, *found))
+
+
+def device_marks(cause: Cause, view: View) -> Cause:
+    """Throttled GPUs and troubled ports of the window, weighed like events that others tell."""
+    window = view.window
+    events = () if window is None else marked_events(window, now_s=view.now_s)
+    return check_events(cause, replace(view, outside=Outside(events=events))) if events else cause
 
 
 def _waiting(window: Window, ranks: tuple[int, ...]) -> Evidence | None:

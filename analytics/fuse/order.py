@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from argus.analytics.fuse.counters import check_events
 from argus.analytics.fuse.earlier import check_earlier
-from argus.analytics.fuse.host_evidence import clean_members, host_similarity, starvation
+from argus.analytics.fuse.host_evidence import clean_members, device_marks, host_similarity, starvation
 from argus.analytics.fuse.kernels import kernel_causes
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
@@ -41,6 +41,7 @@ CHECKS: tuple[Check, ...] = (
     starvation,
     clean_members,
     host_similarity,
+    device_marks,
     check_events,
     check_earlier,
     with_separation,

@@ -29,6 +29,7 @@ def follow(
     """More values, NaN for what is missing or not to be judged; `took_s` are all times, judged or not."""
     values = np.asarray(values, np.float64)
     took_s = values if took_s is None else took_s
+    took_s = np.where(np.isfinite(took_s) & (took_s > 0), took_s, 0.0)
     events: list[Event] = []
     at = 0
     while at < len(values):
@@ -51,7 +52,8 @@ def _judged(tracks: Tracks, values: Floats) -> Floats:
 def read_whole(values: Sequence[float] | Floats, *, interval: int = 1) -> tuple[Followed, tuple[Event, ...]]:
     """A recorded series from its first value to its last; every change once, as it was placed last."""
     whole = np.asarray(values, np.float64)
-    state, events = follow(Followed(), whole, took_s=np.where(whole > 0, whole, np.nan) * interval)
+    begin = Followed(rhythm=Rhythm(steps_per_value=interval))
+    state, events = follow(begin, whole, took_s=whole * interval)
     tracks, placed = finish(state.tracks)
     rhythm, last = listen(state.rhythm, np.empty(0), np.empty(0), placed)
     return Followed(tracks=tracks, rhythm=rhythm), settled([*events, *last])

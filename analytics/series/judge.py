@@ -13,14 +13,12 @@ import numpy as np
 from argus.analytics.series.event import Event
 from argus.analytics.series.level import CUT
 from argus.analytics.series.period import Period
+from argus.analytics.series.rise import SIDE, is_of_period, rise_at
 from argus.analytics.series.track import STARTUP
 from argus.analytics.window import Floats
 
 MIN_RISE = 1.05
 """Median of the values after against the median of those before."""
-
-SIDE = 20
-"""Values on either side that must agree about a rise."""
 
 NEAR = 10
 """Values on either side within which a rise has come; a ramp takes longer."""
@@ -32,7 +30,7 @@ BURST_SPIKES, BURST_VALUES = 5, 20
 FAR = 60
 """Values on either side that say how sure a rise is."""
 
-MIN_SCALES = 5.5
+MIN_SCALES = 6.0
 """Standard errors of a rise that is worth an incident, see docs/series.md for the families of noise behind it."""
 
 END_VALUES = 5
@@ -40,11 +38,6 @@ END_VALUES = 5
 
 END_ERRORS = 8.0
 """Noise errs by half a rise in the median of (8 errors / rise)² values once in a thousand."""
-
-EXPECTED_SHARE = 0.5
-OFF_SHARE = 0.15
-"""A rise that came a period before or after, give or take this share of it, by half as much or more, is the
-period's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +71,11 @@ def _rise(values: Floats, event: Event, periods: Sequence[Period]) -> Slowdown |
     start = event.start
     if event.kind != "shift" or event.ratio <= 1 or not STARTUP + SIDE <= start <= len(values) - SIDE:
         return None
-    ratio = rise_at(values, start, SIDE)
+    ratio = rise_at(values, start)
     near = rise_at(values, start, NEAR)
     if ratio < MIN_RISE or near - 1 < NEAR_SHARE * (ratio - 1):
         return None
-    if any(_is_of_period(values, start, ratio, period.lag) for period in periods):
+    if any(is_of_period(values, start, ratio, lag=period.lag, ways=(-1, 1)) for period in periods):
         return None
     before = float(np.median(values[start - SIDE : start]))
     after = float(np.median(values[start : start + SIDE]))
@@ -122,25 +115,6 @@ def _end(values: Floats, start: int, levels: tuple[float, float], *, error: floa
     low = np.flatnonzero((ahead < middle) & (rest[: len(ahead)] < middle))
     low = low[low >= END_VALUES]
     return start + int(low[0]) - 1 if len(low) else None
-
-
-def rise_at(values: Floats, place: int, side: int) -> float:
-    """Median of the next `side` values over that of the last; 1 where there are not so many."""
-    before, after = values[max(place - side, 0) : max(place, 0)], values[max(place, 0) : place + side]
-    if len(before) < side or len(after) < side:
-        return 1.0
-    return float(np.median(after) / np.median(before))
-
-
-def _is_of_period(values: Floats, place: int, ratio: float, lag: int) -> bool:
-    off = max(int(OFF_SHARE * lag), 1)
-    least = 1 + EXPECTED_SHARE * (ratio - 1)
-    return any(
-        rise_at(values, place + way * lag + shift, SIDE) >= least
-        for way in (-1, 1)
-        for shift in range(-off, off + 1)
-        if abs(way * lag + shift) >= SIDE
-    )
 
 
 def _bursts(events: Sequence[Event]) -> list[Slowdown]:

@@ -67,7 +67,7 @@ def level_of(logs: Floats, inside: Bools, *, wider: Floats | float = 1.0) -> Lev
     # The middle alone is 0 where most values are the same tick of a clock.
     robust = np.maximum(quantile(far, counts, 0.5) * 1.4826, quantile(far, counts, 0.9) / 1.645)
     cut = BELIEVED * np.maximum(np.nan_to_num(robust), NOISE_FLOOR)[:, None]
-    rest = np.clip(np.nan_to_num(rest), -cut, cut)
+    rest = np.clip(np.where(np.isnan(rest), 0.0, rest), -cut, cut)
     spread = np.maximum(np.sqrt((rest**2).sum(axis=1) / np.maximum(counts - 1, 1)), NOISE_FLOOR)
     return Level(num=counts, centre=centre, spread=spread, error=spread * wider)
 
@@ -75,7 +75,8 @@ def level_of(logs: Floats, inside: Bools, *, wider: Floats | float = 1.0) -> Lev
 def cut_to(logs: Floats, level: Level) -> Floats:
     """Distances from the centre, none further than CUT spreads; 0 where there is no value."""
     far = CUT * level.spread[:, None]
-    return np.asarray(np.clip(np.nan_to_num(logs - level.centre[:, None]), -far, far))
+    rest = logs - level.centre[:, None]
+    return np.asarray(np.clip(np.where(np.isnan(rest), 0.0, rest), -far, far))
 
 
 def quantile(ranked: Floats, counts: Ints, share: float) -> Floats:

@@ -22,6 +22,9 @@ IN_STEPS = 4
 IN_SECONDS = 6
 """So many on one grid of time, each to within the step it fell into, which leaves chance more room."""
 
+SAMPLED_MORE = 2
+"""So many more where only every few steps are told: the distance between values is then off by one."""
+
 LONE = 2
 """Steps apart that two slow steps must be to be two: one cause may reach into the next step."""
 
@@ -46,28 +49,32 @@ def pulses_after(pulses: Sequence[Pulse], pulse: Pulse) -> tuple[Pulse, ...]:
     return (*pulses, pulse)[-KEPT:]
 
 
-def pulse_period(pulses: Sequence[Pulse]) -> Period | None:
+def pulse_period(pulses: Sequence[Pulse], *, steps_per_value: int = 1) -> Period | None:
     """The period of the last pulses, None without one. Steps go before seconds: equal steps of equal length are
     both."""
-    last = pulses[-IN_STEPS:]
-    if len(last) == IN_STEPS and _alike(last):
-        gaps = np.diff([pulse.place for pulse in last])
-        if (gaps == gaps[0]).all():
-            return Period(length=float(gaps[0]), unit="values", lag=int(gaps[0]), strength=1.0)
+    sampled = steps_per_value > 1
+    last = pulses[-(IN_STEPS + SAMPLED_MORE * sampled) :]
+    if len(last) == IN_STEPS + SAMPLED_MORE * sampled and _alike(last):
+        length, off = _grid([float(pulse.place) for pulse in last])
+        if off <= (1.0 if sampled else 0.0) and length >= IN_STEPS * LONE:
+            return Period(length=length, unit="values", lag=round(length), strength=1.0)
     last = pulses[-IN_SECONDS:]
     if len(last) < IN_SECONDS or not _alike(last):
         return None
-    ends = np.array([pulse.end_s for pulse in last])
-    rank = np.arange(len(ends))
-    length, first = np.polyfit(rank, ends, 1)
-    off = float(np.abs(ends - first - length * rank).max())
-    longest = max(pulse.took_s for pulse in last)
-    gaps = np.diff([pulse.place for pulse in last])
-    if length < IN_SECONDS * longest or off > longest or (gaps == gaps[0]).all():
+    length, off = _grid([pulse.end_s for pulse in last])
+    longest = max(pulse.took_s for pulse in last) * steps_per_value
+    lag = round(_grid([float(pulse.place) for pulse in last])[0])
+    if length < IN_SECONDS * longest or off > longest:
         return None
-    return Period(
-        length=float(length), unit="s", lag=int(np.median(gaps)), strength=1.0 - off / float(length)
-    )
+    return Period(length=length, unit="s", lag=lag, strength=1.0 - off / length)
+
+
+def _grid(at: Sequence[float]) -> tuple[float, float]:
+    """The distance that best divides the places, and how far the furthest lies from where it should."""
+    rank = np.arange(len(at)) - (len(at) - 1) / 2
+    places = np.array(at) - np.mean(at)
+    length = float((rank * places).sum() / (rank * rank).sum())
+    return length, round(float(np.abs(places - length * rank).max()), 6)
 
 
 def is_due(pulse: Pulse, pulses: Sequence[Pulse], period: Period) -> bool:
@@ -77,7 +84,8 @@ def is_due(pulse: Pulse, pulses: Sequence[Pulse], period: Period) -> bool:
 
 def _fits(pulse: Pulse, before: Pulse, period: Period) -> bool:
     if period.unit == "values":
-        gap, slack = float(pulse.place - before.place), 0.5
+        gap = float(pulse.place - before.place)
+        slack = 0.5 if period.length.is_integer() else 1.5
     else:
         gap, slack = pulse.end_s - before.end_s, pulse.took_s
     num = round(gap / period.length)

@@ -9,7 +9,8 @@ import numpy as np
 
 from argus.analytics.series.event import Event
 from argus.analytics.series.period import Period, periods_of, repeats
-from argus.analytics.series.pulse import Pulse, is_due, pulse_period, pulses_after
+from argus.analytics.series.pulse import IN_STEPS, Pulse, is_due, pulse_period, pulses_after
+from argus.analytics.series.rise import OFF_SHARE, is_of_period
 from argus.analytics.window import Floats
 
 HISTORY = 512
@@ -21,29 +22,26 @@ LEARN_EVERY = 64
 SIMILAR = 0.8
 """A slow step is one of a row if those a period and two before it were so high."""
 
-OFF_SHARE = 0.15
-"""A period of steps known by correlation is as exact as this share of it."""
-
-HALF = 0.5
-"""A change comes with the period if that of a period ago went the same way at least half as far."""
-
 MAX_PERIODS = 4
-MAX_SHIFTS = 8
-"""Periods and changes remembered, the newest first and last."""
+MAX_QUIET = 8
+"""Periods, and changes that were not told, that are remembered."""
+
+LONGER = 2
+"""A trend must last so many periods: each tooth of a saw rises."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rhythm:
-    """`history` holds the last values, NaN where there was none; `shifts` place and log ratio of the last changes;
-    `quiet` the places of those that were explained and not told."""
+    """`history` holds the last values, NaN where there was none; `quiet` the places of the last changes that a period
+    explained. One value stands for `steps_per_value` steps."""
 
     count: int = 0
     elapsed_s: float = 0.0
     history: Floats = field(default_factory=lambda: np.empty(0))
     pulses: tuple[Pulse, ...] = ()
     periods: tuple[Period, ...] = ()
-    shifts: tuple[tuple[int, float], ...] = ()
-    quiet: frozenset[int] = frozenset()
+    quiet: tuple[int, ...] = ()
+    steps_per_value: int = 1
 
 
 def listen(
@@ -64,9 +62,9 @@ def listen(
             rhythm, told = _hear_pulse(rhythm, pulse, history[: len(history) - len(values) + at + 1], event)
             kept += told
         elif event.kind in ("shift", "oscillation"):
-            rhythm, told = _hear_shift(rhythm, event)
+            rhythm, told = _hear_shift(rhythm, event, history, base=first + len(values) - len(history))
             kept += told
-        else:
+        elif all(event.end - event.start > LONGER * period.lag for period in rhythm.periods):
             kept.append(event)
     rhythm = replace(
         rhythm,
@@ -89,39 +87,35 @@ def _hear_pulse(rhythm: Rhythm, pulse: Pulse, history: Floats, event: Event) -> 
     rhythm = replace(rhythm, pulses=pulses_after(rhythm.pulses, pulse))
     if is_expected:
         return rhythm, []
-    found = pulse_period(rhythm.pulses)
+    found = pulse_period(rhythm.pulses, steps_per_value=rhythm.steps_per_value)
     if found is None or _is_known(found, rhythm.periods):
         return rhythm, [event]
     rhythm = replace(rhythm, periods=(found, *rhythm.periods)[:MAX_PERIODS])
-    first = rhythm.pulses[-4].place
+    first = rhythm.pulses[-IN_STEPS].place
     periodic = Event(
         kind="periodic", start=first, end=pulse.place, got=event.got, expected=event.expected, period=found
     )
     return rhythm, [event, periodic]
 
 
-def _hear_shift(rhythm: Rhythm, event: Event) -> tuple[Rhythm, list[Event]]:
+def _hear_shift(rhythm: Rhythm, event: Event, history: Floats, *, base: int) -> tuple[Rhythm, list[Event]]:
+    """`base` is the place of the first value of the history."""
     if event.instead_of is not None or event.kind == "oscillation":
         known = event.start if event.instead_of is None else event.instead_of
         return rhythm, [] if known in rhythm.quiet else [event]
-    size = float(np.log(event.ratio))
-    is_expected = any(
-        abs(event.start - place - period.lag) <= max(OFF_SHARE * period.lag, 1.0)
-        and before * size >= HALF * size**2
+    whole = _filled(history)
+    if not any(
+        is_of_period(whole, event.start - base, event.ratio, lag=period.lag, ways=(-1,))
         for period in rhythm.periods
-        for place, before in rhythm.shifts
-    )
-    shifts = (*rhythm.shifts, (event.start, size))[-MAX_SHIFTS:]
-    places = {place for place, _ in shifts}
-    quiet = frozenset(
-        place for place in (*rhythm.quiet, *([event.start] if is_expected else [])) if place in places
-    )
-    return replace(rhythm, shifts=shifts, quiet=quiet), [] if is_expected else [event]
+    ):
+        return rhythm, [event]
+    return replace(rhythm, quiet=(*rhythm.quiet, event.start)[-MAX_QUIET:]), []
 
 
 def _learn(rhythm: Rhythm) -> tuple[Rhythm, list[Event]]:
     """Periods of the history; a new one is an event once."""
-    whole = _filled(rhythm.history)
+    begun = int(np.argmax(np.isfinite(rhythm.history))) if len(rhythm.history) else 0
+    whole = _filled(rhythm.history[begun:])
     found = periods_of(whole)
     fresh = [period for period in found if not _is_known(period, rhythm.periods)]
     kept = [period for period in rhythm.periods if not _is_known(period, found)]
@@ -140,12 +134,9 @@ def _learn(rhythm: Rhythm) -> tuple[Rhythm, list[Event]]:
 
 
 def _filled(history: Floats) -> Floats:
-    """The history from its first value on, the usual value where one is missing."""
-    good = np.flatnonzero(np.isfinite(history))
-    if not len(good):
-        return np.empty(0)
-    here = history[good[0] :]
-    return np.where(np.isfinite(here), here, np.nanmedian(here))
+    """The history with the usual value where one is missing; empty without any."""
+    good = np.isfinite(history)
+    return np.where(good, history, np.median(history[good])) if good.any() else np.empty(0)
 
 
 def _is_known(period: Period, periods: Sequence[Period]) -> bool:

@@ -24,7 +24,7 @@ from argus.analytics.series.shift import (
     split_of,
     suspicious,
 )
-from argus.analytics.series.spike import ROLLING, usual_before
+from argus.analytics.series.spike import MIN_RATIO, ROLLING, usual_before
 from argus.analytics.series.swing import ALTERNATIONS, is_swing
 from argus.analytics.window import Bools, Floats, Ints
 
@@ -194,8 +194,10 @@ def _events(tracks: Tracks, logs: Floats, *, rows: Ints, base: int, size: int) -
     suspects = suspicious(
         mine, inside, tracks.level.at(rows), columns=np.arange(keep, keep + size), min_scales=scales
     )
+    may_spike = _may_spike(mine, inside, size)
     for column in range(keep, keep + size):
-        events += _spikes(mine, inside, rows, base=base, column=column)
+        if may_spike[column - keep]:
+            events += _spikes(mine, inside, rows, base=base, column=column)
         for at in np.flatnonzero(suspects[:, column - keep])[:MAX_LOOKS]:
             row = int(rows[at])
             tracks, found = _look(tracks, mine[at, : column + 1], row=row, base=base, scales=scales)
@@ -219,6 +221,13 @@ def _usable(tracks: Tracks, values: Floats) -> tuple[Floats, Ints]:
 def _inside(logs: Floats, since: Ints, base: int) -> Bools:
     """Which values are there and of the present level."""
     return np.asarray(np.isfinite(logs) & (base + np.arange(logs.shape[1]) >= since[:, None]))
+
+
+def _may_spike(logs: Floats, inside: Bools, size: int) -> Bools:
+    """In which of the last columns some value lies far above the least of those before: most need no look."""
+    last = slice(-size - ROLLING, None)
+    least = np.where(inside[:, last], logs[:, last], np.inf).min(axis=1, keepdims=True)
+    return np.asarray((logs[:, -size:] >= least + np.log(MIN_RATIO)).any(axis=0))
 
 
 def _spikes(logs: Floats, inside: Bools, rows: Ints, *, base: int, column: int) -> list[Event]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Row, select
 
 from argus.analytics.incident import Incident
-from argus.analytics.numbers import WindowNumbers
+from argus.analytics.numbers import WindowNumbers, read_steps
 from argus.analytics.store.incidents import read_incident
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS
 from argus.analytics.store.kernels import blobs_of, used_names
 from argus.analytics.store.queries import Which
 from argus.analytics.store.relaunch import RELAUNCHED, launch_prefix
 from argus.analytics.store.tables import ATTEMPTS, INCIDENTS, WINDOWS
+from argus.analytics.window import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,21 +78,34 @@ def attempt_before(connection: Connection, which: Which) -> Which | None:
     return None
 
 
-def sampled_windows(
+def sampled_steps(
     connection: Connection, attempt_id: int, *, limit: int
-) -> tuple[list[tuple[int, int, WindowNumbers]], int]:
-    """Up to `limit` analysed windows spread evenly: first step, steps, numbers; and how many there are."""
+) -> tuple[list[tuple[int, int, Floats]], int]:
+    """Up to `limit` analysed windows spread evenly: first step, steps, the job's step times; how many there are."""
+    chosen, total = _spread(connection, attempt_id, limit=limit)
+    rows = _rows(connection, attempt_id, chosen)
+    return [(row.first_step, row.num_steps, read_steps(row.numbers)[2]) for row in rows], total
+
+
+def sampled_numbers(connection: Connection, attempt_id: int, *, limit: int) -> list[WindowNumbers]:
+    """Numbers of up to `limit` analysed windows spread evenly."""
+    chosen, _ = _spread(connection, attempt_id, limit=limit)
+    return [WindowNumbers.from_bytes(row.numbers) for row in _rows(connection, attempt_id, chosen)]
+
+
+def _spread(connection: Connection, attempt_id: int, *, limit: int) -> tuple[list[int], int]:
     here = (WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.numbers.is_not(None))
-    indices = list(
-        connection.execute(select(WINDOWS.c.window).where(*here).order_by(WINDOWS.c.window)).scalars()
-    )
-    stride = -(-len(indices) // limit) if indices else 1
+    statement = select(WINDOWS.c.window).where(*here).order_by(WINDOWS.c.window)
+    indices = list(connection.execute(statement).scalars())
+    return indices[:: max(-(-len(indices) // limit), 1)], len(indices)
+
+
+def _rows(connection: Connection, attempt_id: int, windows: Iterable[int]) -> Iterator[Row[Any, Any, Any]]:
+    """One row at a time: all of a long run at once would not fit into memory."""
     columns = (WINDOWS.c.first_step, WINDOWS.c.num_steps, WINDOWS.c.numbers)
-    found = []
-    for index in indices[:: max(stride, 1)]:
-        row = connection.execute(select(*columns).where(*here, WINDOWS.c.window == index)).one()
-        found.append((row.first_step, row.num_steps, WindowNumbers.from_bytes(row.numbers)))
-    return found, len(indices)
+    for window in windows:
+        here = (WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.window == window)
+        yield connection.execute(select(*columns).where(*here)).one()
 
 
 def incidents_of(connection: Connection, attempt_id: int) -> list[Incident]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, select
+from sqlalchemy import ColumnElement, Connection, RowMapping, case, delete, func, select
 
 from argus.analytics.history import UnitDays
 from argus.analytics.numbers import WindowNumbers
@@ -74,6 +74,33 @@ def add_days(connection: Connection, attempt_id: int, parts: Iterable[UnitDays],
             connection.execute(add_up(connection, UNIT_DAYS, columns=("num", "sum_log")), rows)
     row = {"attempt_id": attempt_id, "window": mark.window, "kernels_s": mark.kernels_s}
     connection.execute(upsert(connection, ROLLED, set_=("window", "kernels_s")), [row])
+
+
+def risen(
+    connection: Connection, *, last_day: int, num_days: int, least: float, limit: int
+) -> tuple[list[tuple[str, str, str]], int]:
+    """(host, device, subject) whose last days lie above the days before by `least`, those that rose most first.
+
+    Compares the later half of `num_days` days with the earlier one; with it comes how many were compared.
+    """
+    late = UNIT_DAYS.c.day > last_day - num_days // 2
+    sums = [
+        func.sum(case((half, column), else_=0.0))
+        for half in (late, ~late)
+        for column in (UNIT_DAYS.c.sum_log, UNIT_DAYS.c.num)
+    ]
+    rise = (sums[0] / sums[1] - sums[2] / sums[3]).label("rise")
+    compared = (
+        select(UNIT_DAYS.c.host, UNIT_DAYS.c.device, UNIT_DAYS.c.subject, rise)
+        .where(UNIT_DAYS.c.day > last_day - num_days, UNIT_DAYS.c.day <= last_day)
+        .group_by(UNIT_DAYS.c.host, UNIT_DAYS.c.device, UNIT_DAYS.c.subject)
+        .having(sums[1] > 0, sums[3] > 0)
+        .subquery()
+    )
+    total = connection.execute(select(func.count()).select_from(compared)).scalar_one()
+    order = (compared.c.rise.desc(), compared.c.host, compared.c.device, compared.c.subject)
+    rows = connection.execute(select(compared).where(compared.c.rise >= least).order_by(*order).limit(limit))
+    return [(row.host, row.device, row.subject) for row in rows], int(total)
 
 
 def day_matrix(

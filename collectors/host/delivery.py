@@ -6,6 +6,7 @@ import json
 import queue
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.identity import Identities
@@ -13,7 +14,7 @@ from argus.collectors.host.notices import Notices
 from argus.collectors.host.observers import Observation
 from argus.collectors.host.pack_hosts import NameBook, pack_hosts
 from argus.collectors.host.spool import Spool
-from argus.collectors.host.uploader import Heard, Uploader
+from argus.collectors.host.uploader import COUNTED, Heard, Uploader
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.kernels import KernelSummary
 from argus.collectors.records.layout import Layout
@@ -24,6 +25,7 @@ from argus.collectors.records.upload import encode_windows
 MAX_QUEUED = 256
 """Batches waiting for the disk; more means that it stands still."""
 
+LOST_WINDOWS = "argus_collector_dropped_windows_total"
 JOIN_MARGIN_S = 0.5
 
 Items = Sequence[Layout] | Sequence[RankWindow] | Sequence[Observation]
@@ -41,6 +43,7 @@ class Delivery:
         self._counters, self._notices = counters, notices
         self._queue: queue.Queue[tuple[str, Items] | None]
         self._queue = queue.Queue(MAX_QUEUED)
+        self._told_lost = 0  # windows lost that a window has told of
         self._book, self._identities = NameBook(), Identities()
         self._threads = (
             threading.Thread(target=self._spool_all, name="argus-spool", daemon=True),
@@ -59,14 +62,12 @@ class Delivery:
     def submit_windows(self, windows: Sequence[RankWindow]) -> None:
         """Send windows in one batch."""
         if not self._submit("windows", windows):
-            self._counters.add("argus_collector_dropped_windows_total", "queue_full", amount=len(windows))
+            self._lose("windows", "queue_full", num=len(windows))
 
     def submit_observations(self, observation: Observation) -> None:
         """Send stacks and host samples."""
         if not self._submit("observations", (observation,)):
-            self._counters.add(
-                "argus_collector_dropped_observations_total", "queue_full", amount=observation.num
-            )
+            self._lose("observations", "queue_full", num=observation.num)
 
     def submit_beats(
         self, beats: Sequence[Heartbeat], *, layouts: Iterable[Layout], report: Report | None = None
@@ -107,12 +108,36 @@ class Delivery:
     def _spool_all(self) -> None:
         while (job := self._queue.get()) is not None:
             kind, items = job
-            if not self._spool.put(kind, self._encode(items), num=_num(items)):
-                self._notices.once("spool", "the disk does not take the spool; a little waits in memory")
+            try:
+                self._spool_one(kind, items)
+            except Exception as error:  # noqa: BLE001 one batch that cannot be packed must not end the others
+                self._lose(kind, "error", num=_num(items))
+                self._notices.once("pack", f"{kind} could not be packed: {error!r:.200}")
             self._counters.set("argus_collector_spool_bytes", self._spool.num_bytes)
             self._queue.task_done()
             self._uploader.wake()
         self._queue.task_done()
+
+    def _spool_one(self, kind: str, items: Items) -> None:
+        if not self._spool.put(kind, self._encode(items), num=_num(items)):
+            self._notices.once("spool", "the disk does not take the spool; a little waits in memory")
+
+    def _lose(self, kind: str, reason: str, *, num: int) -> None:
+        if kind in COUNTED:
+            self._counters.add(f"argus_collector_dropped_{kind}_total", reason, amount=num)
+
+    def _with_losses(self, windows: list[RankWindow]) -> list[RankWindow]:
+        """The windows, the first of which counts those that were lost on the way since the last batch.
+
+        One that is lost itself takes its word along; the processor's counters keep the whole.
+        """
+        totals = self._counters.snapshot()
+        lost = int(sum(n for (name, _), n in totals.items() if name == LOST_WINDOWS))
+        new, self._told_lost = lost - self._told_lost, lost
+        if not new:
+            return windows
+        first = windows[0]
+        return [replace(first, dropped={**first.dropped, "windows_lost": new}), *windows[1:]]
 
     def _encode(self, items: Items) -> bytes:
         for item in items:
@@ -122,7 +147,10 @@ class Delivery:
         if windows:
             self._book.forget(self._uploader.names_wanted())
             packed = pack_hosts(
-                windows, book=self._book, identities=self._identities, told=self._note_compression
+                self._with_losses(windows),
+                book=self._book,
+                identities=self._identities,
+                told=self._note_compression,
             )
             return encode_windows(window.to_bytes() for window in packed)
         layouts = [item.to_json() for item in items if isinstance(item, Layout)]

@@ -43,20 +43,26 @@ class OpenPages:
         self._forget(set(self._files))
 
     def _read(self, key: Key, pid: int) -> OpenStep | None:
-        now_ns, fd = self._clock_ns(), self._files.get(key)
-        if fd is None:
-            if now_ns < self._retry_ns.get(key, 0):
-                return None
-            self._retry_ns[key] = now_ns + int(RETRY_S * 1e9)
-            try:
-                fd = self._files[key] = os.open(page_file(self._socket, *key), os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
-                return None  # the rank's turn has not come, or it runs an older version
-        page = parse(os.pread(fd, NUM_BYTES, 0))
+        now_ns, fd = self._clock_ns(), self._file(key)
+        try:
+            page = None if fd is None else parse(os.pread(fd, NUM_BYTES, 0))
+        except OSError:
+            return None  # no plain file
         if page is None or page.began_ns > now_ns:
             return None
         open_s, median_s = (now_ns - page.began_ns) * 1e-9, page.median_ns * 1e-9
         return OpenStep(key=key, pid=pid, step=page.step, open_s=open_s, median_s=median_s)
+
+    def _file(self, key: Key) -> int | None:
+        """The rank's page, None while it has not made it or if it runs an older version."""
+        now_ns, fd = self._clock_ns(), self._files.get(key)
+        if fd is not None or now_ns < self._retry_ns.get(key, 0):
+            return fd
+        self._retry_ns[key] = now_ns + int(RETRY_S * 1e9)
+        with suppress(OSError):
+            how = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+            self._files[key] = os.open(page_file(self._socket, *key), how)
+        return self._files.get(key)
 
     def _forget(self, keys: set[Key]) -> None:
         """A rank that is gone may have had no time to remove its page."""

@@ -14,7 +14,7 @@ from argus.collectors.records.series import StepSeries
 MEGATRON = re.compile(
     rb"iteration\s+(\d+)/\s*\d+\s*\|.*?elapsed time per iteration \((ms|s)\):\s*([\d.eE+-]+)"
 )
-DEEPSPEED = re.compile(rb"step=(\d+),.*?CurrSamplesPerSec=([\d.eE+-]+)|CurrSamplesPerSec=([\d.eE+-]+)")
+DEEPSPEED = re.compile(rb"step=(\d+),[^\n]*?CurrSamplesPerSec=([\d.eE+-]+)|CurrSamplesPerSec=([\d.eE+-]+)")
 DEEPSPEED_TIMERS = re.compile(rb"time \(ms\) \| (?=[^\n]*\b(?:fwd|forward): )([^\n]*)")
 TORCHTITAN = re.compile(rb"step:\s*(\d+)\b[^\n]*?\btps:\s*([\d,]+(?:\.\d+)?)")
 TITAN_END_TO_END = re.compile(rb"step:\s*(\d+)\b[^\n]*?end_to_end\(s\):\s*([\d.eE+-]+)")
@@ -39,6 +39,12 @@ _TIME_COLUMNS = (
     "time",
 )
 _STEP_COLUMNS = ("step", "iteration", "iter", "index", "global_step")
+
+
+def has_step_lines(text: bytes) -> bool:
+    """Whether a training framework's step lines are in it; they may begin with a bracket as JSON does."""
+    plain = _COLOR.sub(b"", text)
+    return any(line.search(plain) for line in LINES)
 
 
 def from_lines(text: str, name: str) -> list[StepSeries]:
@@ -85,8 +91,8 @@ def _deepspeed_timers(body: bytes) -> Picked:
 
 
 def _deepspeed(body: bytes) -> Picked:
-    rows = [(int((m[1] or b"0")[:15]), _inverse(m[2] or m[3])) for m in DEEPSPEED.finditer(body)]
-    return [step for step, _ in rows if step], [value for _, value in rows], "s a sample"
+    rows = [(int(m[1][:15]) if m[1] else None, _inverse(m[2] or m[3])) for m in DEEPSPEED.finditer(body)]
+    return [step for step, _ in rows if step is not None], [value for _, value in rows], "s a sample"
 
 
 def _grid(steps: Sequence[int]) -> tuple[int, int]:

@@ -15,17 +15,18 @@ from typing import Any
 
 from argus.collectors.readers import ReaderError, Reading
 from argus.collectors.readers._files import Inflated
-from argus.collectors.readers._step_lines import LINES, from_lines, table_series
+from argus.collectors.readers._step_lines import from_lines, has_step_lines, table_series
 from argus.collectors.records.events import RankRecords
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.series import StepSeries
 
 MAX_BYTES = 1 << 30
+MAX_SECONDS = 1e15
 MAX_SERIES, MAX_VALUES = 10_000, 5_000_000
 
 _NUMBER = rb"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
 _JSON = re.compile(
-    rb"\s*(?:\[\s*" + _NUMBER + rb"\s*[,\]]"
+    rb"\s*(?:\[\s*(?:null|NaN|-?Infinity|" + _NUMBER + rb")\s*[,\]]"
     rb'|\{\s*"(?:interval|values)"\s*:'
     rb'|\{\s*"[^"\\]{1,400}"\s*:\s*\{\s*"(?:interval|values|start_step|end_step|step_interval)"\s*:)'
 )
@@ -36,19 +37,21 @@ def sniff(head: bytes, name: str) -> bool:
     """JSON that begins like a series, a .csv of printable text, or text with a training framework's step lines."""
     if _JSON.match(head):
         return True
-    if b"\0" in head or head.lstrip()[:1] in (b"{", b"["):
+    if b"\0" in head or head.lstrip()[:1] == b"{":
         return False
-    return bool(_CSV_NAME.search(name)) and bool(head.strip()) or any(line.search(head) for line in LINES)
+    return bool(_CSV_NAME.search(name)) and bool(head.strip()) or has_step_lines(head)
 
 
 def read(path: Path) -> Iterator[Reading]:
     """One reading a series. Raises ReaderError."""
     text, cut = _text(path)
     name = path.name.split(".")[0] or "series"
-    if text.lstrip()[:1] in ("{", "["):
-        found, warnings = _from_json(text, name, path.name)
-    elif any(line.search(text.encode("utf-8", "replace")) for line in LINES):
+    found: list[StepSeries]
+    warnings: list[str]
+    if has_step_lines(text.encode("utf-8", "replace")):
         found, warnings = from_lines(text, name), []
+    elif text.lstrip()[:1] in ("{", "["):
+        found, warnings = _from_json(text, name, path.name)
     else:
         found, warnings = table_series(text, name), []
     if cut:
@@ -119,15 +122,11 @@ def _series(name: str, raw: Mapping[str, Any]) -> StepSeries:
 
 
 def number(value: object) -> float:
-    """A number, NaN for anything else."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """A number that can be a time, NaN for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         return math.nan
     try:
-        return float(value)
-    except OverflowError:
+        seconds = float(value)
+    except (ValueError, OverflowError):
         return math.nan
+    return seconds if abs(seconds) < MAX_SECONDS else math.nan

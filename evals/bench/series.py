@@ -1,4 +1,4 @@
-"""Bare step times: events found and false alarms beside the naive rule "above twice the median"."""
+"""Bare step times: events and false alarms beside the naive rule "above twice the median", and healthy jobs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ import numpy as np
 from argus.analytics.window import Floats
 from argus.api.cli.errors import CliError
 from argus.evals.bench import Size
+from argus.evals.healthy_series import MAX_FALSE_PER_STEP, count_false_families, count_false_jobs
 from argus.evals.series_score import score_series
 from argus.evals.series_score import table as score_table
 
 COUNT = {"smoke": 20, "default": 200, "full": 1000}
+HEALTHY_JOBS = {"smoke": 3, "default": 20, "full": 160}
+NOISE_SERIES = {"smoke": 1, "default": 4, "full": 40}
 LENGTH = 300
 NOISE = 0.03
 
@@ -33,12 +37,43 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     begun = time.perf_counter()
     score = score_series(series)
     wall_s = time.perf_counter() - begun
-    return {**score.to_json(), "values_per_s": score.num_values / wall_s, "table": score_table(score)}
+    healthy = count_false_jobs(HEALTHY_JOBS[size])
+    families = count_false_families(NOISE_SERIES[size])
+    return {
+        **score.to_json(),
+        "values_per_s": score.num_values / wall_s,
+        "table": score_table(score),
+        "healthy": {
+            **asdict(healthy),
+            "false_per_100k": healthy.per_100k,
+            "at_most_per_100k": healthy.at_most_per_100k,
+        },
+        "families": {name: asdict(one) for name, one in families.items()},
+        "ok": score.ok and healthy.false <= max(healthy.steps * MAX_FALSE_PER_STEP, 1),
+    }
 
 
 def table(result: Mapping[str, Any]) -> str:
     """A line a series that holds or raises anything, and the sums."""
-    return f"{result['table']} {result['values_per_s']:,.0f} values/s."
+    healthy = result["healthy"]
+    bound = healthy["at_most_per_100k"]
+    families = [
+        f"| {name} | {one['steps']} | {one['false']} | {_kinds(one)} |"
+        for name, one in result["families"].items()
+    ]
+    return (
+        f"{result['table']} {result['values_per_s']:,.0f} values/s.\n\nHealthy simulated jobs: "
+        f"{healthy['false']} false incidents in {healthy['steps']:,} steps"
+        + (f", at most {bound:.2f} in 100,000 (95 %)" if bound is not None else "")
+        + f"; findings {_kinds(healthy)}.\n\n"
+        + "\n".join(
+            ["| healthy noise | values | false incidents | findings |", "|---|---|---|---|", *families]
+        )
+    )
+
+
+def _kinds(one: Mapping[str, Any]) -> str:
+    return ", ".join(f"{num} {kind}" for kind, num in sorted(one["kinds"].items())) or "none"
 
 
 def read_file(path: Path) -> dict[str, Floats]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from argus.agent.runbooks.retrieve import retrieve
 from argus.agent.stub_llm.scripts import confirm, looping, silent
 from argus.agent.stub_llm.seen import blank_call, calling, saying, triage_of
 from argus.analytics.classes import cause_classes
+from argus.api.cli import build_parser, load
 from tests.agent.talks import Script, Ticks, case_for, desk_for
 
 GUARD = Guard(secret="5ecret")
@@ -184,6 +186,15 @@ def test_every_class_has_a_runbook_and_actions() -> None:
         assert retrieve(books, fault_class=name)[0].classes == (name,)
         assert built_in()[f"{name}/look"].is_read_only and not built_in()[f"{name}/act"].is_read_only
     assert retrieve(books, fault_class="", text="cable optic transfers of a group")[0].name == "link.slow"
+
+
+def test_our_own_commands_in_the_catalogue_parse() -> None:
+    commands = [remedy.command for remedy in built_in().values() if remedy.command.startswith("argus ")]
+    assert len(commands) >= 3
+    for command in commands:
+        words = shlex.split(command.replace("$RANK", "3"))
+        if words[1] != "run":  # its command follows
+            build_parser(words[1], load(words[1])).parse_args(words[2:])
 
 
 USERS = """+++

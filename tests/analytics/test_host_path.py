@@ -23,6 +23,7 @@ from tests.analytics.test_attempt import windows
 ONSET, SUSPECT = 80, 1
 JOB = Job(ranks=4, ranks_per_host=4, steps=140, step_s=0.3, gpu=False)
 FRAMES = {
+    "host.gc": "train (t.py:1);gc_collect_main (native)",
     "host.jit": "train (t.py:1);compile_fx (torch/_inductor/compile_fx.py:9)",
     "host.allocator": "train (t.py:1);empty_cache (torch/cuda/memory.py:3)",
     "host.lock": "train (t.py:1);acquire (threading.py:9)",

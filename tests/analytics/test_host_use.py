@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from argus.analytics.attempt import AttemptState, advance
-from argus.analytics.fuse.host_evidence import clean_members, host_similarity, starvation
+from argus.analytics.fuse.host_evidence import (
+    clean_members,
+    device_marks,
+    host_similarity,
+    starvation,
+)
 from argus.analytics.host_use import CONTINUED, odd_hosts
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.view import View
@@ -69,7 +74,7 @@ def test_a_used_up_quota_confirms_too() -> None:
 
 def test_what_nobody_measured_says_nothing() -> None:
     for at in (view(None), view(window({})), view(window({0: {"thread_run_delay_ratio": 0.5}}))):
-        for check in (starvation, clean_members, host_similarity):
+        for check in (starvation, clean_members, host_similarity, device_marks):
             assert check(CAUSE, at) == CAUSE
     other = replace(CAUSE, fault_class="compute.slow")
     assert starvation(other, view(window(delays(0.9)))) == other
@@ -127,6 +132,29 @@ def _digests(uses: Sequence[Mapping[int, Mapping[str, float]]]) -> tuple[object,
 def test_of_two_hosts_neither_is_odd() -> None:
     use = {r: {"host_cpu_some_ratio": 0.9 if r < 4 else 0.0} for r in range(4)} | {r: {} for r in range(4, 8)}
     assert odd_hosts(window(use)) == ()
+
+
+def marked(marks: Mapping[int, tuple[str, ...]]) -> Window:
+    return replace(window({}), marks=marks)
+
+
+@pytest.mark.parametrize(
+    ("fault_class", "marks", "verdict"),
+    [
+        ("compute.slow", {3: ("gpu hw_thermal",)}, "CONFIRMED"),
+        ("compute.slow", {3: ("gpu sw_power_cap",)}, "LIKELY"),
+        ("compute.slow", {6: ("gpu hw_thermal",)}, "LIKELY"),
+        ("compute.slow", dict.fromkeys(range(8), ("gpu hw_thermal",)), "LIKELY"),
+        ("link.slow", {3: ("port mlx5_0/1 symbol_error",)}, "CONFIRMED"),
+        ("link.slow", {3: ("port mlx5_0/1 down",)}, "CONFIRMED"),
+        ("data.slow_loader", {3: ("gpu hw_thermal", "nonsense", "port x")}, "LIKELY"),
+    ],
+)
+def test_what_devices_state_confirms_a_cause_of_their_own_kind_and_place(
+    fault_class: str, marks: Mapping[int, tuple[str, ...]], verdict: str
+) -> None:
+    told = device_marks(replace(CAUSE, fault_class=fault_class), view(marked(marks)))
+    assert (told.verdict, told.suspects) == (verdict, (3,))
 
 
 def attempt(use: Mapping[int, Mapping[str, float]], *, severity: float = 1.5) -> tuple[Incident, ...]:

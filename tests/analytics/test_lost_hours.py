@@ -41,7 +41,7 @@ def numbers(
 
 
 def window(index: int, *steps_s: float) -> Hours:
-    return Hours(first_step=10 * index, num_steps=10, numbers=numbers(*steps_s))
+    return Hours(first_step=10 * index, num_steps=10, job_step_s=np.array(steps_s))
 
 
 def incident(

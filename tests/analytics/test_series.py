@@ -16,11 +16,13 @@ from argus.analytics.series.judge import Slowdown, slowdowns
 from argus.analytics.series.period import periods_of
 from argus.analytics.series.pulse import KEPT
 from argus.analytics.series.recorded import series_findings
-from argus.analytics.series.rhythm import HISTORY, MAX_PERIODS, MAX_SHIFTS
+from argus.analytics.series.rhythm import HISTORY, MAX_PERIODS, MAX_QUIET
 from argus.analytics.series.shift import NEAR, gate
 from argus.analytics.series.track import KEEP, STARTUP, Tracks, finish, observe
 from argus.analytics.window import Floats
 from argus.collectors.records.series import StepSeries
+from argus.evals.healthy_series import count_false
+from argus.evals.step_noise import FAMILIES
 
 
 def noise(count: int, *, seed: int = 0, spread: float = 0.03, level: float = 2.0) -> Floats:
@@ -102,42 +104,12 @@ def test_noise_alone_seldom_looks_like_a_change(
     assert num <= most * values.size
 
 
-def wandering(count: int, *, repeats: float, spread: float, seed: int) -> Floats:
-    rng = np.random.default_rng(seed)
-    logs = rng.normal(0, spread * np.sqrt(1 - repeats**2), count)
-    for place in range(1, count):
-        logs[place] += repeats * logs[place - 1]
-    return np.asarray(np.exp(logs))
-
-
-def unhealthy_looking(family: str, *, seed: int, count: int = 1500) -> Floats:
-    """Healthy series of noise that is not the normal one."""
-    rng = np.random.default_rng(seed)
-    if family == "heavy tail":
-        return np.exp(0.02 * rng.standard_t(3, count))
-    if family == "wanders a little":
-        return wandering(count, repeats=0.6, spread=0.03, seed=seed)
-    if family == "wanders":
-        return wandering(count, repeats=0.9, spread=0.01, seed=seed)
-    if family == "ticks":
-        return np.round(np.exp(rng.normal(0, 0.02, count)) / 0.04) * 0.04
-    if family == "lone spikes":
-        high = np.where(rng.random(count) < 0.01, rng.uniform(1.2, 5, count), 1.0)
-        return np.exp(rng.normal(0, 0.02, count)) * high
-    if family == "lengths":
-        lengths = rng.choice([1, 1.1, 1.25], p=[0.6, 0.3, 0.1], size=count)
-        return np.asarray(np.exp(rng.normal(0, 0.01, count)) * lengths)
-    assert family == "exponential", family
-    return 1 + rng.exponential(0.05, count)
-
-
-FAMILIES = ("heavy tail", "wanders a little", "wanders", "ticks", "lone spikes", "lengths", "exponential")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", list(FAMILIES))
 def test_healthy_noise_of_any_kind_is_no_incident(family: str) -> None:
-    assert [slow for seed in range(8) for slow in judged(unhealthy_looking(family, seed=seed))] == []
+    """Eight series of each; what strong wander (AR(1) of 0.9 at 3 %) makes of more is measured by the benchmark."""
+    series = (FAMILIES[family](np.random.default_rng(seed), 1000) for seed in range(8))
+    assert count_false(series).false == 0
 
 
 def test_a_spike_is_told_and_is_no_incident() -> None:
@@ -274,7 +246,7 @@ def test_memory_does_not_grow() -> None:
     state, _ = follow(Followed(), values)
     assert state.tracks.logs.shape == (1, KEEP) and state.tracks.count == 3000
     assert len(state.rhythm.history) == HISTORY and len(state.rhythm.periods) <= MAX_PERIODS
-    assert len(state.rhythm.pulses) <= KEPT and len(state.rhythm.shifts) <= MAX_SHIFTS
+    assert len(state.rhythm.pulses) <= KEPT and len(state.rhythm.quiet) <= MAX_QUIET
     assert len(state.tracks.changes) <= 1 and len(state.tracks.swings) <= 1
 
 

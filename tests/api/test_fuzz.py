@@ -230,7 +230,7 @@ def questions(rng: random.Random) -> Iterator[str]:
         lambda: quote(str(rng.choice(ODD)), safe="", errors="surrogatepass"),
         lambda: quote(rng.randbytes(rng.randrange(1, 9))),
         lambda: str(rng.choice((0, -1, 1 << 53, 1 << 63, 1 << 64, 10**30))),
-        lambda: rng.choice(("job", "open", "L2", "1", "analysed")),
+        lambda: rng.choice(("job", "open", "L2", "1", "analysed", "nan", "-inf", "host:h-0", "host:%25_")),
     )
     paths = (
         "/v1/runs",
@@ -241,12 +241,20 @@ def questions(rng: random.Random) -> Iterator[str]:
         "/v1/runs/job/windows/{}",
         "/v1/runs/job/series",
         "/v1/runs/job/findings",
+        "/v1/runs/{}/facts",
+        "/v1/runs/{}/report",
+        "/v1/history",
+        "/v1/history/offenders",
+        "/v1/events",
         "/v1/incidents",
         "/v1/incidents/{}",
         "/v1/incidents/{}/diagnosis",
         "/v1/incidents/{}/card",
     )
-    names = ("limit", "offset", "attempt", "window", "level", "status", "class", "run", "rank")
+    asked = (
+        "limit offset attempt window level status class run rank host device subject days node kind since_s"
+    )
+    names = (*asked.split(), "until_s")
     while True:
         query = "&".join(f"{rng.choice(names)}={rng.choice(words)()}" for _ in range(rng.randrange(4)))
         yield rng.choice(paths).replace("{}", rng.choice(words)()) + "?" + query

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import func, select
 from starlette.testclient import TestClient
 
-from argus.analytics.history import DAY_S, UnitDays, day_of, days_of
+from argus.analytics.history import DAY_S, Rolling, UnitDays, day_of, kernel_days
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.store import history, queries
 from argus.analytics.store.engine import Store
@@ -21,9 +21,13 @@ from argus.api.cli.serve import product_analyses
 from argus.api.http.app import make_app
 from argus.api.service import Service
 from argus.evals.simulator.job import Fault, Job
-from argus.topology.layout import build
+from argus.evals.simulator.simulate import simulate
+from argus.evals.truth import Scenario, Truth
+from argus.topology.layout import Topology, build
+from tests.analytics.test_attempt import windows
 from tests.api.kit import FakeClock, layouts_body, make_layout, make_window, new_service, new_store, upload
 from tests.api.served import live
+from tests.api.test_path import live_through
 
 DAY = 20_000
 TOPOLOGY = build([replace(make_layout(rank), device=f"GPU-{rank}") for rank in range(4)])
@@ -42,6 +46,13 @@ def numbers(forward_s: list[float], *, work: list[float] | None = None, wait_s: 
         job_step_s=np.ones(3),
         work=np.array(work or [np.nan] * 4),
     )
+
+
+def days_of(topology: Topology, windows: list[tuple[float, WindowNumbers]]) -> UnitDays:
+    rolling = Rolling(topology=topology)
+    for time_s, one in windows:
+        rolling.add(one, time_s=time_s)
+    return rolling.rows()
 
 
 def ratios(days: UnitDays, subject: str = "phase:forward") -> list[float]:
@@ -99,17 +110,17 @@ def test_each_window_is_added_once_across_restarts(store: Store, clock: FakeCloc
     service = new_service(store, clock=clock)
     service.receive_layouts(layouts_body())
     send(service, clock, range(5))
-    clock.now_s += 601.0
+    clock.now_s += 3601.0
     service.worker.turn(clock.now_s)
     had = days_in(store)
     assert had == 5 * 4 * 2  # windows, ranks, forward and own
     again = new_service(store, clock=clock)
     for _ in range(3):
-        clock.now_s += 601.0
+        clock.now_s += 3601.0
         again.worker.turn(clock.now_s)
     assert days_in(store) == had
     send(again, clock, range(5, 7))
-    clock.now_s += 601.0
+    clock.now_s += 3601.0
     again.worker.turn(clock.now_s)
     assert days_in(store) == 7 * 4 * 2
 
@@ -119,7 +130,7 @@ def test_history_is_read_over_http_and_forgotten(store: Store, clock: FakeClock)
     client = TestClient(make_app(service), raise_server_exceptions=False)
     service.receive_layouts(layouts_body())
     send(service, clock, range(3))
-    clock.now_s += 601.0
+    clock.now_s += 3601.0
     service.worker.turn(clock.now_s)
     found = client.get("/v1/history", params={"host": "h-1", "subject": "own"}).json()
     (item,) = found["items"]  # two ranks of a host without devices and places are one unit
@@ -163,7 +174,7 @@ def test_a_drifting_gpu_is_told_once_a_day_and_opens_no_incident(store: Store, c
     service.receive_layouts(dump({"layouts": [item.to_json() for item in body]}).encode())
     add_drift(store, [(f"h-{r // 2}", f"GPU-{r}") for r in range(16)], attempt_id=1, slope=0.005)
     for _ in range(3):
-        clock.now_s += 601.0
+        clock.now_s += 3601.0
         service.worker.turn(clock.now_s)
     with store.read() as connection:
         found = queries.findings(connection, attempt_id=1, window=None, level=None, limit=10, offset=0)
@@ -200,9 +211,43 @@ def test_postgres_adds_days_up(postgres: Store, clock: FakeClock) -> None:
     service = new_service(postgres, clock=clock)
     service.receive_layouts(layouts_body())
     send(service, clock, range(3))
-    clock.now_s += 601.0
+    clock.now_s += 3601.0
     service.worker.turn(clock.now_s)
     send(service, clock, range(3, 5))
-    clock.now_s += 601.0
+    clock.now_s += 3601.0
     service.worker.turn(clock.now_s)
     assert days_in(postgres) == 5 * 4 * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restart_at", [(), (40, 70, 90)])
+def test_what_comes_and_goes_is_found_whether_the_service_restarts_or_not(
+    tmp_path: Path, restart_at: tuple[int, ...]
+) -> None:
+    faults = tuple(
+        Fault(kind="compute", ranks=(3,), start_step=10 * w, end_step=10 * w + 10, severity=1.5)
+        for w in (6, 12, 18, 24, 30)
+    )
+    scenario = Scenario(
+        job=Job(ranks=8, steps=400, step_s=0.4),
+        faults=faults,
+        truth=Truth(fault_class="compute.slow", ranks=(3,), scope="rank:3", onset_step=60),
+    )
+    (incident,) = live_through(scenario, tmp_path / "b.sqlite", restart_at=restart_at).incidents
+    assert (incident["class"], incident["suspects"]) == ("compute.slow", [3])
+    assert "bouts" in {item["name"] for item in incident["diagnosis"]["evidence"]}
+
+
+@pytest.mark.slow
+def test_kernels_have_days_by_kind() -> None:
+    job = Job(ranks=8, steps=40, step_s=0.4, kernels=40)
+    done = simulate(job, [Fault(kind="compute", ranks=(3,), severity=1.3)], rng=np.random.default_rng(0))
+    topology = build(done.layouts)
+    *_, window = (w for w in windows(done, topology))
+    assert window.kernels
+    days = kernel_days(topology, window.kernels, names=window.kernel_names, time_s=DAY * DAY_S)
+    assert days.subjects and all(subject.startswith("kernel:") for subject in days.subjects)
+    logs = [
+        float(days.sum_log[(days.subject == at) & (days.unit == 3)][0]) for at in range(len(days.subjects))
+    ]
+    assert max(logs) > 0.15 and set(days.num.tolist()) == {1}

@@ -46,7 +46,7 @@ for i in range(8):
         os._exit(9)
     loss.backward()
     optimizer.step()
-print(f"trained {i + 1}\n", end="", flush=True)
+print(f"trained {i + 1}\\n", end="", flush=True)
 """
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -93,6 +93,14 @@ def test_pages_go_with_their_ranks(rank: Rank) -> None:
     rank.steps(3)  # a page nobody reads any more hurts nobody
     rank.page.close()
     assert list(rank.socket.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_plain_file_is_not_read(rank: Rank, make: Callable[[Path], object]) -> None:
+    make(page_file(rank.socket, "run", 0, 3))
+    pages = OpenPages(rank.socket, clock_ns=lambda: rank.now_ns)
+    assert pages.open_steps([rank.member]) == []
+    pages.close()
 
 
 @pytest.mark.parametrize("raw", [b"", b"x", bytes(NUM_BYTES), b"\xff" * NUM_BYTES])

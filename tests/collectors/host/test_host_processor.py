@@ -8,10 +8,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,9 +19,8 @@ from hypothesis import strategies as st
 from argus.collectors.host import processor as processor_module
 from argus.collectors.host.client import parse_server
 from argus.collectors.host.fake_host import FakeHost
-from argus.collectors.host.fake_host import start as start_host
 from argus.collectors.host.fake_rank import frames, preamble, steps
-from argus.collectors.host.fake_service import FakeService, Reply, serve
+from argus.collectors.host.fake_service import FakeService, serve
 from argus.collectors.host.window import cut
 from argus.collectors.readers.recording import read
 from argus.collectors.records.channels import CHANNELS
@@ -48,26 +46,6 @@ if len(sys.argv) > 2:
     exec(sys.argv[2])
 time.sleep(60)
 """
-
-
-@pytest.fixture
-def service() -> Iterator[FakeService]:
-    with serve(FakeService()) as it:
-        yield it
-
-
-@pytest.fixture
-def start(tmp_path: Path, service: FakeService) -> Iterator[Start]:
-    """Starts processors that report to `service`, unless told otherwise."""
-    hosts: list[FakeHost] = []
-
-    def begin(**options: Any) -> FakeHost:
-        hosts.append(start_host(tmp_path, **{"url": service.url, **options}))
-        return hosts[-1]
-
-    yield begin
-    for host in hosts:
-        host.stop()
 
 
 def spawn(path: Path, *then: str) -> subprocess.Popen[bytes]:
@@ -158,50 +136,6 @@ def test_the_level_of_the_service_reaches_every_rank_and_comes_back_in_beats_and
     off = {window.window: window.channels_off for window in service.windows.values()}
     assert off[3] == CHANNELS[:2]
     assert any("service decided" in line for line in host.said)
-
-
-@pytest.mark.slow
-def test_an_outage_loses_nothing(start: Start, service: FakeService) -> None:
-    host = start()
-    service.fail = lambda path: Reply(status=503)
-    rank = host.connect()
-    rank.play(0, 61)
-    assert host.wait_for(lambda: host.counters.get("argus_collector_upload_failures_total", "503") > 2)
-    assert not service.windows and host.counters.get("argus_collector_spool_bytes") > 0
-    service.fail = lambda path: None
-    assert service.wait_for(lambda s: len(s.windows) == 6)
-    assert service.num_duplicates == 0
-    assert host.wait_for(lambda: host.counters.get("argus_collector_spool_bytes") == 0)
-
-
-@pytest.mark.slow
-def test_a_service_that_cuts_connections_after_storing_gets_no_window_twice(
-    start: Start, service: FakeService
-) -> None:
-    host = start()
-    left = [2]
-
-    def cut_twice(path: str) -> Reply | None:
-        left[0] -= path.endswith("windows")
-        return Reply(status=0) if left[0] >= 0 and path.endswith("windows") else None
-
-    service.fail = cut_twice
-    host.connect().play(0, 21)
-    assert service.wait_for(lambda s: len(s.windows) == 2)
-
-
-@pytest.mark.slow
-def test_a_stalled_service_does_not_hold_up_the_ranks(
-    start: Start,
-) -> None:
-    listening = socket.create_server(("127.0.0.1", 0))
-    host = start(url=f"http://127.0.0.1:{listening.getsockname()[1]}")
-    rank = host.connect()
-    for first in range(0, 100, 10):
-        rank.play(first, first + 10)
-    assert host.wait_for(lambda: host.counters.get("argus_collector_rows_total", "steps") == 100)
-    assert host.wait_for(lambda: host.counters.get("argus_collector_windows_total") >= 9)
-    listening.close()
 
 
 @pytest.mark.slow

@@ -117,6 +117,30 @@ def test_logs_of_frameworks(
     assert (one.unit, one.interval) == (unit, interval)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        MEGATRON.format(step=7, unit="ms", value=1500.0),
+        "[rank0]:[titan] 2026-01-05 10:00:00,000 - root - INFO - " + TITAN.format(step=7, tps=2000),
+        (
+            "[2026-01-05 10:00:00,1] [INFO] [timer.py:264:stop] epoch=0/micro_step=7/global_step=7, "
+            "RunningAvgSamplesPerSec=4.0, CurrSamplesPerSec=4.0, MemAllocated=1GB\n"
+        ),
+        TIMERS.format(bwd=1300.0),
+    ],
+)
+def test_a_log_may_begin_with_a_step_line_whose_bracket_is_not_json(tmp_path: Path, line: str) -> None:
+    (one,) = read(tmp_path / "train.log", line * 3)
+    assert len(one.values_s) == 3 and all(math.isfinite(value) for value in one.values_s)
+    assert one.first_step in (0, 7)
+
+
+def test_a_list_may_begin_with_what_is_no_number_and_hold_what_is_no_time(tmp_path: Path) -> None:
+    (one,) = read(tmp_path / "t.json", "[null, 1.0, NaN, 1e400, 1e300, 2.0]")
+    assert one.values_s[1] == 1.0 and one.values_s[5] == 2.0
+    assert all(math.isnan(one.values_s[place]) for place in (0, 2, 3, 4))
+
+
 @pytest.mark.parametrize("body", [b"no numbers,here\nat,all\n", b"\n\n \n x", b"a,b\n"])
 def test_a_table_without_times_is_one_sentence(tmp_path: Path, body: bytes) -> None:
     (tmp_path / "t.csv").write_bytes(body)
