@@ -111,8 +111,13 @@ class Ledger:
         self.last[which], self.max_wait[which] = calls.rank[leader], wait.max(axis=1)
         self._charge(which, rows, self._shares(entry, wait, stood, one_way=one_way, last=last), last=last)
         counted = self.counts[which]
-        self.wait[rows[counted]] = (wait * stood)[counted]
-        self._carry(rows[stood], source=leader, of=np.repeat(line, stood.sum(axis=1)))
+        if counted.all():
+            self.wait[rows] = wait * stood
+        else:
+            self.wait[rows[counted]] = (wait * stood)[counted]
+        everyone = stood.all()  # the usual case, and masks are slow
+        size = np.full(len(which), rows.shape[1]) if everyone else stood.sum(axis=1)
+        self._carry(rows.reshape(-1) if everyone else rows[stood], source=leader, of=np.repeat(line, size))
 
     @staticmethod
     def _shares(entry: Floats, wait: Floats, stood: Bools, *, one_way: Bools, last: Ints) -> Floats:
@@ -155,16 +160,20 @@ class Ledger:
         calls = self.calls
         rows = calls.first[which][:, None] + np.arange(calls.size[which[0]])
         spot, source, line = self.spot[rows], calls.source[rows], np.arange(len(which))
-        here = ~source
-        after = due[spot] * self.carried[rows]
-        # Only those who came to the call now: a source has its place in this turn for another call.
-        due[spot[here]] -= after[here]
+        before = due[spot]
+        after = before * self.carried[rows]
         passed = self.per_s[rows]
         common = np.zeros(rows.shape)
         common[line, self.row_amount[rows].argmin(axis=1)] = passed.sum(axis=1)
         passed[line, self.leader[which] - calls.first[which]] += after.sum(axis=1)
+        if not source.any():
+            late[spot] += passed * self.row_own[rows]
+            due[spot] = before - after + passed - common
+            return
+        # Only those who came to the call now: a source has its place in this turn for another call.
+        here = ~source
         late[spot[here]] += (passed * self.row_own[rows])[here]
-        due[spot[here]] += (passed - common)[here]
+        due[spot[here]] += (passed - common - after)[here]
         # A source went on before the others came: its part waits for the walk to get there.
         self.per_s[rows[source]], self.common[rows[source]] = passed[source], common[source]
 
