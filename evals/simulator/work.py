@@ -14,6 +14,9 @@ from argus.evals.simulator.segments import segments_of
 TOKENS = 8192.0
 """Tokens of a micro-batch of usual length."""
 
+MAX_LENGTH = 3.0
+"""The context window: no sequence is longer than so many usual ones."""
+
 ATTENTION_SHARE = 0.3
 """Part of the compute that grows with the square of the sequence length."""
 
@@ -56,7 +59,7 @@ def _lengths(job: Job, faults: list[Fault], rng: np.random.Generator) -> Floats:
         else:
             mine = np.unique(replica[np.array(fault.ranks)])
             tokens[np.ix_(steps, np.arange(shape[1]), mine)] *= fault.severity
-    return tokens
+    return np.minimum(tokens, MAX_LENGTH)
 
 
 def _routed(job: Job, faults: list[Fault], rng: np.random.Generator) -> Floats:
