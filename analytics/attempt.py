@@ -24,8 +24,8 @@ from argus.analytics.fuse import Lasting, checked, decide, stop_cause
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
 from argus.analytics.host_path import is_better_seen
 from argus.analytics.incident import Cause, Incident
-from argus.analytics.kernel_digest import Engine, digest_kernels
-from argus.analytics.kernel_join import join_kernels
+from argus.analytics.kernel_digest import KEPT, Engine, digest_kernels
+from argus.analytics.kernel_join import is_of_kernels, join_kernels
 from argus.analytics.lifecycle import (
     ALL_EXITED,
     GONE_WINDOWS,
@@ -315,6 +315,8 @@ def _join(
     )
     remembered = remember(past, digest, incidents=joined.incidents)
     state = replace(state, past=remembered, incidents=joined.incidents)
+    mine = [i for i in state.incidents if is_of_kernels(i.cause) and not is_recurring(i)]
+    state = _close(state, [i for i in mine if _is_gone(i, state.past, {})])
     return state, (*findings, *joined.findings)
 
 
@@ -359,6 +361,8 @@ def _is_gone(incident: Incident, past: Sequence[Digest], recurring: Mapping[int,
     if is_recurring(incident):
         return not set(incident.cause.suspects) & recurring.keys()
     silent = [d for d in past if d.index > incident.last_window and is_comparable(d)]
+    if is_of_kernels(incident.cause) and len(silent) < KEPT:
+        silent = [d for d in silent if d.kernels is not None]
     return len(silent) >= GONE_WINDOWS
 
 

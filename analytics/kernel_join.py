@@ -74,6 +74,12 @@ def join_kernels(
     return Joined(findings=findings, incidents=tuple(after))
 
 
+def is_of_kernels(cause: Cause) -> bool:
+    """Whether nothing but kernels speaks for it: a window without kernels could not have shown it."""
+    names = {item.name for item in cause.evidence}
+    return "kernel_lost_s" in names and not names & {"own_self_s", "transfer_s"}
+
+
 def _known_at(incidents: Sequence[Incident], cause: Cause) -> int | None:
     """Where the open incident about the cause's place or suspects stands."""
     known = find_open(incidents, cause.scope)

@@ -177,6 +177,19 @@ def test_a_rank_seen_by_both_levels_is_one_incident_that_kernels_confirm() -> No
     assert (loud.opened_window, loud.last_window) == (quiet.opened_window, quiet.last_window)
 
 
+def test_windows_without_kernels_end_no_incident_of_kernels() -> None:
+    """Without a GPU one step in fifty has operators: most windows have none."""
+    topology, windows = flat()
+    sick = list(with_kernels(windows, lambda rank, name: 1.3 if rank == 3 and name == "layer_norm" else 1.0))
+    (incident,) = incidents_of(
+        topology, [replace(one, kernels=()) if number % 3 == 1 else one for number, one in enumerate(sick)]
+    )
+    (other,) = incidents_of(
+        topology, [replace(one, kernels=()) if number in (6, 7) else one for number, one in enumerate(sick)]
+    )
+    assert incident.status == other.status == "open"
+
+
 def test_what_kernels_name_better_was_never_told_or_is_resolved() -> None:
     made = scenarios()["slow_copy"](seed=0, ranks=4, severity=1.5)
     topology, windows = played(made.job, made.faults)
