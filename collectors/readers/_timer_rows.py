@@ -90,7 +90,8 @@ def rank_rows(
     phases["native"] = [name(op) for op in ops]
     phases["wait_ns"] = np.where([op in TYPES and op not in WORK for op in ops], dur_ns, 0)
     phases["cpu_ns"], phases["clock"] = UNOBSERVED_NS, CLOCK_GPU
-    phases["depth"] = _depths(step, start_ns, start_ns + dur_ns)
+    works = np.array([op in WORK or op not in TYPES for op in ops])
+    phases["depth"] = _depths(step, start_ns, start_ns + dur_ns, works)
     phases["chunk"], phases["micro_batch"] = table.chunk[rows], table.micro_batch[rows]
     made = {
         "steps": _steps(spans, np.unique(table.step[rows])),
@@ -112,16 +113,33 @@ def _steps(spans: Mapping[int, Span], numbers: Ints) -> Rows:
     return out
 
 
-def _depths(step: Ints, start: Ints, end: Ints) -> NDArray[np.uint8]:
-    """1 for an operation that begins while an outer one still runs: only outer ones add up to the step."""
+def _depths(step: Ints, start: Ints, end: Ints, works: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """1 for an operation beside an outer one: only outer ones add up to the step.
+
+    Transfers are posted ahead and run on streams of their own, so work is never beside one of them: a transfer
+    that runs while the rank works is the inner one, whichever began first.
+    """
     depth = np.zeros(len(step), np.uint8)
-    until, at = -1, -1
-    for i, (s, a, b) in enumerate(zip(step.tolist(), start.tolist(), end.tolist(), strict=True)):
-        if s == at and a < until - SLACK_NS:
-            depth[i] = 1
-        else:
-            until, at = b, s
+    for rows, others in ((np.flatnonzero(works), None), (np.flatnonzero(~works), np.flatnonzero(works))):
+        until, at = -1, -1
+        for i in rows.tolist():
+            is_inside = step[i] == at and start[i] < until - SLACK_NS
+            if is_inside or (others is not None and _overlaps(others, i, step, start, end)):
+                depth[i] = 1
+            else:
+                until, at = end[i], step[i]
     return depth
+
+
+def _overlaps(works: Ints, row: int, step: Ints, start: Ints, end: Ints) -> bool:
+    """Whether some work of the row's step runs for more than the slack while the row does; `works` in order."""
+    place = int(np.searchsorted(works, row))
+    for i in works[max(place - 1, 0) :].tolist():
+        if step[i] > step[row] or (step[i] == step[row] and start[i] >= end[row] - SLACK_NS):
+            return False
+        if step[i] == step[row] and end[i] > start[row] + SLACK_NS:
+            return True
+    return False
 
 
 def _calls(

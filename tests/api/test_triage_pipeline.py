@@ -54,7 +54,14 @@ def test_an_even_pipeline_accuses_nobody(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_heavy_stage_accuses_no_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = fake_rows(noisy({(replica, 3): 1.5 for replica in range(4)}))
     said = report(capsys, str(write_table(tmp_path / "t.parquet", rows)))
-    assert said["incidents"] == []
+    (incident,) = said["incidents"]
+    assert (incident["class"], incident["suspects"], incident["scope"]) == (
+        "pipeline.imbalance",
+        [],
+        "stage:3",
+    )
+    compute = next(item for item in said["diagnosis"]["evidence"] if item["name"] == "stage_compute_s")
+    assert compute["value"] / compute["baseline"] == pytest.approx(1.5, abs=0.02)
     assert said["what_if"]["stage_share"] > 0.8
 
 
@@ -84,7 +91,7 @@ def test_the_public_job_with_uneven_sequences_accuses_no_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = report(capsys, str(SHARED / "trace-SE.parquet"))
-    assert said["incidents"] == []
+    assert [(i["class"], i["suspects"]) for i in said["incidents"]] == [("pipeline.imbalance", [])]
     assert said["what_if"]["slowdown"] == pytest.approx(1.537, rel=0.01)
     assert said["what_if"]["stage_share"] == pytest.approx(0.688, abs=0.02)
     assert said["what_if"]["worker_share"] == pytest.approx(0.025, abs=0.02)
