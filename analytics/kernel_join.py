@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from argus.analytics.detectors import run_detectors
 from argus.analytics.finding import Finding
 from argus.analytics.fuse import Lasting, decide
+from argus.analytics.fuse.kernels import is_of_cpu
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.lifecycle import (
     NAMED_BETTER,
@@ -54,15 +55,17 @@ def join_kernels(
     """Judge the kernels of the view's window after everything else of it was judged.
 
     `undecided` ranks are suspected by L2 without enough votes yet: their class is not decided by kernels alone.
+    Operators timed on a CPU add to what is known and open nothing.
     An incident that is not among those `told` (ids) and turns out to be something closer was never opened.
     """
     findings = run_detectors(view, level=LEVEL)
     causes = () if is_start_up else decide(view, Lasting(findings=findings))
     after = list(incidents)
+    weak = {finding.id for finding in findings if is_of_cpu(finding)}
     for cause in causes:
         at = _known_at(after, cause)
         if at is None:
-            if not set(cause.suspects) & undecided:
+            if not set(cause.suspects) & undecided and not weak.issuperset(cause.findings):
                 after.append(_opened(view, cause, steps_done))
         elif _is_explanation(after[at], cause):
             known = after.pop(at)

@@ -129,9 +129,14 @@ def _cause(view: View, suspects: _Suspects, *, falls: Sequence[Finding], step_s:
 def _class_of(finding: Finding) -> tuple[str, str | None]:
     """Class and look-alike by what the slow kernels have in common and where they ran."""
     breadth = _note(finding, "breadth")
-    if breadth in OF_THE_DATA or _note(finding, "device_factor") == "cpu":
+    if breadth in OF_THE_DATA or is_of_cpu(finding):
         return "unknown", "compute.slow"
     return CLASSES.get(breadth, ("compute.slow", "compute.memory"))
+
+
+def is_of_cpu(finding: Finding) -> bool:
+    """Whether it is about operators timed on a CPU: those of a few steps, with whatever preempted them."""
+    return _note(finding, "device_factor") == "cpu"
 
 
 def _note(finding: Finding, name: str) -> str:
