@@ -60,13 +60,13 @@ def played(job: Job, faults: Sequence[Fault]) -> tuple[Topology, tuple[Window, .
     return topology, tuple(align(assemble(part, topology)) for part in parts)
 
 
-def kernels_of(window: Window, slow: Slow) -> bytes:
+def kernels_of(window: Window, slow: Slow, *, role: str | None) -> bytes:
     """What all hosts upload for a window; chips differ by half a per cent, the same in every window."""
     rng = np.random.default_rng([window.index, 7])
     device = np.exp(0.005 * np.random.default_rng(99).normal(size=RANKS))
     num = window.num_steps * PER_STEP
     key = np.repeat(np.arange(len(KERNELS)), num)
-    pairs = tuple((name, role) for name, role, _ in KERNELS)
+    pairs = tuple((name, role or own) for name, own, _ in KERNELS)
     summaries = []
     for rank in range(RANKS):
         parts = []
@@ -78,9 +78,9 @@ def kernels_of(window: Window, slow: Slow) -> bytes:
     return encode(summaries)
 
 
-def with_kernels(windows: Sequence[Window], slow: Slow) -> Iterator[Window]:
+def with_kernels(windows: Sequence[Window], slow: Slow, *, role: str | None = None) -> Iterator[Window]:
     for window in windows:
-        yield replace(window, kernels=(kernels_of(window, slow),))
+        yield replace(window, kernels=(kernels_of(window, slow, role=role),))
 
 
 def incidents_of(
@@ -138,6 +138,18 @@ def test_what_the_slow_kernels_have_in_common_says_what_is_sick(
     assert incident.cause.scope == "rank:5"
     ratio = evidence(incident, "kernel_ratio")
     assert ratio is not None and 1.2 < ratio < 1.3
+
+
+def test_operators_timed_on_a_cpu_open_nothing() -> None:
+    topology, windows = flat()
+    slow = with_kernels(
+        windows, lambda rank, name: 3.0 if rank == 5 and name == "layer_norm" else 1.0, role="cpu"
+    )
+    state, levels = AttemptState.start("train", 0), set[str]()
+    for window in slow:
+        step = advance(state, topology=topology, now_s=0.0, window=window)
+        state, levels = step.state, levels | {finding.level for finding in step.findings}
+    assert "L3" in levels and state.incidents == ()
 
 
 def test_most_ranks_of_a_host_are_the_host() -> None:
