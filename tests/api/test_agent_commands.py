@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,8 @@ def db(lived: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "a.sqlite"
     path.write_bytes(lived.read_bytes())
     monkeypatch.chdir(tmp_path)
-    for name in ("ARGUS_MODEL_URL", "ARGUS_DB", "ARGUS_MODEL", "ARGUS_RUNBOOKS"):
+    of_tests = [name for name in os.environ if name.startswith("ARGUS_TEST_")]
+    for name in ("ARGUS_MODEL_URL", "ARGUS_DB", "ARGUS_MODEL", "ARGUS_RUNBOOKS", *of_tests):
         monkeypatch.delenv(name, raising=False)
     return path
 

@@ -196,7 +196,7 @@ optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for _ in range(6):
     net(torch.ones(2, 4)).sum().backward()
     optimizer.step()
-print(getattr(builtins, "users_site", "none"), flush=True)
+print(getattr(builtins, "users_site", "none") + "\\n", end="", flush=True)
 sys.exit(int(os.environ.get("CODE", "0")))
 """
 

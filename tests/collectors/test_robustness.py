@@ -224,7 +224,8 @@ def test_a_failure_in_any_hook_is_counted_and_training_goes_on(
                 session = attach.current_session()
                 assert session is not None
                 assert job(rank) == expected, name
-                assert session.ring.dropped().get(f"{name}_error", 0) > 0, name
+                counted = {f"{name}_error", f"{name}_end_error"} & session.ring.dropped().keys()
+                assert counted, name  # whichever of its functions was called first
                 attach.detach()
 
     assert jobs.run(planted_job, world=world, path=receiver.path) == [0] * world
