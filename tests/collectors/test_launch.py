@@ -18,7 +18,7 @@ from argus.collectors.rank.fake_receiver import FakeReceiver
 ROOT = Path(argus.__file__).parents[1]
 
 STUB = """
-import sys, os
+import os, sys, time
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from argus.collectors.rank.fake_receiver import FakeReceiver
@@ -27,7 +27,6 @@ if answers(Path({socket!r})):
     sys.exit()
 open({started!r}, "a").write(f"{{os.getpid()}} {{os.getppid()}} {{os.environ.get('ARGUS_OFF')}}\\n")
 FakeReceiver(Path({socket!r})).start()
-sys.stdin.read()
 time.sleep(60)
 """
 
