@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from http import HTTPStatus
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
@@ -76,3 +78,23 @@ async def _handle(_request: Request, error: Exception) -> Response:
 def not_found(what: str) -> HTTPException:
     """404 with what is not there."""
     return HTTPException(404, what)
+
+
+def add_read(
+    routes: APIRouter,
+    path: str,
+    *,
+    handler: Callable[..., Response],
+    model: type[BaseModel],
+    tags: Sequence[str | Enum] = (),
+) -> None:
+    """A GET whose operation is called what its handler is called."""
+    routes.add_api_route(
+        path,
+        handler,
+        methods=["GET"],
+        operation_id=handler.__name__,
+        response_class=Json,
+        responses={200: {"model": model}},
+        tags=list(tags),
+    )

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from argus.analytics.history import DAY_S, day_of
 from argus.analytics.store import history
-from argus.api.http.answers import Json
+from argus.api.http.answers import add_read
 from argus.api.http.reading import Items, page_of
 from argus.api.http.wiring import Name, PageQuery, ServiceOf
 
@@ -26,14 +26,7 @@ def router() -> APIRouter:
         ("/offenders", list_offenders, Items),
     )
     for path, handler, model in table:
-        routes.add_api_route(
-            path,
-            handler,
-            methods=["GET"],
-            operation_id=handler.__name__,
-            response_class=Json,
-            responses={200: {"model": model}},
-        )
+        add_read(routes, path, handler=handler, model=model)
     return routes
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from argus.analytics.store import observations
-from argus.api.http.answers import Json, not_found
+from argus.api.http.answers import Json, add_read, not_found
 from argus.api.http.reading import MAX_SERIES_RANKS, Document, Items, page_of, which_attempt
 from argus.api.http.wiring import AttemptQuery, HostPath, PageQuery, RunPath, ServiceOf
 from argus.api.status import run_status
@@ -52,14 +52,7 @@ def router() -> APIRouter:
         ("/hosts/{host}/samples", list_samples, Items),
     )
     for path, handler, model in table:
-        routes.add_api_route(
-            path,
-            handler,
-            methods=["GET"],
-            operation_id=handler.__name__,
-            response_class=Json,
-            responses={200: {"model": model}},
-        )
+        add_read(routes, path, handler=handler, model=model)
     return routes
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from argus.analytics.store import progress, queries
 from argus.analytics.store.queries import Found, Which
 from argus.api.facts import stored_facts
-from argus.api.http.answers import Json, not_found
+from argus.api.http.answers import Json, add_read, not_found
 from argus.api.http.wiring import (
     MAX_PAGE,
     AttemptQuery,
@@ -96,15 +96,8 @@ def router() -> APIRouter:
         ("/incidents/{incident}/card", get_card, Document),
     )
     for path, handler, model in table:
-        routes.add_api_route(
-            path.replace("{run}", "{run:path}"),
-            handler,
-            methods=["GET"],
-            operation_id=handler.__name__,
-            response_class=Json,
-            responses={200: {"model": model}},
-            tags=[path.split("/")[1]],
-        )
+        whole = path.replace("{run}", "{run:path}")
+        add_read(routes, whole, handler=handler, model=model, tags=[path.split("/")[1]])
     return routes
 
 
