@@ -15,6 +15,7 @@ from argus.analytics.store import progress, queries
 from argus.analytics.store.queries import Found, Which
 from argus.api.facts import stored_facts
 from argus.api.http.answers import Json, add_read, not_found
+from argus.api.http.guard import READ
 from argus.api.http.wiring import (
     MAX_PAGE,
     AttemptQuery,
@@ -78,7 +79,7 @@ class Document(BaseModel):
 
 def router() -> APIRouter:
     """The reading routes; an operation's id is the name of its function."""
-    routes = APIRouter(prefix="/v1")
+    routes = APIRouter(prefix="/v1", dependencies=[READ])
     table: tuple[tuple[str, Callable[..., Response], type[BaseModel]], ...] = (
         ("/runs", list_runs, Items),
         ("/runs/{run}/topology", get_topology, Document),
