@@ -15,7 +15,8 @@ from argus.api import captures
 from argus.api.captures import Refused, Wanted
 from argus.api.http.answers import Json, not_found, problem
 from argus.api.http.guard import INGEST, INVESTIGATE, READ
-from argus.api.http.reading import Document, which_attempt
+from argus.api.http.reading import which_attempt
+from argus.api.http.shapes import Document
 from argus.api.http.wiring import AttemptQuery, HostPath, IdPath, RunPath, ServiceOf, read_body
 from argus.collectors.records.layout import MAX_WORLD
 from argus.collectors.records.order import RECORDING_TYPE

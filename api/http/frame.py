@@ -101,7 +101,7 @@ class Frame:
         if route is None or scope["method"] in SAFE_METHODS:
             return False
         needs = set(needs_of(route))
-        return not needs or bool(needs - {"read", "ingest"})
+        return not needs or bool(needs - {"read", "ingest", "ingest|investigate"})
 
 
 def _outcome(status: int) -> str:

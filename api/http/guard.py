@@ -43,14 +43,17 @@ class Guard:
     ticks: Callable[[], float] = time.monotonic
     _buckets: dict[str, Buckets] = field(default_factory=dict, repr=False)
 
-    async def admit(self, request: Request, scope: Scope) -> Principal:
-        """Who asks, with their project's service at hand. Raises HTTPException 401, 403, 421, 429 or 503."""
+    async def admit(self, request: Request, *scopes: Scope) -> Principal:
+        """Who asks and may do one of `scopes`, with their project's service at hand.
+
+        Raises HTTPException 401, 403, 421, 429 or 503.
+        """
         principal: Principal | None = getattr(request.state, "principal", None)
         if principal is None:
             principal = request.state.principal = await self.identify(request)
-            self._limit(principal, scope)
-        if not principal.may(scope):
-            raise HTTPException(403, f"this needs a key with the scope {scope!r}")
+            self._limit(principal, is_upload="ingest" in scopes)
+        if not any(principal.may(scope) for scope in scopes):
+            raise HTTPException(403, f"this needs a key with the scope {' or '.join(scopes)}")
         await self.enter(request, principal.project)
         return principal
 
@@ -92,10 +95,10 @@ class Guard:
         is_known, found = self.keyring.recalled(token)
         return found if is_known else await to_thread.run_sync(find, token)
 
-    def _limit(self, principal: Principal, scope: Scope) -> None:
+    def _limit(self, principal: Principal, *, is_upload: bool) -> None:
         if principal.via == "open":
             return  # this machine's own user
-        kind, per_s = ("ingest", self.max_ingest_s) if scope == "ingest" else ("key", self.max_requests_s)
+        kind, per_s = ("ingest", self.max_ingest_s) if is_upload else ("key", self.max_requests_s)
         self._wait(kind, principal.key, per_s)
 
     def _refuse(self, request: Request) -> NoReturn:
@@ -140,14 +143,18 @@ def check_origin(request: Request) -> None:
         raise HTTPException(403, "a page of another site may not do this")
 
 
-def _admitting(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
+Admit = Callable[[Request], Awaitable[Principal]]
+
+
+def _admitting(*scopes: Scope) -> Admit:
     async def admitted(request: Request) -> Principal:
-        return await the_guard(request).admit(request, scope)
+        return await the_guard(request).admit(request, *scopes)
 
     return admitted
 
 
-_ADMIT: Mapping[Scope, Callable[[Request], Awaitable[Principal]]] = {s: _admitting(s) for s in SCOPES}
+_ADMIT: Mapping[Scope, Admit] = {scope: _admitting(scope) for scope in SCOPES}
+_TELL = _admitting("ingest", "investigate")
 
 
 async def signed(request: Request) -> None:
@@ -155,13 +162,20 @@ async def signed(request: Request) -> None:
 
 
 INGEST, READ, INVESTIGATE, APPROVE, ADMIN = (Depends(_ADMIT[scope]) for scope in SCOPES)
+TELL = Depends(_TELL)
+"""For what hosts tell by themselves and people also tell: ingest or investigate."""
+
 SIGNED = Depends(signed)
 
-NEEDED: Mapping[Callable[..., Any], str] = {**{v: k for k, v in _ADMIT.items()}, signed: "signature"}
+NEEDED: Mapping[Callable[..., Any], str] = {
+    **{call: scope for scope, call in _ADMIT.items()},
+    _TELL: "ingest|investigate",
+    signed: "signature",
+}
 
 
 def needs_of(route: BaseRoute) -> tuple[str, ...]:
-    """The scopes a route asks for, and `signature` for one that checks that itself."""
+    """The scopes a route asks for (`a|b`: one of them), and `signature` for one that checks that itself."""
     dependant = getattr(route, "dependant", None)
     calls = [one.call for one in dependant.dependencies] if dependant is not None else []
     return tuple(NEEDED[call] for call in calls if call in NEEDED)

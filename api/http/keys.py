@@ -12,7 +12,8 @@ from starlette.responses import Response
 from argus.analytics.store import audit, keys
 from argus.api.http.answers import Json, add_read, not_found, problem
 from argus.api.http.guard import ADMIN, PrincipalOf, the_guard
-from argus.api.http.reading import Document, Items, page_of
+from argus.api.http.reading import page_of
+from argus.api.http.shapes import Document, Items
 from argus.api.http.wiring import IdPath, Name, PageQuery
 from argus.api.keys import Principal, Scope, Wish
 

@@ -13,7 +13,8 @@ from starlette.responses import Response
 from argus.analytics.store import observations
 from argus.api.http.answers import Json, add_read, not_found
 from argus.api.http.guard import APPROVE, READ
-from argus.api.http.reading import MAX_SERIES_RANKS, Document, Items, page_of, which_attempt
+from argus.api.http.reading import MAX_SERIES_RANKS, page_of, which_attempt
+from argus.api.http.shapes import Document, Items
 from argus.api.http.wiring import AttemptQuery, HostPath, PageQuery, RunPath, ServiceOf
 from argus.api.status import run_status
 

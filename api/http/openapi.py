@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
+from argus.analytics.classes import cause_classes
 from argus.api.http.answers import PROBLEM_TYPE
 from argus.api.http.guard import COOKIE, needs_of
 
@@ -48,6 +49,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
     # FastAPI's own form of a refused parameter is never sent: every problem has the one form.
     for unused in ("HTTPValidationError", "ValidationError"):
         components["schemas"].pop(unused, None)
+    for name in ("Incident", "Diagnosed"):
+        components["schemas"][name]["properties"]["class"] |= {"enum": [*cause_classes()]}
     needs = {route.operation_id: needs_of(route) for route in app.routes if isinstance(route, APIRoute)}
     for path in found["paths"].values():
         for operation in path.values():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 
 from fastapi import APIRouter
 from pydantic import BaseModel
@@ -13,19 +12,11 @@ from argus.analytics.store import evidence, progress
 from argus.analytics.store.diagnoses import diagnoses
 from argus.api.http.answers import Json, add_read, not_found
 from argus.api.http.guard import READ, PrincipalOf
-from argus.api.http.reading import Document, Items, page_of
+from argus.api.http.reading import page_of
+from argus.api.http.shapes import Diagnosed, Document, Finding, Items, ListOf, Verdict
 from argus.api.http.wiring import IdPath, Name, PageQuery, ServiceOf
 from argus.collectors.host.reporting import product_version
 from argus.collectors.records.upload import OLDEST_WIRE, WIRE_VERSION
-
-
-class Verdict(StrEnum):
-    """How sure a diagnosis is."""
-
-    CONFIRMED = "CONFIRMED"
-    LIKELY = "LIKELY"
-    INCONCLUSIVE = "INCONCLUSIVE"
-    NO_FAULT = "NO_FAULT"
 
 
 def router() -> APIRouter:
@@ -33,8 +24,8 @@ def router() -> APIRouter:
     routes = APIRouter(prefix="/v1", dependencies=[READ])
     table: tuple[tuple[str, Callable[..., Response], type[BaseModel]], ...] = (
         ("/info", get_info, Document),
-        ("/findings/{finding}", get_run_finding, Document),
-        ("/diagnoses", list_diagnoses, Items),
+        ("/findings/{finding}", get_run_finding, Finding),
+        ("/diagnoses", list_diagnoses, ListOf[Diagnosed]),
         ("/evidence", list_evidence, Items),
     )
     for path, handler, model in table:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from argus.api.http.answers import Json
 from argus.api.http.guard import COOKIE, the_guard
-from argus.api.http.reading import Document
+from argus.api.http.shapes import Document
 from argus.api.keyring import SESSION_S
 from argus.api.keys import Principal
 

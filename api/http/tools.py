@@ -16,7 +16,7 @@ from argus.agent.evidence import Json as JsonObject
 from argus.agent.registry import Tool, registry
 from argus.api.http.answers import Json, not_found, problem
 from argus.api.http.guard import INVESTIGATE, READ, the_principal, the_project
-from argus.api.http.reading import Document
+from argus.api.http.shapes import Document, ToolAnswer
 from argus.api.http.wiring import IdPath, read_body
 from argus.api.keys import Principal
 from argus.api.projects import Project
@@ -65,7 +65,7 @@ def router() -> APIRouter:
             summary=tool.description.split("\n")[0],
             description=tool.description,
             response_class=Json,
-            responses={200: {"model": Document}},
+            responses={200: {"model": ToolAnswer}},
             openapi_extra=_extra(tool),
         )
     routes.add_api_route("/tools/{name}:call", call_unknown, methods=["POST"], include_in_schema=False)
