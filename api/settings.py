@@ -50,7 +50,10 @@ class Settings:
         "argus.sqlite", "path of an SQLite file, or postgresql://USER@HOST/DATABASE", env="ARGUS_DB"
     )
     key: str = _setting(
-        "", "admin key of the default project, longer than any other lives; only from the environment", env="ARGUS_KEY", secret=True
+        "",
+        "admin key of the default project, longer than any other lives; only from the environment",
+        env="ARGUS_KEY",
+        secret=True,
     )
     tls_cert: str = _setting(
         "", "PEM file of the certificate and its chain; with it the service speaks TLS", env="ARGUS_TLS_CERT"
