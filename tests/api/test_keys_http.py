@@ -53,7 +53,7 @@ def test_every_route_says_its_scope(site: Guarded) -> None:
 
 
 def test_no_route_answers_without_a_good_key(site: Guarded) -> None:
-    wrong = (
+    wrong: tuple[dict[str, str], ...] = (
         {},
         bearer("wrong"),
         {"authorization": f"Basic {BOOTSTRAP}"},
