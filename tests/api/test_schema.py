@@ -46,7 +46,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder: Path = tmp_path_factory.mktemp("schema")
     with guarded(folder, clock=FakeClock(), max_requests_s=0, max_ingest_s=0) as site:
         site.play("default")
+        site.service("default").worker.start()
         yield site
+        site.service("default").worker.stop()
 
 
 @pytest.fixture(scope="module")
