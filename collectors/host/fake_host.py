@@ -91,11 +91,12 @@ def start(
     listener = listen(directory / "private" / "p.sock")
     assert listener is not None
     ranks = Ranks(host=HOST, first_steps=10, counters=counters)
+    recorder = _recorder(directory / "rec", record_bytes, counters, notices)
     processor = Processor(
         listener,
         ranks,
         delivery=_delivery(directory / "spool", url, counters, notices) if url else None,
-        recorder=_recorder(directory / "rec", record_bytes, counters, notices),
+        recorder=recorder,
         launchers=_launchers(directory / "launchers", launcher_pid),
         aside=Aside(
             host=HOST,
@@ -104,6 +105,7 @@ def start(
             observers=observers(counters, notices) if observers else None,
             orders=None,
             counters=counters,
+            recorder=recorder,
         ),
         governor=Governor(counters=counters),
         counters=counters,
