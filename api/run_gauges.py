@@ -21,6 +21,22 @@ from argus.topology.layout import Topology
 DIMS = ("tp", "cp", "dp", "pp", "ep")
 """Coordinates that `argus_rank_info` carries; "" where the layout has no such dimension."""
 
+NAMES = (
+    "argus_rank_info",
+    "argus_step_duration_seconds",
+    "argus_phase_duration_seconds",
+    "argus_phase_wait_seconds",
+    "argus_host_gap_ratio",
+    "argus_straggler_score",
+    "argus_window_coverage_ratio",
+    "argus_ranks_lost",
+    "argus_channel_off",
+    kernel_gauges.DURATION,
+    kernel_gauges.CALLS,
+    kernel_gauges.INFO,
+    "argus_series_hidden",
+)
+
 Family = GaugeMetricFamily | CounterMetricFamily
 Make = Callable[[str], Family]
 
@@ -55,22 +71,7 @@ def run_gauges(runs: Iterable[RunNow], *, max_series: int, make: Make) -> Iterat
 
     Kernels come last: as many as fit into what the phases of their run leave.
     """
-    names = (
-        "argus_rank_info",
-        "argus_step_duration_seconds",
-        "argus_phase_duration_seconds",
-        "argus_phase_wait_seconds",
-        "argus_host_gap_ratio",
-        "argus_straggler_score",
-        "argus_window_coverage_ratio",
-        "argus_ranks_lost",
-        "argus_channel_off",
-        kernel_gauges.DURATION,
-        kernel_gauges.CALLS,
-        kernel_gauges.INFO,
-        "argus_series_hidden",
-    )
-    families = {name: make(name) for name in names}
+    families = {name: make(name) for name in NAMES}
     left, num_hidden, shown = max_series, 0, list[tuple[KernelTop, ...]]()
     for item in runs:
         _of_the_run(item, families)

@@ -38,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--launcher-pid", type=_count, metavar="PID", help="end after this process and the last rank are gone"
     )
     _add_observing(parser)
+    _add_pace(parser)
+
+
+def _add_pace(parser: argparse.ArgumentParser) -> None:
+    """What a service decides where there is one."""
+    add = parser.add_argument
     add(
         "--window-steps",
         type=_steps,

@@ -98,14 +98,12 @@ def start(
         delivery=_delivery(directory / "spool", url, counters, notices) if url else None,
         recorder=recorder,
         launchers=_launchers(directory / "launchers", launcher_pid),
-        aside=Aside(
-            host=HOST,
-            started_s=time.time(),
-            switches=Switches(listener.path, notices=notices),
-            observers=observers(counters, notices) if observers else None,
-            orders=None,
-            counters=counters,
+        aside=_aside(
+            listener.path,
+            observers(counters, notices) if observers else None,
             recorder=recorder,
+            counters=counters,
+            notices=notices,
         ),
         governor=Governor(counters=counters),
         counters=counters,
@@ -118,6 +116,25 @@ def start(
     thread.start()
     return FakeHost(
         path=listener.path, counters=counters, said=said, ranks=ranks, processor=processor, thread=thread
+    )
+
+
+def _aside(
+    socket: Path,
+    observers: Observers | None,
+    *,
+    recorder: Recorder | None,
+    counters: Counters,
+    notices: Notices,
+) -> Aside:
+    return Aside(
+        host=HOST,
+        started_s=time.time(),
+        switches=Switches(socket, notices=notices),
+        observers=observers,
+        orders=None,
+        counters=counters,
+        recorder=recorder,
     )
 
 

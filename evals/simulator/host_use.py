@@ -45,8 +45,8 @@ class HostUse:
 
     def rates(self, ranks: Ints, *, first: Ints, last: Ints) -> list[dict[str, float]]:
         """What a window says of each of `ranks` (rank,) over its steps `first` … `last` (rank,), by name."""
-        low = np.floor(self.start_s[first, ranks] / READ_S) * READ_S
-        high = np.ceil(self.end_s[last, ranks] / READ_S) * READ_S
+        low: Floats = np.floor(self.start_s[first, ranks] / READ_S) * READ_S
+        high: Floats = np.ceil(self.end_s[last, ranks] / READ_S) * READ_S
         span, before, after = high - low, self.counters(ranks, low), self.counters(ranks, high)
         names = {**RANK_RATES, **HOST_RATES}
         grown = {names[name]: (after[name] - before[name]) / span for name in after}
