@@ -65,7 +65,7 @@ class Ledger:
         """There and back over the steps of one walk."""
         turns: list[tuple[bool, Ints]] = []
         for turn in walk:
-            for rows in _one_per_spot(turn.posts, self.spot):
+            for rows in one_per_spot(turn.posts, self.spot):
                 self._post(rows)
                 turns.append((False, rows))
             for size in np.unique(self.calls.size[turn.calls]):
@@ -205,7 +205,7 @@ class _Names:
         self.second_s[to] = np.where(swap, first_s, second_s)[of]
 
 
-def _one_per_spot(rows: Ints, spot: Ints) -> Iterator[Ints]:
+def one_per_spot(rows: Ints, spot: Ints) -> Iterator[Ints]:
     """The rows in turns, none of which has two rows of one rank and step."""
     while len(rows):
         _, first = np.unique(spot[rows], return_index=True)

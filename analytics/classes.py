@@ -11,7 +11,10 @@ from importlib.resources import files
 
 @dataclass(frozen=True, kw_only=True)
 class CauseClass:
-    """One cause a diagnosis may name, with its look-alikes and the first thing to do."""
+    """One cause a diagnosis may name, with its look-alikes and the first thing to do.
+
+    `is_standing` = it was so from the first step on and is no loss of now: told, and never a page.
+    """
 
     id: str
     letter: str
@@ -21,6 +24,7 @@ class CauseClass:
     next_step: str
     command: str
     if_it_returns: str
+    is_standing: bool = False
 
 
 @cache

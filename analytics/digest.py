@@ -16,7 +16,7 @@ from argus.analytics.series.live import job_series
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.window import Floats, Ints, Window
-from argus.analytics.work import WORKED, Explained, explain, late_by_machine, phase_factors
+from argus.analytics.work import WORKED, Explained, amount, explain, late_by_machine, num_pieces, phase_factors
 
 GAP_PHASE = "other"
 """Where time of a step outside every phase is booked, on wall clocks."""
@@ -73,6 +73,8 @@ def _digest(window: Window, waits: Waits) -> Digest:
         pauses=pauses_of(window),
         odd_hosts=odd_hosts(window),
         balance=None if explained is None else explained.balance,
+        amount=amount(window),
+        pieces=num_pieces(window),
     )
 
 

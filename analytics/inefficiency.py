@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ BOUND = "bound from the mean rank's step"
 """Method where nothing could be replayed: no more than this can be gained."""
 
 REPLAY = "pipeline dependency replay"
+
+CALL_REPLAY = "replay of the calls"
 
 SPREAD = "spread of operations"
 """What a step would gain if every operation took what its like takes; only a replay can tell."""
@@ -47,9 +49,16 @@ class Gain:
 
 
 def gains_of(
-    numbers: Sequence[WindowNumbers], *, world_size: int, replayed: WhatIf | None = None
+    numbers: Sequence[WindowNumbers],
+    *,
+    world_size: int,
+    replayed: WhatIf | None = None,
+    by_calls: Mapping[str, float] | None = None,
 ) -> tuple[tuple[Gain, ...], tuple[str, ...]]:
-    """Gains in the order of `NAMES`, and what could not be told."""
+    """Gains in the order of `NAMES`, and what could not be told.
+
+    `by_calls` are shares of the step by replay of the windows' calls; a replay of a pipeline's own timers goes before.
+    """
     step_s = _typical(numbers)
     if step_s is None:
         return (), tuple(NAMES)
@@ -69,6 +78,8 @@ def gains_of(
     for name, (share, note) in measured.items():
         if name in by_replay:
             share, method = by_replay[name], REPLAY
+        elif by_calls is not None and name in by_calls:
+            share, method = by_calls[name], CALL_REPLAY
         else:
             method = BOUND
         if share is None:

@@ -66,7 +66,7 @@ class Window:
     """Steps [first_step, first_step + num_steps) of every expected rank; NaN = not observed.
 
     Shapes: `ranks` (rank,), `steps`, `flags`, `usable` (step,), `step_s`, `step_cpu_s` (rank, step),
-    phase arrays (phase, rank, step). `groups` are ids of `topology`. `kernels` are packed kernel summaries,
+    phase arrays (phase, rank, step), `num` = how often the phase ran, None if nobody counted. `groups` are ids of `topology`. `kernels` are packed kernel summaries,
     one or more ranks each; `kernel_names` the definitions of names they do not bring along. `use` maps what
     hosts measured (names of `RankWindow.use`) to (rank,), `marks` a rank to what its host stated in words.
     """
@@ -100,6 +100,7 @@ class Window:
     kernel_names: Mapping[int, str] = field(default_factory=dict)
     use: Mapping[str, Floats] = field(default_factory=dict)
     marks: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    num: Floats | None = None
 
     @cached_property
     def events_by_kind(self) -> Mapping[str, Sequence[RuntimeEvent]]:
@@ -156,6 +157,7 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         wait_s=cells.times["wait_ns"],
         max_s=cells.times["max_ns"],
         cpu_s=cells.times["cpu_ns"],
+        num=cells.num,
         use=_use(parts, row, num_ranks=len(ranks)),
         marks={part.rank: part.marks for part in parts if part.marks},
     )
@@ -205,6 +207,7 @@ class _Cells:
     natives: tuple[str, ...]
     clock_gpu: Bools
     times: Mapping[str, Floats]
+    num: Floats
 
 
 def _phase_cells(parts: list[RankWindow], texts: Texts, row: Ints, *, step_s: Floats) -> _Cells:
@@ -220,13 +223,15 @@ def _phase_cells(parts: list[RankWindow], texts: Texts, row: Ints, *, step_s: Fl
     at = (phase, row[part_of], cells["step"] - parts[0].first_step)
     for key in columns:
         times[key][at] = cells[key] * 1e-9
+    num = np.where(np.isnan(step_s), np.nan, np.zeros(shape))
+    num[at] = cells["count"]
     gpu = np.zeros(len(names), np.bool_)
     gpu[phase[cells["clock"] == CLOCK_GPU]] = True
     told, native = reader.codes(cells["native"])
     last = np.zeros(len(names), np.int64)
     last[phase] = native
     natives = tuple(told[last[i]] or name for i, name in enumerate(names))
-    return _Cells(phases=tuple(names), natives=natives, clock_gpu=gpu, times=times)
+    return _Cells(phases=tuple(names), natives=natives, clock_gpu=gpu, times=times, num=num)
 
 
 def _events(parts: list[RankWindow], texts: Texts) -> tuple[RuntimeEvent, ...]:
