@@ -17,6 +17,7 @@ from argus.collectors.records.cost import Cost
 from argus.collectors.records.events import CLOCK_GPU, EXCLUDED_FLAGS
 from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import Topology
+from argus.topology.pause import collection_paused
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -121,6 +122,7 @@ class Window:
         return np.maximum(self.dur_s - self.wait_s, 0.0)
 
 
+@collection_paused()
 def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
     """All ranks' summaries of one window as arrays, NaN if missing. ValueError if they are not of one."""
     parts = _one_window(summaries)

@@ -63,6 +63,10 @@ def detect(
     found: list[Finding] = []
     for phase in (None, *rows):
         dev, excess = _row(digest, phase)
+        share = np.nan_to_num(excess / digest.typical_step_s)
+        chosen = (share >= min_share) & (np.nan_to_num(dev) >= ratio_gate)
+        if not chosen.any():  # the usual case, and the noise of a large job takes long to measure
+            continue
         history = rank_history(past, len(digest.ranks), partial(_past, phase=phase))
         test = outliers(
             dev,
@@ -73,8 +77,7 @@ def detect(
             is_lone=view.is_lone,
             unsteady=_unsteady(digest, phase),
         )
-        share = np.nan_to_num(excess / digest.typical_step_s)
-        chosen = test.exceeds & (share >= min_share) & (np.nan_to_num(dev) >= ratio_gate)
+        chosen &= test.exceeds
         if chosen.any():
             chosen &= _repeats(view, classes, phase, deviation=dev, share=share)
         for row in np.flatnonzero(chosen):

@@ -45,6 +45,10 @@ def detect(
     if digest is None or view.window is None or not is_comparable(digest, min_coverage):
         return ()
     waits = view.waits or waits_of(view.window)
+    named = np.nan_to_num(digest.late_share) >= min_share
+    named &= waits.votes * waits.num_usable >= min(min_votes, waits.num_usable / 2)
+    if not named.any() and not view.is_lone:
+        return ()
     past = align_past(view.past, digest)
     history = rank_history(past, len(digest.ranks), lambda past: past.late_share if past.sees_waits else None)
     test = outliers(
@@ -58,8 +62,7 @@ def detect(
         is_lone=view.is_lone,
     )
     found: list[Finding] = []
-    named = test.exceeds & (np.nan_to_num(digest.late_share) >= min_share)
-    named &= waits.votes * waits.num_usable >= min(min_votes, waits.num_usable / 2)
+    named &= test.exceeds
     if named.any():
         named &= ~late_by_hiccup(view.window, digest)
     if view.is_lone:
