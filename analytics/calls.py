@@ -143,7 +143,7 @@ def _entries(window: Window, kept: Ints, first: Ints, size: Ints) -> tuple[Float
     errors, island = errors_of(window)
     if not len(first) or (not errors.any() and len(np.unique(island)) == 1):
         return entry, np.zeros(len(first), np.bool_)
-    row = np.searchsorted(window.ranks, rows.rank[kept])
+    row = window.call_row[kept]
     here = clock_domains(window)[row]
     spans = _reduce(np.maximum, here, first) != _reduce(np.minimum, here, first)
     error = _reduce(np.maximum, errors[row], first)
@@ -182,7 +182,7 @@ def _calls(
     group = rows.group[heads]
     return Calls(
         call=np.repeat(np.arange(len(first)), size),
-        rank=np.searchsorted(window.ranks, rows.rank[kept]).astype(np.int64),
+        rank=window.call_row[kept],
         entry_s=entry,
         work_s=lives.work_s[kept],
         place=lives.place[kept],

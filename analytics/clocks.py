@@ -62,7 +62,7 @@ def align(window: Window) -> Window:
     fit = _fitted(anchors, num)
     rows = window.collectives
     if fit.offset_s.any() or fit.drift.any():
-        clock = domain[np.searchsorted(window.ranks, rows.rank)]
+        clock = domain[window.call_row]
         entry_s = rows.entry_s - fit.shift_s(rows.entry_s, clock)
         rows = replace(rows, entry_s=entry_s, end_s=rows.end_s - fit.shift_s(rows.end_s, clock))
     return replace(
@@ -163,12 +163,13 @@ def _errors(off: Floats, domain: Ints, num: int) -> Floats:
 
 def clock_domains(window: Window) -> Ints:
     """Which clock each rank reads, as a number: its host's, or its own if the host is unknown. (rank,)"""
-    seen = set(np.unique(window.collectives.rank).tolist())
+    seen = np.zeros(len(window.ranks), np.bool_)
+    seen[window.call_row] = True
     numbers: dict[str, int] = {}
     out = np.zeros(len(window.ranks), np.int64)  # a rank that never reported reads no clock: any will do
     for row, rank in enumerate(window.ranks.tolist()):
         host = window.topology.host_of(rank)
-        if host or rank in seen:
+        if host or seen[row]:
             out[row] = numbers.setdefault(f"host:{host}" if host else f"rank:{rank}", len(numbers))
     return out
 
@@ -192,7 +193,8 @@ def _anchors(window: Window, domain: Ints) -> _Anchors:
     step = max(len(usable) // (ROWS_AN_ANCHOR * MAX_ANCHORS), 1)
     if step > 1:
         few = _ends(window, domain, usable[rows.call[usable] % step == 0])
-        if len(np.unique(few.domain)) == len(np.unique(domain[np.isin(window.ranks, rows.rank)])):
+        seen = np.bincount(window.call_row, minlength=len(domain)) > 0
+        if len(np.unique(few.domain)) == len(np.unique(domain[seen])):
             return few
     return _ends(window, domain, usable)
 
@@ -200,7 +202,7 @@ def _anchors(window: Window, domain: Ints) -> _Anchors:
 def _ends(window: Window, domain: Ints, usable: Ints) -> _Anchors:
     """The ends in the rows `usable`."""
     rows = window.collectives
-    clock = domain[np.searchsorted(window.ranks, rows.rank[usable])]
+    clock = domain[window.call_row[usable]]
     call = rows.call[usable]
     shared = _on_several_clocks(call, clock)[call]
     usable, clock, call = usable[shared], clock[shared], call[shared]

@@ -165,7 +165,7 @@ def _gap(window: Window) -> Floats:
     blocked = np.zeros(window.step_s.shape)
     rows = window.collectives
     outside = np.flatnonzero(rows.is_phase(("",)) & (rows.blocked_s > 0))
-    row = np.searchsorted(window.ranks, rows.rank[outside])
+    row = window.call_row[outside]
     column = rows.step[outside] - window.first_step
     inside = (column >= 0) & (column < window.num_steps)
     np.add.at(blocked, (row[inside], column[inside]), rows.blocked_s[outside][inside])

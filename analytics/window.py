@@ -104,6 +104,14 @@ class Window:
     num: Floats | None = None
 
     @cached_property
+    def call_row(self) -> Ints:
+        """Row of `ranks` of each row of `collectives`. (row,)"""
+        rank, first = self.collectives.rank, int(self.ranks[0])
+        if int(self.ranks[-1]) - first == len(self.ranks) - 1:  # all of them, as nearly always
+            return rank - first
+        return np.searchsorted(self.ranks, rank).astype(np.int64)
+
+    @cached_property
     def events_by_kind(self) -> Mapping[str, Sequence[RuntimeEvent]]:
         """Events of each kind, in their order."""
         found: dict[str, list[RuntimeEvent]] = {}
