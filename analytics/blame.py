@@ -193,7 +193,10 @@ class _Course:
         if not turn.has_source:
             if not turn.all_stand or turn.has_one_way:
                 state.own[spot] = own
-            self.own[rows], self.amount[rows] = np.maximum(own, 0.0).reshape(-1), state.amount[spot].reshape(-1)
+            self.own[rows], self.amount[rows] = (
+                np.maximum(own, 0.0).reshape(-1),
+                state.amount[spot].reshape(-1),
+            )
             return
         here = ~source
         state.own[spot[here]] = own[here]
@@ -255,7 +258,9 @@ class _Course:
         late, due, line = state.late.reshape(-1), state.due, np.arange(len(turn.which))
         spot, passed = self.spot[rows].reshape(shape), self.per_s[rows].reshape(shape)
         before = due[spot]
-        after = before if turn.all_stand and not turn.has_one_way else before * self.stood[rows].reshape(shape)
+        after = (
+            before if turn.all_stand and not turn.has_one_way else before * self.stood[rows].reshape(shape)
+        )
         common = np.zeros(shape)
         common[line, self.amount[rows].reshape(shape).argmin(axis=1)] = passed.sum(axis=1)
         passed[line, self.leader[turn.which] - turn.first - line * turn.size] += after.sum(axis=1)

@@ -194,9 +194,11 @@ class _Stage:
 
 
 def _wires(calls: Calls) -> Ints:
-    """What calls queue for: their group, or for a pair the two and the direction. (call,)"""
+    """What calls of a step queue for: their group, or for a pair the two and the direction. (call,)"""
     paired = calls.is_op(*PAIRED)
     one = np.where(paired, calls.rank[calls.first], -1)
     other = np.where(paired, calls.rank[calls.first + calls.size - 1], -1)
     forth = np.where(paired, calls.source[calls.first], False).astype(np.int64)
-    return numbered(packed(calls.group, one, other, forth))[0] if len(calls.first) else np.empty(0, np.int64)
+    if not len(calls.first):
+        return np.empty(0, np.int64)
+    return numbered(packed(calls.step, calls.group, one, other, forth))[0]

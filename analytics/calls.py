@@ -78,8 +78,9 @@ def complete_calls(window: Window) -> Calls:
     _count(skipped, "time missing", rows.call[~sane])
     _count(skipped, "operation without a wait", rows.call[sane & ~known])
     lives = lives_of(window, sane)
-    kept = np.flatnonzero(sane & known)
-    kept = kept[stable_order(rows.call[kept])]
+    kept = stable_order(rows.call)
+    if not (sane & known).all():
+        kept = kept[(sane & known)[kept]]
     first, size = _bounds(rows.call[kept])
     whole = size == _expected(window, kept, first, size)
     _count(skipped, "member missing", rows.call[kept[first[~whole]]])

@@ -16,7 +16,15 @@ from argus.analytics.series.live import job_series
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.window import Floats, Ints, Window
-from argus.analytics.work import WORKED, Explained, amount, explain, late_by_machine, num_pieces, phase_factors
+from argus.analytics.work import (
+    WORKED,
+    Explained,
+    amount,
+    explain,
+    late_by_machine,
+    num_pieces,
+    phase_factors,
+)
 
 GAP_PHASE = "other"
 """Where time of a step outside every phase is booked, on wall clocks."""

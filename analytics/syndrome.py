@@ -11,7 +11,9 @@ HANG, SLOW = "hang", "slow"
 COMMUNICATION, OTHER = "communication", "non-communication"
 
 
-def syndrome_of(fault_class: str, *, evidence: Sequence[Evidence] = (), group: str | None = None) -> str | None:
+def syndrome_of(
+    fault_class: str, *, evidence: Sequence[Evidence] = (), group: str | None = None
+) -> str | None:
     """One of the four; None where it is not known whether the trouble lies in communication.
 
     A rank that never came to a call its group stands in hangs outside of it; where all came, the call itself does.

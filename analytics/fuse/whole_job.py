@@ -64,7 +64,9 @@ def job_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
         return ()
     seen = [*_usable(view.past), digest]
     rise = rise_of(seen)
-    if rise is None or any(one.doubted or one.doubted_paths or not one.is_clean for one in seen[rise.place :]):
+    if rise is None or any(
+        one.doubted or one.doubted_paths or not one.is_clean for one in seen[rise.place :]
+    ):
         return ()
     return (_cause(view, seen, rise),)
 
@@ -166,7 +168,11 @@ def _parts(before: Sequence[Digest], since: Sequence[Digest]) -> list[Evidence]:
     return [
         Evidence(name="own_s", value=own[1], unit="s", baseline=own[0], note="own work of the median rank"),
         Evidence(
-            name="in_calls_s", value=step[1] - own[1], unit="s", baseline=step[0] - own[0], note="waits, transfers"
+            name="in_calls_s",
+            value=step[1] - own[1],
+            unit="s",
+            baseline=step[0] - own[0],
+            note="waits, transfers",
         ),
     ]
 

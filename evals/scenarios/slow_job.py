@@ -17,7 +17,11 @@ def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenari
     drawn = draw_cluster(seed=seed, ranks=ranks)
     job = replace(drawn.job, step_s=STEP_S)
     fault = Fault(
-        kind="slow_all", ranks=tuple(range(ranks)), severity=severity, start_step=drawn.onset_step, end_step=180
+        kind="slow_all",
+        ranks=tuple(range(ranks)),
+        severity=severity,
+        start_step=drawn.onset_step,
+        end_step=180,
     )
     truth = Truth(
         fault_class="step.slower",

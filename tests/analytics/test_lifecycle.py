@@ -66,7 +66,9 @@ def test_silence_of_everybody_decides_nothing(lost: tuple[int, ...], verdict: st
     assert bool(incident.cause.ruled_out) == (verdict == "CONFIRMED")
 
 
-@pytest.mark.parametrize(("named", "severity"), [("compute.slow", "critical"), ("pipeline.imbalance", "warning")])
+@pytest.mark.parametrize(
+    ("named", "severity"), [("compute.slow", "critical"), ("pipeline.imbalance", "warning")]
+)
 def test_what_was_so_from_the_first_step_is_never_critical(named: str, severity: str) -> None:
     cause = Cause(
         fault_class=named, verdict="LIKELY", suspects=(), scope="stage:1", share_of_step=0.3, s_per_step=0.1

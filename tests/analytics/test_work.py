@@ -107,4 +107,5 @@ def test_a_replica_with_more_micro_batches_is_not_slow() -> None:
         num[phase, row, ::2] *= 2
         dur_s[phase, row, ::2] += seen.self_s[phase, row, ::2]
     found = digest_of(replace(seen, num=num, dur_s=dur_s))
-    assert abs(found.own_dev[row]) < 0.04 < 0.2 < digest_of(replace(seen, dur_s=dur_s)).own_dev[row]
+    assert abs(found.own_dev[row]) < 0.04
+    assert digest_of(replace(seen, dur_s=dur_s)).own_dev[row] > 0.2
