@@ -39,6 +39,7 @@ FLOOR_SHARE = 0.01
 def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | None = None) -> Digest:
     """Digest of one window; ranks without a usable step are NaN. `engine` computes the kernels' effects."""
     digest = _digest(window, waits or waits_of(window))
+    digest = replace(digest, amount=amount(window), pieces=num_pieces(window))
     return replace(digest, kernels=digest_kernels(window, engine=engine)) if window.kernels else digest
 
 
@@ -46,10 +47,9 @@ def _digest(window: Window, waits: Waits) -> Digest:
     phases, self_s, cpu_s, max_s = _phases(window)
     step_s = _mean(window.step_s[:, window.usable])
     classes, own_s = work_classes(window.topology, window.ranks), self_s.sum(axis=0)
-    explained = explain(window)
+    explained, delays = explain(window), delays_of(window, waits)
     peers_s, own_peers_s = _peers(self_s, phase_factors(explained, window, phases), classes)
     late_s = np.where(np.isfinite(step_s), waits.late_s * late_by_machine(explained, window, classes), np.nan)
-    delays = delays_of(window, waits)
     return Digest(
         index=window.index,
         first_step=window.first_step,
@@ -81,8 +81,6 @@ def _digest(window: Window, waits: Waits) -> Digest:
         pauses=pauses_of(window),
         odd_hosts=odd_hosts(window),
         balance=None if explained is None else explained.balance,
-        amount=amount(window),
-        pieces=num_pieces(window),
     )
 
 

@@ -55,10 +55,7 @@ def gains_of(
     replayed: WhatIf | None = None,
     by_calls: Mapping[str, float] | None = None,
 ) -> tuple[tuple[Gain, ...], tuple[str, ...]]:
-    """Gains in the order of `NAMES`, and what could not be told.
-
-    `by_calls` are shares of the step by replay of the windows' calls; a replay of a pipeline's own timers goes before.
-    """
+    """Gains in the order of `NAMES`, and what could not be told; `by_calls` are shares by replay of windows' calls."""
     step_s = _typical(numbers)
     if step_s is None:
         return (), tuple(NAMES)
@@ -71,17 +68,12 @@ def gains_of(
         "recompiles": (_told_s(numbers, "compile_s", step_s), _compiles(numbers)),
         "garbage collection": (_told_s(numbers, "gc_s", step_s), ""),
     }
-    by_replay = _replayed(replayed)
+    by_replay = {name: (share, CALL_REPLAY) for name, share in (by_calls or {}).items()} | _replayed(replayed)
     gains, lacks = [], []
     if SPREAD in by_replay:
         measured = {SPREAD: (None, "every operation at its ideal"), **measured}
-    for name, (share, note) in measured.items():
-        if name in by_replay:
-            share, method = by_replay[name], REPLAY
-        elif by_calls is not None and name in by_calls:
-            share, method = by_calls[name], CALL_REPLAY
-        else:
-            method = BOUND
+    for name, (bound, note) in measured.items():
+        share, method = by_replay.get(name, (bound, BOUND))
         if share is None:
             lacks.append(name)
             continue
@@ -98,14 +90,14 @@ def gains_of(
     return tuple(gains), tuple(lacks)
 
 
-def _replayed(replayed: WhatIf | None) -> dict[str, float]:
-    """Shares of the step by replay; what lies between pipelines' operations is no part of it."""
+def _replayed(replayed: WhatIf | None) -> dict[str, tuple[float | None, str]]:
+    """Shares of the step by replay of a pipeline's own timers, which goes before; what lies between pipelines' operations is no part of it."""
     if replayed is None or not replayed.is_close or replayed.sim_s <= 0:
         return {}
     loss = max(replayed.sim_s - replayed.ideal_s, 0.0) / replayed.sim_s
     others = [kind for kind in COMMUNICATION if kind not in P2P]
     communication = loss * sum(replayed.by_op.get(kind, 0.0) for kind in others)
-    return {SPREAD: loss, "exposed communication": communication}
+    return {SPREAD: (loss, REPLAY), "exposed communication": (communication, REPLAY)}
 
 
 def _typical(numbers: Sequence[WindowNumbers]) -> float | None:

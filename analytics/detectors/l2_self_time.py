@@ -67,10 +67,9 @@ def detect(
         chosen = (share >= min_share) & (np.nan_to_num(dev) >= ratio_gate)
         if not chosen.any():  # the usual case, and the noise of a large job takes long to measure
             continue
-        history = rank_history(past, len(digest.ranks), partial(_past, phase=phase))
         test = outliers(
             dev,
-            history,
+            rank_history(past, len(digest.ranks), partial(_past, phase=phase)),
             tests=(len(rows) + 1) * len(digest.ranks),
             window_s=window_seconds(digest, is_lone=view.is_lone),
             budget_per_day=false_alarms_per_day,
