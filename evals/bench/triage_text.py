@@ -11,8 +11,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from prometheus_client import CollectorRegistry
-
 from argus.agent.answer import card_of, why_lines
 from argus.agent.case import Case
 from argus.agent.model.message import Ask, Reply
@@ -104,7 +102,7 @@ def _overhead(toolbox: Toolbox, case: Case) -> tuple[int, Took]:
     took, turns = [], 0
     with StubServer(timed) as server:
         settings = Settings(model_url=server.url, model="m", model_context=32_768)
-        agent: Agent = agent_of(settings, registry=CollectorRegistry())[0]
+        agent: Agent = agent_of(settings)[0]
         for _ in range(REPEATS + 1):
             in_model_s, begun, cpu = 0.0, time.perf_counter(), time.process_time()
             outcome = asyncio.run(agent.investigate(toolbox, case))

@@ -18,7 +18,7 @@ from argus.agent.stub_llm.server import StubServer
 from argus.analytics.store import conversations
 from argus.analytics.store.documents import dump
 from argus.api.agent import agent_of
-from argus.api.agent_metrics import AGENT_METRICS
+from argus.api.agent_metrics import AGENT_METRICS, make_agent_metrics
 from argus.api.cli import main
 from argus.api.cli.face import stored
 from argus.api.cli.serve import product_analyses
@@ -186,7 +186,7 @@ def test_what_the_agent_uses_up_is_counted(db: Path, model: StubServer) -> None:
 
     registry = CollectorRegistry()
     settings, _ = load_settings(env={"ARGUS_MODEL_URL": model.url})
-    agent, _ = agent_of(settings, registry=registry)
+    agent, _ = agent_of(settings, metrics=make_agent_metrics(registry))
     box = stored(str(db))
     asyncio.run(agent.investigate(box, agent.case(box)))
     asyncio.run(agent.answer(box, agent.case(box), question="Why?"))
