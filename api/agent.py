@@ -192,7 +192,9 @@ def endpoint_of(settings: Settings) -> Endpoint | None:
 
 
 def limits_of(settings: Settings) -> Limits:
-    """The budgets."""
+    """The budgets. Raises SettingsError for one that could never be kept."""
+    if settings.model_usd and not (settings.model_usd_in or settings.model_usd_out):
+        raise SettingsError("model_usd limits money, but no price is set: set model_usd_in and model_usd_out")
     return Limits(
         max_turns=settings.model_turns,
         max_tool_calls=settings.model_calls,

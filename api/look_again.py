@@ -48,7 +48,7 @@ def look_again_on(store: Store, analyses: Analyses) -> LookAgain:
     def look_again(incident: Incident) -> dict[str, Any] | None:
         try:
             return _looked(store, analyses, incident)
-        except Exception as error:  # noqa: BLE001 - a detector is a plug-in; the first answer stands meanwhile
+        except Exception as error:
             LOG.error("the second look at incident %s failed", incident.id, exc_info=error)
             return None
 
