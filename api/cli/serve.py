@@ -91,6 +91,7 @@ def serve(settings: Settings, *, analyses: Analyses) -> None:
         raise CliError(
             f"--host {settings.host} can be reached from other machines: set ARGUS_KEY to the key they must bear"
         )
+    _check_agent(settings)
     with _listen(settings) as listener, _claim(settings.db):
         _serve(_open(settings, analyses=analyses), listener, settings=settings)
 
@@ -106,6 +107,18 @@ def settings_of(args: argparse.Namespace) -> Settings:
     for warning in warnings:
         print(f"argus serve: {warning}", file=sys.stderr)
     return settings
+
+
+def _check_agent(settings: Settings) -> None:
+    """Say what is wrong with the agent's settings before anybody connects. Raises CliError."""
+    from argus.api.agent import agent_of
+
+    try:
+        _, problems = agent_of(settings)
+    except SettingsError as error:
+        raise CliError(str(error)) from None
+    for problem in problems:
+        print(f"argus serve: {problem}", file=sys.stderr)
 
 
 def _is_loopback(host: str) -> bool:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from argus.api import metrics
-from argus.api.http import capturing, events, history, intake, observed, reading, tools
+from argus.api.http import asking, capturing, events, history, intake, observed, reading, tools
 from argus.api.http.answers import Json, add_problem_handlers
 from argus.api.http.intake import Gate
 from argus.api.http.mcp_route import PATH as MCP_PATH
@@ -45,7 +45,7 @@ def make_app(service: Service, *, on_ready: Callable[[], None] = lambda: None) -
     app.state.toolbox = toolbox
     app.state.gate = Gate(room=service.settings.max_uploads)
     add_problem_handlers(app)
-    routers = (intake, events, history, capturing, observed, tools, reading)
+    routers = (intake, events, history, capturing, observed, tools, asking, reading)
     for routes in (module.router() for module in routers):
         app.include_router(routes, dependencies=[Depends(require_key)])
     for path, handler in (("/healthz", healthz), ("/readyz", readyz), ("/metrics", get_metrics)):

@@ -250,11 +250,14 @@ def questions(rng: random.Random) -> Iterator[str]:
         "/v1/incidents/{}",
         "/v1/incidents/{}/diagnosis",
         "/v1/incidents/{}/card",
+        "/v1/case",
+        "/v1/conversations",
+        "/v1/conversations/{}",
     )
     asked = (
         "limit offset attempt window level status class run rank host device subject days node kind since_s"
     )
-    names = (*asked.split(), "until_s")
+    names = (*asked.split(), "until_s", "incident")
     while True:
         query = "&".join(f"{rng.choice(names)}={rng.choice(words)()}" for _ in range(rng.randrange(4)))
         yield rng.choice(paths).replace("{}", rng.choice(words)()) + "?" + query
