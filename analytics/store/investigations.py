@@ -58,7 +58,7 @@ class Investigation:
             "created_s": self.created_s,
             "updated_s": self.updated_s,
             "callback": self.callback,
-            "diagnosis": self.outcome,
+            "outcome": self.outcome,
         }
 
 
@@ -108,9 +108,10 @@ def num_under_way(connection: Connection) -> int:
 
 def last_done(connection: Connection, incidents: list[str]) -> dict[str, Investigation]:
     """The latest finished investigation of each incident that has one."""
-    wanted = (INVESTIGATIONS.c.incident_id.in_(incidents), INVESTIGATIONS.c.status == DONE)
+    is_answered = INVESTIGATIONS.c.outcome.is_not(None)
+    wanted = (INVESTIGATIONS.c.incident_id.in_(incidents), is_answered)
     rows = connection.execute(
-        select(INVESTIGATIONS).where(*wanted).order_by(INVESTIGATIONS.c.updated_s, INVESTIGATIONS.c.id)
+        select(INVESTIGATIONS).where(*wanted).order_by(INVESTIGATIONS.c.created_s, INVESTIGATIONS.c.id)
     )
     return {str(row.incident_id): _read(row._mapping) for row in rows}
 
@@ -216,7 +217,7 @@ def add_event(connection: Connection, investigation_id: str, *, what: str, body:
 
 
 def events_after(connection: Connection, investigation_id: str, *, number: int, limit: int) -> list[Json]:
-    """What happened after event `number`, in order."""
+    """What happened after event `number`, in order: number, at_s, what, body."""
     wanted = (
         INVESTIGATION_EVENTS.c.investigation_id == investigation_id,
         INVESTIGATION_EVENTS.c.number > number,
@@ -224,7 +225,7 @@ def events_after(connection: Connection, investigation_id: str, *, number: int, 
     rows = connection.execute(
         select(INVESTIGATION_EVENTS).where(*wanted).order_by(INVESTIGATION_EVENTS.c.number).limit(limit)
     )
-    return [{"number": row.number, "at_s": row.at_s, "what": row.what, **load(row.body)} for row in rows]
+    return [{"number": row.number, "at_s": row.at_s, "what": row.what, "body": load(row.body)} for row in rows]
 
 
 def forget_investigations(connection: Connection, *, before_s: float) -> None:

@@ -30,7 +30,7 @@ def notifier(means: Means, *, url: str = "", severity: str = "warning", silences
         http=means.http,
         url=checked_url(url),
         floor=checked_floor(severity),
-        public_url=means.public_url,
+        public_url=means.origin.public_url,
         takes_silences=bool(silences),
     )
 

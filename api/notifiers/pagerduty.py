@@ -88,11 +88,11 @@ def _payload(delivery: Delivery) -> Json:
     actions = matter.diagnosis.get("remediation") or []
     return {
         "summary": f"{matter.verdict}: {headline}"[:MAX_SUMMARY],
-        "source": ",".join(matter.hosts) or incident.run,
+        "source": ",".join(matter.hosts) or matter.run,
         "severity": incident.severity,
         "timestamp": datetime.fromtimestamp(matter.opened_s, tz=UTC).isoformat(),
         "component": incident.cause.scope,
-        "group": incident.run,
+        "group": matter.run,
         "class": incident.cause.fault_class,
         "custom_details": {
             "incident": incident.id,

@@ -19,7 +19,7 @@ from argus.analytics.store.silences import ALERTMANAGER, Silence
 from argus.analytics.store.tables import INCIDENT_EVENTS
 from argus.api.notify import digest
 from argus.api.notify.decide import AGAIN, OPENED, OVERFLOW, REPEATED, RESOLVED, WORSE, decide
-from argus.api.notify.matter import Matter, read_matters, silenced
+from argus.api.notify.matter import Matter, Origin, read_matters, silenced
 from argus.api.notify.notifier import Delivery, Digest, Json, Later, Notifier, Refused, SilenceSource
 from argus.api.notify.pace import Pace
 
@@ -52,7 +52,7 @@ class Desk:
     rng: random.Random
     counter: Counter
     name: str
-    public_url: str = ""
+    origin: Origin = field(default_factory=Origin)
     pace: Pace = field(default_factory=Pace)
 
 
@@ -114,7 +114,7 @@ class Dispatcher:
         with self._desk.store.read() as connection:
             lasting = silences.lasting_silences(connection, now_s=now_s)
             matters = read_matters(
-                connection, silences=lasting, now_s=now_s, public_url=self._desk.public_url
+                connection, silences=lasting, now_s=now_s, origin=self._desk.origin
             )
         num = sum(
             self._serve(name, matters, lasting, now_s=now_s)
@@ -249,7 +249,7 @@ class Dispatcher:
             return False
         held, notifier = dict(claimed.held), self._desk.notifiers[name]
         keep = self._keeper(name, one.topic, held)
-        fresh = replace(one, is_doubtful=claimed.is_doubtful)
+        fresh = replace(one, is_doubtful=claimed.is_doubtful, project=self._desk.origin.project)
         if one.lines and not self._attempt(
             name, claimed, lambda: notifier.tell_digest(fresh, held=held, keep=keep), now_s=now_s
         ):

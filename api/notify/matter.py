@@ -18,11 +18,26 @@ from argus.analytics.store.notices import POSTED
 from argus.analytics.store.silences import Silence
 from argus.analytics.store.tables import HEARTBEATS, INCIDENTS
 
+DEFAULT = "default"
+"""The project that nobody has to name."""
+
 MAX_HOSTS = 16
 """Hosts named of an incident; who has more is named by its scope."""
 
 MAX_MATTERS = 500
 """Matters looked at in one turn, the latest first: beyond it is no longer news."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Who tells: a project, and the address people open its pages at, "" if there is none."""
+
+    public_url: str = ""
+    project: str = DEFAULT
+
+    def link(self, incident_id: str) -> str:
+        """The page of an incident."""
+        return f"{self.public_url.rstrip('/')}/#/incident/{incident_id}" if self.public_url else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +53,12 @@ class Matter:
     marks: tuple[Mark, ...] = ()
     muted_until_s: float | None = None
     link: str = ""
+    project: str = DEFAULT
+
+    @property
+    def run(self) -> str:
+        """The run as people are told of it: with its project, unless that is the default one."""
+        return self.incident.run if self.project == DEFAULT else f"{self.project}/{self.incident.run}"
 
     @property
     def topic(self) -> str:
@@ -84,6 +105,7 @@ class Matter:
             "scope": cause.scope,
             "host": ",".join(self.hosts),
             "fingerprint": self.incident.fingerprint,
+            **({} if self.project == DEFAULT else {"project": self.project}),
         }
 
 
@@ -97,7 +119,7 @@ def is_at_least(severity: str, floor: str) -> bool:
 
 
 def read_matters(
-    connection: Connection, *, silences: Sequence[Silence], now_s: float, public_url: str
+    connection: Connection, *, silences: Sequence[Silence], now_s: float, origin: Origin
 ) -> list[Matter]:
     """What is open or was told of and has not been told to its end; the latest of each topic, oldest first."""
     unfinished = select(NOTICES.c.incident_id).where(
@@ -113,12 +135,12 @@ def read_matters(
     for row in rows:
         latest.setdefault(row.fingerprint, row)
     return matters_of(
-        connection, list(latest.values())[::-1], silences=silences, now_s=now_s, public_url=public_url
+        connection, list(latest.values())[::-1], silences=silences, now_s=now_s, origin=origin
     )
 
 
 def matters_of(
-    connection: Connection, rows: Sequence[Any], *, silences: Sequence[Silence], now_s: float, public_url: str
+    connection: Connection, rows: Sequence[Any], *, silences: Sequence[Silence], now_s: float, origin: Origin
 ) -> list[Matter]:
     """Rows of the table of incidents with all that belongs to them."""
     ids = [str(row.id) for row in rows]
@@ -135,7 +157,8 @@ def matters_of(
             updated_s=row.updated_s,
             hosts=_hosts(connection, row.attempt_id, incident),
             marks=tuple(said.get(incident.id, ())),
-            link=f"{public_url.rstrip('/')}/incidents/{incident.id}" if public_url else "",
+            link=origin.link(incident.id),
+            project=origin.project,
             **_outcome(done.get(incident.id)),
         )
         found.append(_muted(matter, silences, now_s=now_s))
@@ -152,7 +175,7 @@ def matter_of(
 ) -> Matter | None:
     """One incident as a matter; None if there is none."""
     rows = connection.execute(select(INCIDENTS).where(INCIDENTS.c.id == incident_id)).all()
-    found = matters_of(connection, rows, silences=silences, now_s=now_s, public_url=public_url)
+    found = matters_of(connection, rows, silences=silences, now_s=now_s, origin=origin)
     return found[0] if found else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from argus.analytics.store.silences import Silence
 from argus.api import notifiers
 from argus.api.notify.decide import Rules
-from argus.api.notify.matter import Matter
+from argus.api.notify.matter import DEFAULT, Matter, Origin
 from argus.api.notify.post import Http
 
 Json = dict[str, Any]
@@ -68,6 +68,7 @@ class Digest:
     lines: tuple[DigestLine, ...]
     now_s: float
     is_doubtful: bool = False
+    project: str = DEFAULT
 
 
 class Notifier(Protocol):
@@ -111,7 +112,7 @@ class Means:
     """What a notifier is given besides its settings; `has_agent`: a model looks at what is posted."""
 
     http: Http
-    public_url: str = ""
+    origin: Origin = field(default_factory=Origin)
     has_agent: bool = False
 
 
@@ -156,45 +157,53 @@ def all_settings() -> dict[str, Setting]:
 
 
 def notifiers_of(
-    means: Means, *, env: Mapping[str, str], tables: Mapping[str, Mapping[str, Any]]
+    means: Means, *, values: Mapping[str, Mapping[str, str | int | float]]
 ) -> dict[str, Notifier]:
-    """The notifiers that are set up: `tables` are the tables [notify.NAME] of argus.toml. Raises NotifierError."""
-    known = modules()
-    if unknown := sorted(set(tables) - set(known)):
-        raise NotifierError(f"no notifier {unknown[0]!r} for [notify.{unknown[0]}]; there are {', '.join(known)}")
+    """The notifiers that are set up, by what is set of each. Raises NotifierError."""
     made = {}
-    for name, module in known.items():
-        values = _values(name, module, env=env, table=tables.get(name, {}))
-        if not values:
+    for name, module in modules().items():
+        if not values.get(name):
             continue
         try:
-            made[name] = module.notifier(means, **values)
+            made[name] = module.notifier(means, **values[name])
         except ValueError as error:
             raise NotifierError(f"notifier {name}: {error}") from None
         except ModuleNotFoundError as error:
-            raise NotifierError(
-                f"notifier {name} needs {error.name}; run: pip install 'argus-triage[slack]'"
-            ) from None
+            needs = f"notifier {name} needs {error.name}"
+            raise NotifierError(f"{needs}; run: pip install 'argus-triage[slack]'") from None
     return made
 
 
-def _values(
-    name: str, module: ModuleType, *, env: Mapping[str, str], table: Mapping[str, Any]
+def values_of(
+    name: str, module: ModuleType, *, env: Mapping[str, str], table: Mapping[str, object]
 ) -> dict[str, str | int | float]:
-    """What is set of a notifier; empty if nothing is."""
+    """What is set of a notifier by its table of the file and by the environment; empty if nothing is.
+
+    Raises NotifierError.
+    """
     known = {one.name: one for one in settings_of(name, module)}
     values: dict[str, str | int | float] = {}
     for key, value in table.items():
-        if key not in known or known[key].is_secret:
-            where = "the environment only" if key in known else f"none of {', '.join(known)}"
-            raise NotifierError(f"[notify.{name}]: {key} is set from {where}")
-        if type(value) is not type(known[key].default):
-            raise NotifierError(f"[notify.{name}]: {key} must be like {known[key].default!r}, got {value!r:.60}")
-        values[key] = value
+        if key not in known:
+            raise NotifierError(f"[notify.{name}]: no setting {key!r}; there are {', '.join(known)}")
+        if known[key].is_secret:
+            raise NotifierError(f"[notify.{name}]: {key} comes from {known[key].env} only")
+        values[key] = _typed(known[key], value)
     for one in known.values():
         if one.env in env:
             values[one.name] = _parsed(one, env[one.env])
     return values
+
+
+def _typed(one: Setting, value: object) -> str | int | float:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if isinstance(one.default, float) and isinstance(value, int) and is_whole:
+        return float(value)
+    if not isinstance(value, str | int | float) or type(value) is not type(one.default):
+        raise NotifierError(
+            f"[notify.{one.notifier}]: {one.name} must be like {one.default!r}, got {value!r:.60}"
+        )
+    return value
 
 
 def _parsed(one: Setting, text: str) -> str | int | float:

@@ -30,9 +30,15 @@ class SlackDouble:
     """
 
     def __init__(
-        self, *, port: int = 0, rate_per_s: float = 1.0, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        port: int = 0,
+        rate_per_s: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+        told: Callable[[str, Mapping[str, Any]], None] = lambda what, message: None,
     ) -> None:
         self.rooms = Rooms()
+        self._told = told
         self.calls: list[tuple[str, Json]] = []
         self.faults: list[str] = []
         self.quirks: dict[str, list[str]] = {}
@@ -106,6 +112,7 @@ class SlackDouble:
             if self._wait_s("chat.postMessage", {"channel": CHANNEL}) > 0:
                 return 429, "rate_limited"
             self.rooms.post({**body, "channel": CHANNEL})
+            self._told("webhook", body)
             return 200, "ok"
 
     def _answer(self, method: str, body: Json, token: str) -> Json:
@@ -118,9 +125,12 @@ class SlackDouble:
             self.faults.append(fault)
             return {"ok": False, "error": fault}
         try:
-            return {"ok": True, **METHODS[method](self, body)}
+            answer = {"ok": True, **METHODS[method](self, body)}
         except Unknown as error:
             return {"ok": False, "error": str(error)}
+        if method.startswith("chat."):
+            self._told(method, body)
+        return answer
 
     def _wait_s(self, method: str, body: Mapping[str, Any]) -> float:
         """A bucket a channel for messages and one for edits, filled at the rate."""

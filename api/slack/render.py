@@ -11,7 +11,7 @@ from argus.agent.claims import documents_of
 from argus.agent.claims import render as render_claim
 from argus.agent.wording import quantity, ranks
 from argus.analytics.store.marks import ACKNOWLEDGED, WRONG
-from argus.api.notify.matter import Matter
+from argus.api.notify.matter import DEFAULT, Matter
 from argus.api.notify.notifier import Digest
 from argus.api.slack.limits import MAX_TEXT, Block, fitted
 from argus.api.slack.text import code, escaped, name, plain
@@ -87,16 +87,17 @@ def worse(matter: Matter) -> SlackText:
 
 def digest(one: Digest) -> SlackText:
     """Several incidents in one message."""
+    title = one.title if one.project == DEFAULT else f"{one.project}: {one.title}"
     lines = [
         f"• {name(line.run) + ' ' if line.run else ''}{escaped(line.text, limit=SHORT)}"
         f"{f' ×{line.count}' if line.count > 1 else ''}"
         for line in one.lines
     ]
     blocks = [
-        {"type": "header", "text": {"type": "plain_text", "text": plain(one.title, limit=150), "emoji": False}},
+        {"type": "header", "text": {"type": "plain_text", "text": plain(title, limit=150), "emoji": False}},
         *_paragraphs("", lines),
     ]
-    return SlackText(blocks=fitted(blocks), text=plain(one.title, limit=SHORT))
+    return SlackText(blocks=fitted(blocks), text=plain(title, limit=SHORT))
 
 
 def said(text: str, *, note: str = "") -> SlackText:
@@ -112,7 +113,7 @@ def _header(matter: Matter) -> Block:
     is_over = incident.status != "open"
     sign = RESOLVED_SIGN if is_over else SIGNS[incident.severity]
     state = "Resolved" if is_over else incident.severity.capitalize()
-    text = f"{sign} {state} · {incident.run}: {_plain_headline(matter)}"
+    text = f"{sign} {state} · {matter.run}: {_plain_headline(matter)}"
     return {"type": "header", "text": {"type": "plain_text", "text": plain(text, limit=150), "emoji": False}}
 
 
@@ -227,7 +228,7 @@ def _plain_headline(matter: Matter) -> str:
 def _fallback(matter: Matter) -> str:
     incident = matter.incident
     state = "resolved" if incident.status != "open" else incident.severity
-    return f"{state}: {escaped(incident.run, limit=120)}: {_headline(matter)}"[:MAX_TEXT]
+    return f"{state}: {escaped(matter.run, limit=120)}: {_headline(matter)}"[:MAX_TEXT]
 
 
 def _clock(time_s: float) -> str:
