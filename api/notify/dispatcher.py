@@ -54,6 +54,7 @@ class Desk:
     name: str
     origin: Origin = field(default_factory=Origin)
     pace: Pace = field(default_factory=Pace)
+    lease_s: float = LEASE_S
 
 
 def make_counter(registry: CollectorRegistry) -> Counter:
@@ -262,7 +263,13 @@ class Dispatcher:
     def _claim(self, name: str, topic: str, *, told: str, now_s: float) -> Notice | None:
         with self._desk.store.write() as connection:
             return notices.claim(
-                connection, name, topic, told=told, owner=self._desk.name, now_s=now_s, lease_s=LEASE_S
+                connection,
+                name,
+                topic,
+                told=told,
+                owner=self._desk.name,
+                now_s=now_s,
+                lease_s=self._desk.lease_s,
             )
 
     def _keeper(self, name: str, topic: str, held: Json) -> Callable[[Json], None]:
