@@ -17,7 +17,8 @@ from argus.analytics.incident import Incident
 from argus.analytics.store import approvals, investigations, queries
 from argus.analytics.store.approvals import APPROVED, PENDING, REJECTED, Approval
 from argus.api.http.answers import Json, add_read, not_found, problem
-from argus.api.http.guard import APPROVE, INVESTIGATE, READ, PrincipalOf
+from argus.api.http.desk import By
+from argus.api.http.guard import APPROVE, INVESTIGATE, READ
 from argus.api.http.reading import Document, Items
 from argus.api.http.wiring import IdPath, Name, PageQuery, ServiceOf
 
@@ -75,7 +76,7 @@ def router() -> APIRouter:
     return routes
 
 
-def post_approval(*, service: ServiceOf, who: PrincipalOf, proposal: Proposal) -> Response:
+def post_approval(*, service: ServiceOf, by: By, proposal: Proposal) -> Response:
     """Put an action before those who may decide; the same one that still waits is not put twice."""
     now_s = service.clock()
     with service.store.write() as connection:
@@ -95,7 +96,7 @@ def post_approval(*, service: ServiceOf, who: PrincipalOf, proposal: Proposal) -
             incident_id=incident.id,
             action=dict(action),
             digest=digest,
-            asked_by=who.name,
+            asked_by=by,
             asked_s=now_s,
             expires_s=now_s + service.settings.approval_expires_s,
         )
@@ -104,13 +105,13 @@ def post_approval(*, service: ServiceOf, who: PrincipalOf, proposal: Proposal) -
 
 
 def decide_approval(
-    *, service: ServiceOf, who: PrincipalOf, approval: IdPath, decision: Decision
+    *, service: ServiceOf, by: By, approval: IdPath, decision: Decision
 ) -> Response:
     """Approve or reject, once; 409 if it was decided, has expired or is no longer what is proposed."""
     now_s, status = service.clock(), MADE[decision.decision]
     with service.store.write() as connection:
         found = _kept(connection, approval)
-        if found.status == status and found.decided_by == who.name:
+        if found.status == status and found.decided_by == by:
             return Json(found.to_json(now_s=now_s))
         if found.to_json(now_s=now_s)["status"] != PENDING:
             return problem(409, f"it is {found.to_json(now_s=now_s)['status']}")
@@ -119,7 +120,7 @@ def decide_approval(
         if action is None or digest_of(action) != found.digest:
             return problem(409, "the diagnosis no longer proposes this; ask for what it proposes now")
         approvals.decide(
-            connection, found.id, status=status, by=who.name, note=decision.note, now_s=now_s
+            connection, found.id, status=status, by=by, note=decision.note, now_s=now_s
         )
         found = _kept(connection, approval)
     return Json(found.to_json(now_s=now_s))

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Request
 
 from argus.api.desk import Desk
-from argus.api.http.guard import the_project
+from argus.api.http.guard import PrincipalOf, the_project
 from argus.api.projects import Project
 
 
@@ -24,4 +24,14 @@ def the_desk(request: Request) -> Desk:
     return desk_at(the_project(request))
 
 
+MAX_BY = 128
+"""Characters of a name that is kept beside what somebody asked or decided."""
+
+
+def who_asks(principal: PrincipalOf) -> str:
+    """How whoever asks is named in what is kept."""
+    return principal.who[:MAX_BY]
+
+
+By = Annotated[str, Depends(who_asks)]
 DeskOf = Annotated[Desk, Depends(the_desk)]

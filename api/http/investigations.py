@@ -18,7 +18,7 @@ from argus.api.desk import Desk
 from argus.api.http import sse
 from argus.api.http.answers import Json, add_read, not_found, overloaded, problem
 from argus.api.http.asking import AskingOf, unknown
-from argus.api.http.desk import DeskOf
+from argus.api.http.desk import By, DeskOf
 from argus.api.http.guard import INVESTIGATE, READ, PrincipalOf
 from argus.api.http.reading import Document, Items
 from argus.api.http.wiring import MAX_INDEX, IdPath, Name, PageQuery, ServiceOf
@@ -106,6 +106,7 @@ def post_investigation(
     desk: DeskOf,
     asking: AskingOf,
     who: PrincipalOf,
+    by: By,
     wanted: Wanted,
     idempotency: IdempotencyKey = None,
 ) -> Response:
@@ -118,7 +119,7 @@ def post_investigation(
             run=case.facts.run,
             incident=case.incident.id if case.incident else None,
             question=wanted.question,
-            by=who.name,
+            by=by,
             idempotency=f"{who.key}:{idempotency}" if idempotency else None,
             callback_url=wanted.callback_url or "",
         )
@@ -158,12 +159,12 @@ def get_investigation(*, service: ServiceOf, investigation: IdPath) -> Response:
 
 
 def post_investigation_message(
-    *, service: ServiceOf, desk: DeskOf, who: PrincipalOf, investigation: IdPath, said: Said
+    *, service: ServiceOf, desk: DeskOf, by: By, investigation: IdPath, said: Said
 ) -> Response:
     """Ask further about a finished investigation; the answer is an event of it."""
     kept = _kept(service, investigation)
     try:
-        desk.runner.follow_up(kept, said.text, by=who.name)
+        desk.runner.follow_up(kept, said.text, by=by)
     except Conflict as error:
         return problem(409, str(error))
     return Json(_kept(service, investigation).to_json(), status_code=202)

@@ -14,8 +14,8 @@ from argus.analytics.store import marks, notices, queries, silences
 from argus.analytics.store.marks import Mark
 from argus.analytics.store.silences import ARGUS, Matcher, Silence
 from argus.api.http.answers import Json, add_read, not_found, problem
-from argus.api.http.desk import DeskOf
-from argus.api.http.guard import APPROVE, READ, PrincipalOf
+from argus.api.http.desk import By, DeskOf
+from argus.api.http.guard import APPROVE, READ
 from argus.api.http.reading import Document, Items
 from argus.api.http.wiring import IdPath, PageQuery, ServiceOf
 
@@ -95,7 +95,7 @@ def router() -> APIRouter:
     return routes
 
 
-def post_silence(*, service: ServiceOf, desk: DeskOf, who: PrincipalOf, wanted: NewSilence) -> Response:
+def post_silence(*, service: ServiceOf, desk: DeskOf, by: By, wanted: NewSilence) -> Response:
     """Silence what fits all that is named; messages that are there already go on being edited."""
     now_s = service.clock()
     starts_s = now_s if wanted.starts_s is None else wanted.starts_s
@@ -105,7 +105,7 @@ def post_silence(*, service: ServiceOf, desk: DeskOf, who: PrincipalOf, wanted: 
         matchers=wanted.matchers,
         starts_s=starts_s,
         ends_s=starts_s + wanted.duration_s,
-        by=who.name,
+        by=by,
         why=wanted.why,
     )
     if made.ends_s <= now_s:
@@ -141,11 +141,11 @@ def list_silences(*, service: ServiceOf, page: PageQuery) -> Response:
 
 
 def post_mark(
-    *, service: ServiceOf, desk: DeskOf, who: PrincipalOf, incident: IdPath, wanted: NewMark
+    *, service: ServiceOf, desk: DeskOf, by: By, incident: IdPath, wanted: NewMark
 ) -> Response:
     """Say that somebody has it, or that it is wrong or right; the same said twice is once."""
     said = Mark(
-        incident_id=incident, at_s=service.clock(), what=wanted.what, by=who.name, text=wanted.text
+        incident_id=incident, at_s=service.clock(), what=wanted.what, by=by, text=wanted.text
     )
     with service.store.write() as connection:
         if queries.whole_incident(connection, incident) is None:
