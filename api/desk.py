@@ -17,7 +17,7 @@ from argus.api.investigating.asked import Busy
 from argus.api.investigating.callbacks import Callbacks
 from argus.api.investigating.runner import RENEW_S, Runner
 from argus.api.notify import dispatcher
-from argus.api.notify.dispatcher import Dispatcher, make_counter
+from argus.api.notify.dispatcher import Dispatcher
 from argus.api.notify.matter import Origin
 from argus.api.notify.notifier import Means, Notifier, notifiers_of
 from argus.api.notify.pace import Pace
@@ -148,7 +148,7 @@ def desk_of(
             notifiers=notifiers,
             clock=service.clock,
             rng=random.Random(),
-            counter=make_counter(service.metrics.registry),
+            counter=service.metrics.notices,
             name=name,
             origin=origin,
             pace=Pace(

@@ -18,6 +18,7 @@ from argus.api.investigating.runner import Runner
 from argus.api.service import Service
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.outside_event import OutsideEvent
+from argus.collectors.records.text import tame
 
 SOURCES = ("alertmanager", "grafana")
 MAX_ALERTS = 500
@@ -96,12 +97,12 @@ def _alert(raw: Mapping[str, Any]) -> Alert | None:
     if labels.get("alertname") == OURS and "fingerprint" in labels:
         return None
     status = "resolved" if raw.get("status") == "resolved" else "firing"
-    starts = str(raw.get("startsAt", ""))
-    fingerprint = str(raw.get("fingerprint") or hashlib.sha256(repr(sorted(labels.items())).encode()).hexdigest())
+    starts = tame(raw.get("startsAt", ""), 40)
+    fingerprint = tame(raw.get("fingerprint") or hashlib.sha256(repr(sorted(labels.items())).encode()).hexdigest(), 40)
     name = labels.get("alertname", "alert")
     text = notes.get("summary") or notes.get("description") or notes.get("message") or ""
     return Alert(
-        key=f"{fingerprint[:40]} {starts[:40]} {status}",
+        key=f"{fingerprint} {starts} {status}",
         status=status,
         node=_node(labels),
         run=labels.get(RUN_LABEL, ""),
@@ -133,7 +134,7 @@ def _kind(labels: Mapping[str, str], name: str) -> str:
 def _texts(raw: object) -> dict[str, str]:
     if not isinstance(raw, Mapping):
         return {}
-    return {str(key): value for key, value in raw.items() if isinstance(value, str)}
+    return {tame(key, 200): tame(value, 500) for key, value in raw.items() if isinstance(value, str)}
 
 
 def _time_s(raw: object) -> float:

@@ -6,10 +6,10 @@ import hashlib
 import secrets
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from sqlalchemy import Connection
 from starlette.responses import Response
 
@@ -17,9 +17,9 @@ from argus.analytics.incident import Incident
 from argus.analytics.store import approvals, investigations, queries
 from argus.analytics.store.approvals import APPROVED, PENDING, REJECTED, Approval
 from argus.api.http.answers import Json, add_read, not_found, problem
-from argus.api.http.desk import By
+from argus.api.http.desk import By, Prose, Word
 from argus.api.http.guard import APPROVE, INVESTIGATE, READ
-from argus.api.http.reading import Document, Items
+from argus.api.http.shapes import Document, Items
 from argus.api.http.wiring import IdPath, Name, PageQuery, ServiceOf
 
 
@@ -27,8 +27,8 @@ class Proposal(BaseModel):
     """An action of an incident's diagnosis, by its id in the catalogue."""
 
     model_config = {"extra": "forbid"}
-    incident: Annotated[str, Field(max_length=64)]
-    action: Annotated[str, Field(max_length=128)]
+    incident: Word
+    action: Word
 
 
 class Choice(StrEnum):
@@ -43,7 +43,7 @@ class Decision(BaseModel):
 
     model_config = {"extra": "forbid"}
     decision: Choice
-    note: Annotated[str, Field(max_length=1000)] = ""
+    note: Prose = ""
 
 
 MADE = {Choice.APPROVE: APPROVED, Choice.REJECT: REJECTED}

@@ -14,7 +14,7 @@ from argus.api.agent import agent_for
 from argus.api.asking import Asking, asking_of, case_json
 from argus.api.http.answers import Json, add_read, not_found
 from argus.api.http.guard import READ
-from argus.api.http.reading import Document, Items
+from argus.api.http.shapes import Document, Items
 from argus.api.http.tools import ToolboxOf
 from argus.api.http.wiring import IdPath, Name, PageQuery, ServiceOf
 

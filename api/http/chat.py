@@ -15,8 +15,9 @@ from argus.api.asking import Asking
 from argus.api.http import sse
 from argus.api.http.answers import Json, not_found
 from argus.api.http.asking import AskingOf, unknown
+from argus.api.http.desk import Prose, Word
 from argus.api.http.guard import INVESTIGATE
-from argus.api.http.reading import Document
+from argus.api.http.shapes import Document
 from argus.api.memory import NoConversation
 
 
@@ -24,10 +25,10 @@ class Question(BaseModel):
     """A question; `conversation` goes on with an earlier one."""
 
     model_config = {"extra": "forbid"}
-    question: Annotated[str, Field(min_length=1, max_length=4000)]
-    run: Annotated[str, Field(max_length=256)] | None = None
-    incident: Annotated[str, Field(max_length=64)] | None = None
-    conversation: Annotated[str, Field(max_length=32)] | None = None
+    question: Annotated[Prose, Field(min_length=1)]
+    run: Word | None = None
+    incident: Word | None = None
+    conversation: Word | None = None
     stream: bool = False
 
 

@@ -11,12 +11,13 @@ from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from starlette.responses import JSONResponse, Response
 
 from argus.agent.answer import why_lines
 from argus.agent.case import Case
 from argus.agent.context import Unknown
+from argus.agent.guard import question_of
 from argus.agent.loop.chat import Answered
 from argus.agent.loop.course import Step
 from argus.agent.model.message import Message, tokens_of
@@ -26,7 +27,7 @@ from argus.api.http import sse
 from argus.api.http.answers import Json
 from argus.api.http.asking import AskingOf
 from argus.api.http.guard import INVESTIGATE, READ
-from argus.api.http.reading import Document
+from argus.api.http.shapes import Document
 from argus.api.http.wiring import ServiceOf
 
 MODEL = "argus"
@@ -38,6 +39,10 @@ _INCIDENT = re.compile(r"\bi-[0-9a-f]{16}\b")
 
 Text = Annotated[str, Field(max_length=200_000)]
 Object = dict[str, Any]
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "unprintable"
 
 
 class Part(BaseModel):
@@ -67,7 +72,7 @@ class Completion(BaseModel):
     """A request of Chat Completions; temperature, tools and the like are taken and mean nothing here."""
 
     model_config = {"extra": "ignore"}
-    model: Annotated[str, Field(max_length=300)] = MODEL
+    model: Annotated[str, Field(max_length=300), AfterValidator(_printable)] = MODEL
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
     stream: bool = False
     stream_options: dict[str, Any] | None = None
@@ -134,8 +139,10 @@ async def post_chat_completion(request: Request, *, asking: AskingOf, service: S
     turn = Turn(
         asking=asking,
         case=case,
-        question=said[-1].text,
-        history=[Message(role=one.role, content=one.text) for one in said[:-1] if one.text][-MAX_HISTORY:],
+        question=question_of(said[-1].text),
+        history=[
+            Message(role=one.role, content=question_of(one.text)) for one in said[:-1] if one.text.strip()
+        ][-MAX_HISTORY:],
         model=asked.model,
         id=f"chatcmpl-{secrets.token_hex(12)}",
         created_s=int(service.clock()),

@@ -18,9 +18,9 @@ from argus.api.desk import Desk
 from argus.api.http import sse
 from argus.api.http.answers import Json, add_read, not_found, overloaded, problem
 from argus.api.http.asking import AskingOf, unknown
-from argus.api.http.desk import By, DeskOf
+from argus.api.http.desk import By, DeskOf, Prose, Word
 from argus.api.http.guard import INVESTIGATE, READ, PrincipalOf
-from argus.api.http.reading import Document, Items
+from argus.api.http.shapes import Document, Items
 from argus.api.http.wiring import MAX_INDEX, IdPath, Name, PageQuery, ServiceOf
 from argus.api.investigating.asked import Asked, BadCallback, Busy, Conflict, check_callback
 
@@ -46,21 +46,27 @@ class Wanted(BaseModel):
     """What is to be investigated: an incident, else a run's costliest, else that of the run heard of last."""
 
     model_config = {"extra": "forbid"}
-    run: Annotated[str, Field(max_length=256)] | None = None
-    incident: Annotated[str, Field(max_length=64)] | None = None
-    question: Annotated[str, Field(max_length=4000)] = ""
-    callback_url: Annotated[str, Field(max_length=2000)] | None = None
+    run: Word | None = None
+    incident: Word | None = None
+    question: Prose = ""
+    callback_url: Annotated[str, Field(max_length=2000, pattern="^[!-~]+$")] | None = None
 
 
 class Said(BaseModel):
     """A further question."""
 
     model_config = {"extra": "forbid"}
-    text: Annotated[str, Field(min_length=1, max_length=4000)]
+    text: Annotated[Prose, Field(min_length=1)]
 
 
 IdempotencyKey = Annotated[
-    str | None, Header(alias="Idempotency-Key", max_length=128, description="asks once, however often sent")
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        max_length=128,
+        pattern="^[!-~]+$",
+        description="asks once, however often sent",
+    ),
 ]
 LastEvent = Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=MAX_INDEX)]
 

@@ -14,15 +14,15 @@ from argus.analytics.store import marks, notices, queries, silences
 from argus.analytics.store.marks import Mark
 from argus.analytics.store.silences import ARGUS, Matcher, Silence
 from argus.api.http.answers import Json, add_read, not_found, problem
-from argus.api.http.desk import By, DeskOf
+from argus.api.http.desk import By, DeskOf, Prose, Word
 from argus.api.http.guard import APPROVE, READ
-from argus.api.http.reading import Document, Items
+from argus.api.http.shapes import Document, Items
 from argus.api.http.wiring import IdPath, PageQuery, ServiceOf
 
 MAX_S = 90 * 86400.0
 """A silence longer than a quarter of a year is a change of the settings."""
 
-Label = Annotated[str, Field(min_length=1, max_length=256)]
+Label = Annotated[Word, Field(min_length=1)]
 
 
 class NewSilence(BaseModel):
@@ -35,7 +35,7 @@ class NewSilence(BaseModel):
     fingerprint: Label | None = None
     starts_s: Annotated[float, Field(ge=0, le=1e11)] | None = None
     duration_s: Annotated[float, Field(gt=0, le=MAX_S)]
-    why: Annotated[str, Field(max_length=500)] = ""
+    why: Prose = ""
 
     @model_validator(mode="after")
     def _says_what(self) -> NewSilence:
@@ -68,7 +68,7 @@ class NewMark(BaseModel):
 
     model_config = {"extra": "forbid"}
     what: Said
-    text: Annotated[str, Field(max_length=2000)] = ""
+    text: Prose = ""
 
 
 def router() -> APIRouter:

@@ -14,7 +14,7 @@ from argus.api.desk import Desk
 from argus.api.http.answers import Json, problem
 from argus.api.http.desk import DeskOf
 from argus.api.http.guard import INVESTIGATE
-from argus.api.http.reading import Document
+from argus.api.http.shapes import Document
 from argus.api.http.wiring import ServiceOf
 from argus.api.service import Service
 from argus.api.webhooks import SOURCES, NoAlerts

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import Counter
 from sqlalchemy import Connection, func, select
 
 from argus.analytics.store import heard, notices, silences
@@ -38,9 +38,6 @@ FIRST_RETRY_S, LAST_RETRY_S, REFUSED_S = 2.0, 300.0, 900.0
 SILENCES_EVERY_S = 30.0
 KEEP_S, PRUNE_EVERY_S = 90 * 86400.0, 3600.0
 
-NOTICE_METRIC = "argus_notices_total"
-NOTICE_MEANING = "what notifiers were told, by result: sent, later, refused, digested"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
@@ -55,11 +52,6 @@ class Desk:
     origin: Origin = field(default_factory=Origin)
     pace: Pace = field(default_factory=Pace)
     lease_s: float = LEASE_S
-
-
-def make_counter(registry: CollectorRegistry) -> Counter:
-    """The notices' counter on a registry."""
-    return Counter(NOTICE_METRIC, NOTICE_MEANING, ["notifier", "result"], registry=registry)
 
 
 class Dispatcher:
@@ -274,8 +266,9 @@ class Dispatcher:
 
     def _keeper(self, name: str, topic: str, held: Json) -> Callable[[Json], None]:
         def keep(now_held: Json) -> None:
+            fresh = dict(now_held)
             held.clear()
-            held.update(now_held)
+            held.update(fresh)
             with self._desk.store.write() as connection:
                 notices.keep_held(connection, name, topic, owner=self._desk.name, held=held)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -50,7 +51,9 @@ class HttpxHttp:
     """Over httpx, without following redirects: where a secret goes is what was set up."""
 
     def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._client = httpx.Client(timeout=timeout_s, follow_redirects=False)
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._made: httpx.Client | None = None
 
     def post(self, url: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
         """See `Http`."""
@@ -62,11 +65,21 @@ class HttpxHttp:
 
     def close(self) -> None:
         """Give back the connections."""
-        self._client.close()
+        with self._lock:
+            if self._made is not None:
+                self._made.close()
+                self._made = None
+
+    def _client(self) -> httpx.Client:
+        """Made when first needed: reading the certificates of the system takes longer than starting without."""
+        with self._lock:
+            if self._made is None:
+                self._made = httpx.Client(timeout=self._timeout_s, follow_redirects=False)
+            return self._made
 
     def _ask(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         try:
-            got = self._client.request(method, url, content=body, headers=dict(headers))
+            got = self._client().request(method, url, content=body, headers=dict(headers))
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
             return Answer(status=0, text=_reason(error), is_sent=False)
         except httpx.HTTPError as error:

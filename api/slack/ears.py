@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from argus.agent.answer import why_lines
 from argus.agent.context import Unknown
+from argus.agent.guard import question_of
 from argus.agent.wording import printable
 from argus.analytics.store import heard, marks, notices, silences
 from argus.analytics.store.engine import Store
@@ -37,7 +38,6 @@ SOURCE, THREADS = "slack", "slack_thread"
 """Under which messages heard, and the conversations of threads, are kept."""
 
 MUTE_S = 3600.0
-MAX_QUESTION = 4000
 _MENTION = re.compile(r"<[@!#][^>]{0,80}>")
 
 HINT = "Ask in this thread, in your own words: I look it up and answer here."
@@ -67,14 +67,14 @@ class Ears:
     def hear_action(self, payload: Mapping[str, Any]) -> None:
         """Buttons pressed on a message of ours."""
         channel = str(_at(payload, "channel", "id"))
-        user, who = str(_at(payload, "user", "id")), _person(payload.get("user"))
+        user, who = tame(_at(payload, "user", "id"), 40), _person(payload.get("user"))
         message = payload.get("message")
         thread = str(_at(message, "thread_ts") or _at(message, "ts"))
         actions = payload.get("actions")
         if channel != self.channel or not isinstance(actions, list):
             return
         for action in actions[:5]:
-            incident, what = str(_at(action, "value")), str(_at(action, "action_id"))
+            incident, what = tame(_at(action, "value"), 64), str(_at(action, "action_id"))
             if what in ACTIONS and self._is_new(f"{what} {_at(action, 'action_ts')} {user}"):
                 press = Press(incident=incident, user=user, who=who, thread=thread)
                 self._do(lambda act=ACTIONS[what], press=press: act(self, press))
@@ -87,11 +87,11 @@ class Ears:
             return
         if event.get("bot_id") or event.get("subtype") or str(event.get("channel")) != self.channel:
             return
-        thread, ts = str(event.get("thread_ts") or ""), str(event.get("ts") or "")
+        thread, ts = tame(event.get("thread_ts") or "", 40), tame(event.get("ts") or "", 40)
         told = self._told_at(thread) if thread else None
         if told is None and kind != "app_mention":
             return
-        question = html.unescape(_MENTION.sub(" ", str(event.get("text", ""))))[:MAX_QUESTION].strip()
+        question = question_of(html.unescape(_MENTION.sub(" ", str(event.get("text", "")))))
         if question and self._is_new(f"said {ts}"):
             self._do(lambda: self._answer(question, told, thread=thread or ts))
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter
 
 from argus.agent.case import case_of
 from argus.analytics.incident import Incident
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store.engine import Store
 from argus.api.notify.decide import Rules
-from argus.api.notify.dispatcher import Desk, Dispatcher, make_counter
+from argus.api.notify.dispatcher import Desk, Dispatcher
 from argus.api.notify.matter import Matter, Origin, matter_of
 from argus.api.notify.notifier import Delivery, Digest, Json, Keep, Notifier
 from argus.api.notify.pace import Pace
@@ -120,6 +120,11 @@ class Recorder:
         return [one.news for one in self.told]
 
 
+def notice_counter() -> Counter:
+    """The counter of notices, on no page."""
+    return Counter("notices", "notices", ["notifier", "result"], registry=CollectorRegistry())
+
+
 def dispatcher_of(
     store: Store,
     clock: FakeClock,
@@ -136,7 +141,7 @@ def dispatcher_of(
             notifiers=notifiers,
             clock=clock,
             rng=random.Random(0),
-            counter=make_counter(CollectorRegistry()),
+            counter=notice_counter(),
             name=name,
             pace=pace or Pace(),
             origin=origin or Origin(),

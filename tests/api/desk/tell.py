@@ -7,15 +7,14 @@ import secrets
 import sys
 import time
 
-from prometheus_client import CollectorRegistry
-
 from argus.analytics.store.engine import open_store
 from argus.api.notifiers import slack
-from argus.api.notify.dispatcher import Desk, Dispatcher, make_counter
+from argus.api.notify.dispatcher import Desk, Dispatcher
 from argus.api.notify.notifier import Means
 from argus.api.notify.pace import Pace
 from argus.api.notify.post import HttpxHttp
 from argus.api.slack.double import CHANNEL, TOKEN
+from tests.api.desk.kit import notice_counter
 
 LEASE_S = 3.0
 """Shorter than in the service: the test waits for it."""
@@ -30,7 +29,7 @@ def main() -> None:
         notifiers={"slack": bot},
         clock=time.time,
         rng=random.Random(0),
-        counter=make_counter(CollectorRegistry()),
+        counter=notice_counter(),
         name=secrets.token_hex(8),
         pace=Pace(max_posts=100),
         lease_s=LEASE_S,
