@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from argus.analytics.store.audit import Deed
 from argus.api.auditing import Auditor
@@ -17,11 +16,12 @@ def companions_of(
 ) -> Sequence[Companion]:
     """Everything a project needs beside its analysis, not started yet. Raises NotifierError."""
 
-
     def note(who: str, action: str, target: str) -> None:
         """What people do outside of a request goes into the audit, too."""
         if auditor is not None:
-            deed = Deed(project=project.name, who=f"slack {who}", action=action, target=target, outcome="done")
+            deed = Deed(
+                project=project.name, who=f"slack {who}", action=action, target=target, outcome="done"
+            )
             auditor.note(deed)
 
     desk = desk_of(project.service, project.toolbox, project=project.name, notify=notify, note=note)

@@ -110,7 +110,7 @@ class Desk:
         while not self._stopping.wait(TEND_S):
             try:
                 self.tend(self.service.clock())
-            except Exception as error:  # noqa: BLE001 - investigations live or die with this thread
+            except Exception as error:
                 LOG.error("investigations could not be looked after: %s", error, exc_info=error)
 
 

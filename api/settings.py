@@ -52,7 +52,10 @@ class Settings:
         "argus.sqlite", "path of an SQLite file, or postgresql://USER@HOST/DATABASE", env="ARGUS_DB"
     )
     key: str = _setting(
-        "", "admin key of the default project, longer than any other lives; only from the environment", env="ARGUS_KEY", secret=True
+        "",
+        "admin key of the default project, longer than any other lives; only from the environment",
+        env="ARGUS_KEY",
+        secret=True,
     )
     tls_cert: str = _setting(
         "", "PEM file of the certificate and its chain; with it the service speaks TLS", env="ARGUS_TLS_CERT"
@@ -186,7 +189,10 @@ class Settings:
         env="ARGUS_PUBLIC_URL",
     )
     notify_max: int = _setting(
-        5, "messages a channel gets in notify_window_s; what is more becomes a digest", env="ARGUS_NOTIFY_MAX", low=1
+        5,
+        "messages a channel gets in notify_window_s; what is more becomes a digest",
+        env="ARGUS_NOTIFY_MAX",
+        low=1,
     )
     notify_window_s: float = _setting(
         600.0, "the stretch of time that notify_max is counted over", env="ARGUS_NOTIFY_WINDOW_S", low=1

@@ -25,7 +25,16 @@ MAX_ALERTS = 500
 MAX_RUNS = 3
 """Runs that one alert is looked into for; an alert on a switch stands over every job."""
 
-HOST_LABELS = ("host", "hostname", "Hostname", "node", "nodename", "kubernetes_node", "exported_instance", "instance")
+HOST_LABELS = (
+    "host",
+    "hostname",
+    "Hostname",
+    "node",
+    "nodename",
+    "kubernetes_node",
+    "exported_instance",
+    "instance",
+)
 """Labels that name a host, the surest first; `instance` often carries a port."""
 
 GPU_LABELS = ("UUID", "gpu_uuid", "gpu")
@@ -58,7 +67,9 @@ def alerts_of(raw: object) -> list[Alert]:
     """The alerts of a webhook's body, without our own. Raises NoAlerts."""
     items = raw.get("alerts") if isinstance(raw, Mapping) else None
     if not isinstance(items, list):
-        raise NoAlerts("the body must be an object with the list 'alerts', as Alertmanager and Grafana send it")
+        raise NoAlerts(
+            "the body must be an object with the list 'alerts', as Alertmanager and Grafana send it"
+        )
     if len(items) > MAX_ALERTS:
         raise NoAlerts(f"at most {MAX_ALERTS} alerts at once, got {len(items)}")
     read = [_alert(item) for item in items if isinstance(item, Mapping)]
@@ -98,7 +109,9 @@ def _alert(raw: Mapping[str, Any]) -> Alert | None:
         return None
     status = "resolved" if raw.get("status") == "resolved" else "firing"
     starts = tame(raw.get("startsAt", ""), 40)
-    fingerprint = tame(raw.get("fingerprint") or hashlib.sha256(repr(sorted(labels.items())).encode()).hexdigest(), 40)
+    fingerprint = tame(
+        raw.get("fingerprint") or hashlib.sha256(repr(sorted(labels.items())).encode()).hexdigest(), 40
+    )
     name = labels.get("alertname", "alert")
     text = notes.get("summary") or notes.get("description") or notes.get("message") or ""
     return Alert(

@@ -49,9 +49,7 @@ def approval(connection: Connection, approval_id: str) -> Approval | None:
     return None if row is None else _approval(row._mapping)
 
 
-def pending_like(
-    connection: Connection, *, incident_id: str, digest: str, now_s: float
-) -> Approval | None:
+def pending_like(connection: Connection, *, incident_id: str, digest: str, now_s: float) -> Approval | None:
     """The same proposal, still to be decided; None if there is none."""
     wanted = (
         APPROVALS.c.incident_id == incident_id,

@@ -91,9 +91,7 @@ def investigations(
     wanted += [] if incident_id is None else [INVESTIGATIONS.c.incident_id == incident_id]
     wanted += [] if status is None else [INVESTIGATIONS.c.status == status]
     statement = (
-        select(INVESTIGATIONS)
-        .where(*wanted)
-        .order_by(INVESTIGATIONS.c.created_s.desc(), INVESTIGATIONS.c.id)
+        select(INVESTIGATIONS).where(*wanted).order_by(INVESTIGATIONS.c.created_s.desc(), INVESTIGATIONS.c.id)
     )
     return page_of_rows(
         connection, statement, limit=limit, offset=offset, read=lambda row: _read(row).to_json()
@@ -103,7 +101,9 @@ def investigations(
 def num_under_way(connection: Connection) -> int:
     """Investigations that wait or run."""
     wanted = INVESTIGATIONS.c.status.in_(UNDER_WAY)
-    return int(connection.execute(select(func.count()).select_from(INVESTIGATIONS).where(wanted)).scalar_one())
+    return int(
+        connection.execute(select(func.count()).select_from(INVESTIGATIONS).where(wanted)).scalar_one()
+    )
 
 
 def last_done(connection: Connection, incidents: list[str]) -> dict[str, Investigation]:
@@ -225,7 +225,9 @@ def events_after(connection: Connection, investigation_id: str, *, number: int, 
     rows = connection.execute(
         select(INVESTIGATION_EVENTS).where(*wanted).order_by(INVESTIGATION_EVENTS.c.number).limit(limit)
     )
-    return [{"number": row.number, "at_s": row.at_s, "what": row.what, "body": load(row.body)} for row in rows]
+    return [
+        {"number": row.number, "at_s": row.at_s, "what": row.what, "body": load(row.body)} for row in rows
+    ]
 
 
 def forget_investigations(connection: Connection, *, before_s: float) -> None:
@@ -233,7 +235,9 @@ def forget_investigations(connection: Connection, *, before_s: float) -> None:
     old = select(INVESTIGATIONS.c.id).where(
         INVESTIGATIONS.c.updated_s < before_s, INVESTIGATIONS.c.status.not_in(UNDER_WAY)
     )
-    gone = list(connection.execute(old.order_by(INVESTIGATIONS.c.updated_s).limit(FORGOTTEN_AT_ONCE)).scalars())
+    gone = list(
+        connection.execute(old.order_by(INVESTIGATIONS.c.updated_s).limit(FORGOTTEN_AT_ONCE)).scalars()
+    )
     if gone:
         connection.execute(
             delete(INVESTIGATION_EVENTS).where(INVESTIGATION_EVENTS.c.investigation_id.in_(gone))

@@ -95,9 +95,7 @@ def claim(
 def keep_held(connection: Connection, notifier: str, topic: str, *, owner: str, held: Json) -> bool:
     """Keep what the notifier holds, at once; False if the topic is somebody else's by now."""
     done = connection.execute(
-        update(NOTICES)
-        .where(*_here(notifier, topic), NOTICES.c.claimed_by == owner)
-        .values(held=dump(held))
+        update(NOTICES).where(*_here(notifier, topic), NOTICES.c.claimed_by == owner).values(held=dump(held))
     )
     return bool(done.rowcount)
 
@@ -180,9 +178,7 @@ def digest_silently(connection: Connection, done: Notice) -> None:
 def num_posted(connection: Connection, notifier: str, *, since_s: float) -> int:
     """Messages of their own since then."""
     wanted = (NOTICES.c.notifier == notifier, NOTICES.c.posted_s > since_s)
-    return int(
-        connection.execute(select(func.count()).select_from(NOTICES).where(*wanted)).scalar_one()
-    )
+    return int(connection.execute(select(func.count()).select_from(NOTICES).where(*wanted)).scalar_one())
 
 
 def find_held(connection: Connection, notifier: str, *, incident_id: str) -> Notice | None:

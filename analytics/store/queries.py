@@ -260,7 +260,12 @@ def _incident(row: RowMapping) -> Json:
 
 
 def page_of_rows(
-    connection: Connection, statement: Select[Any], *, limit: int, offset: int, read: Callable[[RowMapping], Json]
+    connection: Connection,
+    statement: Select[Any],
+    *,
+    limit: int,
+    offset: int,
+    read: Callable[[RowMapping], Json],
 ) -> Found:
     """One page of what a statement finds, each row as `read` makes it."""
     total = connection.execute(select(func.count()).select_from(statement.order_by(None).subquery()))

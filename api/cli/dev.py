@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a habit of real servers; may be given again; NAME-once: only in the first answer",
     )
     stub.add_argument("--list", action="store_true", help="list scripts and quirks, and end")
-    slack = helpers.add_parser("slack-double", help="a Slack workspace on loopback with the real one's limits")
+    slack = helpers.add_parser(
+        "slack-double", help="a Slack workspace on loopback with the real one's limits"
+    )
     slack.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
 
 

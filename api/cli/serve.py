@@ -48,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1); others need a key")
     parser.add_argument("--port", type=int, help="port to listen on (default 8321); 0 takes a free one")
     parser.add_argument("--db", help="SQLite file or postgresql:// URL (default argus.sqlite)")
-    parser.add_argument("--tls-cert", metavar="FILE", help="speak TLS with this certificate and its chain, PEM")
+    parser.add_argument(
+        "--tls-cert", metavar="FILE", help="speak TLS with this certificate and its chain, PEM"
+    )
     parser.add_argument("--tls-key", metavar="FILE", help="the certificate's private key, PEM")
     parser.add_argument("--window-steps", type=int, metavar="N", help="steps per window, for every attempt")
     parser.add_argument("--engine", choices=("local", "ray"), help="where L3 computes (default local)")
@@ -129,7 +131,9 @@ def _check_key(settings: Settings) -> None:
     if is_loopback(settings.host):
         return
     if settings.key and len(settings.key) < SHORTEST_KEY:
-        raise CliError(f"ARGUS_KEY is shorter than {SHORTEST_KEY} characters; `openssl rand -hex 32` makes one")
+        raise CliError(
+            f"ARGUS_KEY is shorter than {SHORTEST_KEY} characters; `openssl rand -hex 32` makes one"
+        )
     if not settings.key and not _has_keys(settings):
         raise CliError(
             f"--host {settings.host} can be reached from other machines: set ARGUS_KEY to the key they must bear, "
@@ -280,9 +284,7 @@ def _projects(service: Service, *, analyses: Analyses, notify: NotifySettings | 
     return Projects(root=service, open_service=opened, companions_of=beside)
 
 
-def _serve(
-    service: Service, listener: socket.socket, *, projects: Projects, tls: Mapping[str, str]
-) -> None:
+def _serve(service: Service, listener: socket.socket, *, projects: Projects, tls: Mapping[str, str]) -> None:
     import uvicorn
 
     from argus.api.http.app import make_app

@@ -96,11 +96,11 @@ def make_app(
         app.include_router(module.router())
     for path, handler in (("/healthz", healthz), ("/readyz", readyz)):
         app.add_api_route(path, handler, methods=["GET"], operation_id=handler.__name__, tags=["probes"])
-    app.add_api_route("/metrics", get_metrics, methods=["GET"], operation_id="get_metrics", dependencies=[READ])
-    app.router.routes.append(Route(MCP_PATH, endpoint=mcp))
-    app.add_middleware(
-        Frame, auditor=make_auditor(service), max_upload_bytes=service.settings.max_body_bytes
+    app.add_api_route(
+        "/metrics", get_metrics, methods=["GET"], operation_id="get_metrics", dependencies=[READ]
     )
+    app.router.routes.append(Route(MCP_PATH, endpoint=mcp))
+    app.add_middleware(Frame, auditor=make_auditor(service), max_upload_bytes=service.settings.max_body_bytes)
     add_openapi(app)
     return app
 

@@ -104,9 +104,7 @@ def post_approval(*, service: ServiceOf, by: By, proposal: Proposal) -> Response
     return Json(made.to_json(now_s=now_s), status_code=201)
 
 
-def decide_approval(
-    *, service: ServiceOf, by: By, approval: IdPath, decision: Decision
-) -> Response:
+def decide_approval(*, service: ServiceOf, by: By, approval: IdPath, decision: Decision) -> Response:
     """Approve or reject, once; 409 if it was decided, has expired or is no longer what is proposed."""
     now_s, status = service.clock(), MADE[decision.decision]
     with service.store.write() as connection:
@@ -119,9 +117,7 @@ def decide_approval(
         action = None if incident is None else _action(connection, incident, str(found.action["id"]))
         if action is None or digest_of(action) != found.digest:
             return problem(409, "the diagnosis no longer proposes this; ask for what it proposes now")
-        approvals.decide(
-            connection, found.id, status=status, by=by, note=decision.note, now_s=now_s
-        )
+        approvals.decide(connection, found.id, status=status, by=by, note=decision.note, now_s=now_s)
         found = _kept(connection, approval)
     return Json(found.to_json(now_s=now_s))
 

@@ -64,6 +64,7 @@ async def post_chat(*, asking: AskingOf, question: Question) -> Response:
 
 async def _check(asking: Asking, question: Question) -> None:
     """What is not there is 404 before a stream has begun. Raises Unknown, NoConversation."""
+
     def look() -> None:
         case = asking.case(run=question.run, incident=question.incident, conversation=question.conversation)
         asking.memory(case, question.conversation)

@@ -243,5 +243,3 @@ def _kept(service: ServiceOf, investigation: str) -> Investigation:
     if found is None:
         raise not_found(f"no investigation {investigation!r}")
     return found
-
-

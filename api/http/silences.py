@@ -140,13 +140,9 @@ def list_silences(*, service: ServiceOf, page: PageQuery) -> Response:
     return Json({"items": shown, "total": len(items), "limit": page.limit, "offset": page.offset})
 
 
-def post_mark(
-    *, service: ServiceOf, desk: DeskOf, by: By, incident: IdPath, wanted: NewMark
-) -> Response:
+def post_mark(*, service: ServiceOf, desk: DeskOf, by: By, incident: IdPath, wanted: NewMark) -> Response:
     """Say that somebody has it, or that it is wrong or right; the same said twice is once."""
-    said = Mark(
-        incident_id=incident, at_s=service.clock(), what=wanted.what, by=by, text=wanted.text
-    )
+    said = Mark(incident_id=incident, at_s=service.clock(), what=wanted.what, by=by, text=wanted.text)
     with service.store.write() as connection:
         if queries.whole_incident(connection, incident) is None:
             raise not_found(f"no incident {incident!r}")

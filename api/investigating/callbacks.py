@@ -34,7 +34,7 @@ class Callbacks:
 
     def _call(self, one: Investigation, *, now_s: float) -> bool:
         tries = one.callback_tries + 1
-        next_s = now_s + FIRST_RETRY_S * 2 ** one.callback_tries
+        next_s = now_s + FIRST_RETRY_S * 2**one.callback_tries
         with self.store.write() as connection:
             is_mine = investigations.note_callback(
                 connection, one.id, tries=tries, state=WAITING, next_s=next_s

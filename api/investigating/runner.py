@@ -7,7 +7,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -61,7 +61,9 @@ class Runner:
         """One more question about a finished investigation. Raises Conflict."""
         now_s = self._clock()
         if kept.outcome is None:
-            raise Conflict(f"the investigation is {kept.status}: it has no outcome to ask about; start a new one")
+            raise Conflict(
+                f"the investigation is {kept.status}: it has no outcome to ask about; start a new one"
+            )
         with self._store.write() as connection:
             if not investigations.take_up(
                 connection, kept.id, owner=self._name, lease_s=now_s + LEASE_S, now_s=now_s
@@ -185,7 +187,7 @@ class Runner:
             raise
         except Unknown as error:
             await asyncio.to_thread(self._end, asked.id, FAILED, {"text": str(error)})
-        except Exception as error:  # noqa: BLE001 - whoever asked must hear that it failed
+        except Exception as error:
             LOG.error("investigation %s failed", asked.id, exc_info=error)
             text = f"the investigation failed: {type(error).__name__}"
             await asyncio.to_thread(self._end, asked.id, FAILED, {"text": text})
@@ -194,9 +196,7 @@ class Runner:
         """One more question, with the outcome and what was asked before as history."""
         try:
             agent = await asyncio.to_thread(self._agent_of)
-            case = await asyncio.to_thread(
-                agent.case, self._toolbox, run=kept.run, incident=kept.incident_id
-            )
+            case = await asyncio.to_thread(agent.case, self._toolbox, run=kept.run, incident=kept.incident_id)
             history = await asyncio.to_thread(self._history, kept)
             async with _Steps(self, kept.id) as steps:
                 answered = await agent.answer(
@@ -206,7 +206,7 @@ class Runner:
         except asyncio.CancelledError:
             self._end(kept.id, DONE, {"text": "", "note": "cancelled", "failure": "cancelled"}, what="answer")
             raise
-        except Exception as error:  # noqa: BLE001 - whoever asked must hear that it failed
+        except Exception as error:
             LOG.error("a question about %s failed", kept.id, exc_info=error)
             note = f"the question could not be answered: {type(error).__name__}"
             failed = {"text": "", "note": note, "failure": "error"}
@@ -231,7 +231,9 @@ class Runner:
         if found is not None and found.is_cancelled:
             self._end(investigation_id, CANCELLED, {"text": "cancelled"})
         else:
-            self._end(investigation_id, INTERRUPTED, {"text": "the service ended before there was an outcome"})
+            self._end(
+                investigation_id, INTERRUPTED, {"text": "the service ended before there was an outcome"}
+            )
 
     def _note(self, investigation_id: str, what: str, body: Json, status: str = "") -> None:
         now_s = self._clock()
@@ -287,7 +289,7 @@ class _Steps:
         self._queue: asyncio.Queue[Step | None] = asyncio.Queue()
         self._writer: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> _Steps:
+    async def __aenter__(self) -> Self:
         self._writer = asyncio.create_task(self._write())
         return self
 

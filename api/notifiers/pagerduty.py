@@ -30,7 +30,9 @@ def notifier(
 ) -> PagerDuty:
     """`key` is the integration's routing key, `severity` the least that wakes somebody."""
     if not key:
-        raise ValueError("key: set ARGUS_PAGERDUTY_KEY to the integration key of an Events API v2 integration")
+        raise ValueError(
+            "key: set ARGUS_PAGERDUTY_KEY to the integration key of an Events API v2 integration"
+        )
     return PagerDuty(http=means.http, key=key, url=checked_url(url), floor=checked_floor(severity))
 
 

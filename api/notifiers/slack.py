@@ -169,5 +169,3 @@ class Slack:
             if ts is not None:
                 return channel, ts
         return self.client.post(channel, text, key=key, thread=thread, is_broadcast=is_broadcast)
-
-

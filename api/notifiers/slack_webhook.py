@@ -43,9 +43,7 @@ class SlackWebhook:
         if delivery.news == RESOLVED:
             self._send(render.ended(delivery.matter))
         elif delivery.news in (OPENED, WORSE, AGAIN) and not delivery.is_doubtful:
-            text = render.message(
-                delivery.matter, times=delivery.times, is_looking=False, has_buttons=False
-            )
+            text = render.message(delivery.matter, times=delivery.times, is_looking=False, has_buttons=False)
             self._send(text)
 
     def tell_digest(self, digest: Digest, *, held: Json, keep: Keep) -> None:
@@ -62,7 +60,9 @@ class SlackWebhook:
             answer = client.send(text=text.text, blocks=text.blocks, unfurl_links=False, unfurl_media=False)
         except (URLError, TimeoutError, OSError) as error:
             is_refused = isinstance(getattr(error, "reason", error), ConnectionRefusedError)
-            raise Later(f"Slack does not answer ({type(error).__name__})", is_doubtful=not is_refused) from None
+            raise Later(
+                f"Slack does not answer ({type(error).__name__})", is_doubtful=not is_refused
+            ) from None
         if answer.status_code == 200:
             return
         wait = str({key.lower(): value for key, value in answer.headers.items()}.get("retry-after", ""))

@@ -36,7 +36,6 @@ class Webhook:
     floor: str
     is_paced: bool = False
     can_edit: bool = True
-    can_edit: bool = True
     obeys_alertmanager: bool = True
 
     @property

@@ -27,9 +27,7 @@ MAX_LINES = 20
 DAY_S = 86400.0
 
 
-def due(
-    connection: Connection, notifier: str, *, pace: Pace, can_edit: bool, now_s: float
-) -> list[Digest]:
+def due(connection: Connection, notifier: str, *, pace: Pace, can_edit: bool, now_s: float) -> list[Digest]:
     """The digests of now; the same until something new belongs in them.
 
     Where a message cannot be edited, the digest of a stretch of time comes when that is over.
@@ -63,9 +61,7 @@ def overflow(
     lines = _lines(_incidents(connection, ids))
     num = sum(line.count for line in lines)
     what = "incident" if num == 1 else "incidents"
-    return Digest(
-        topic=f"{OVERFLOW}:{int(since_s)}", title=f"{num} more {what}", lines=lines, now_s=now_s
-    )
+    return Digest(topic=f"{OVERFLOW}:{int(since_s)}", title=f"{num} more {what}", lines=lines, now_s=now_s)
 
 
 def daily(connection: Connection, notifier: str, *, hour: int, now_s: float) -> Digest | None:
@@ -106,9 +102,7 @@ def _incidents(connection: Connection, ids: Sequence[str]) -> list[Incident]:
 
 def _lines(incidents: Sequence[Incident]) -> tuple[DigestLine, ...]:
     """One line per run, class and suspects, the most frequent first."""
-    counts = Counter(
-        (one.run, f"{one.cause.fault_class}: {ranks(one.cause.suspects)}") for one in incidents
-    )
+    counts = Counter((one.run, f"{one.cause.fault_class}: {ranks(one.cause.suspects)}") for one in incidents)
     lines = [DigestLine(run=run, text=text, count=num) for (run, text), num in counts.most_common()]
     rest = lines[MAX_LINES:]
     if rest:

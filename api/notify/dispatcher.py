@@ -35,6 +35,9 @@ LEASE_S = 60.0
 """How long a service may take to send one message before another takes it over."""
 
 FIRST_RETRY_S, LAST_RETRY_S, REFUSED_S = 2.0, 300.0, 900.0
+FOR = "for"
+"""In what a notifier holds: the incident that its message is about."""
+
 SILENCES_EVERY_S = 30.0
 KEEP_S, PRUNE_EVERY_S = 90 * 86400.0, 3600.0
 
@@ -90,7 +93,7 @@ class Dispatcher:
         while not self._stopping.is_set():
             try:
                 self.turn(self._desk.clock())
-            except Exception as error:  # noqa: BLE001 - notices live or die with this thread
+            except Exception as error:
                 LOG.error("notices could not be looked at: %s", error, exc_info=error)
             self._poked.wait(LOOK_S)
             self._poked.clear()
@@ -102,13 +105,12 @@ class Dispatcher:
         is_recent = 0 <= now_s - self._looked_s < WHOLE_LOOK_S
         if seen == self._seen and is_recent and now_s < self._due_s:
             return 0
-        self._seen, self._looked_s, self._due_s = seen, now_s, float("inf")
+        self._seen, self._looked_s = seen, now_s
+        self._due_s = min((at_s for at_s in self._paused_s.values() if at_s > now_s), default=float("inf"))
         self._take_silences(now_s)
         with self._desk.store.read() as connection:
             lasting = silences.lasting_silences(connection, now_s=now_s)
-            matters = read_matters(
-                connection, silences=lasting, now_s=now_s, origin=self._desk.origin
-            )
+            matters = read_matters(connection, silences=lasting, now_s=now_s, origin=self._desk.origin)
         num = sum(
             self._serve(name, matters, lasting, now_s=now_s)
             for name in self._desk.notifiers
@@ -173,8 +175,9 @@ class Dispatcher:
             return False
         is_new = news == OPENED
         times = claimed.times + (is_new or claimed.incident_id != matter.incident.id)
-        is_same = claimed.incident_id == matter.incident.id or not claimed.incident_id
-        held = {} if is_new and not (claimed.is_doubtful and is_same) else dict(claimed.held)
+        held = dict(claimed.held)
+        if is_new and held.get(FOR) != matter.incident.id:
+            held = {}  # what is held is of an earlier message
         delivery = Delivery(
             matter=matter,
             news=news,
@@ -184,7 +187,7 @@ class Dispatcher:
             is_quiet=is_quiet,
         )
         notifier = self._desk.notifiers[name]
-        keep = self._keeper(name, matter.topic, held)
+        keep = self._keeper(name, matter.topic, held, about=matter.incident.id)
         if not self._attempt(
             name, claimed, lambda: notifier.tell(delivery, held=held, keep=keep), now_s=now_s
         ):
@@ -241,7 +244,7 @@ class Dispatcher:
         if claimed is None:
             return False
         held, notifier = dict(claimed.held), self._desk.notifiers[name]
-        keep = self._keeper(name, one.topic, held)
+        keep = self._keeper(name, one.topic, held, about=one.topic)
         fresh = replace(one, is_doubtful=claimed.is_doubtful, project=self._desk.origin.project)
         if one.lines and not self._attempt(
             name, claimed, lambda: notifier.tell_digest(fresh, held=held, keep=keep), now_s=now_s
@@ -264,9 +267,9 @@ class Dispatcher:
                 lease_s=self._desk.lease_s,
             )
 
-    def _keeper(self, name: str, topic: str, held: Json) -> Callable[[Json], None]:
+    def _keeper(self, name: str, topic: str, held: Json, *, about: str) -> Callable[[Json], None]:
         def keep(now_held: Json) -> None:
-            fresh = dict(now_held)
+            fresh = {**now_held, FOR: about}
             held.clear()
             held.update(fresh)
             with self._desk.store.write() as connection:
@@ -281,7 +284,9 @@ class Dispatcher:
         except Later as error:
             after_s = error.after_s
             if after_s is None:
-                after_s = min(FIRST_RETRY_S * 2**claimed.tries, LAST_RETRY_S) * self._desk.rng.uniform(0.8, 1.2)
+                after_s = min(FIRST_RETRY_S * 2**claimed.tries, LAST_RETRY_S) * self._desk.rng.uniform(
+                    0.8, 1.2
+                )
             else:
                 self._paused_s[name] = now_s + after_s
             self._put_off(claimed, str(error), next_s=now_s + after_s, is_doubtful=error.is_doubtful)
@@ -324,5 +329,3 @@ def _pulse(connection: Connection) -> tuple[int | float, ...]:
         SILENCES.c.ends_s,
     )
     return tuple(connection.execute(select(func.max(column))).scalar() or 0 for column in columns)
-
-

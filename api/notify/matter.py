@@ -134,9 +134,7 @@ def read_matters(
     latest: dict[str, Any] = {}
     for row in rows:
         latest.setdefault(row.fingerprint, row)
-    return matters_of(
-        connection, list(latest.values())[::-1], silences=silences, now_s=now_s, origin=origin
-    )
+    return matters_of(connection, list(latest.values())[::-1], silences=silences, now_s=now_s, origin=origin)
 
 
 def matters_of(
@@ -171,7 +169,7 @@ def matter_of(
     *,
     silences: Sequence[Silence],
     now_s: float,
-    public_url: str,
+    origin: Origin,
 ) -> Matter | None:
     """One incident as a matter; None if there is none."""
     rows = connection.execute(select(INCIDENTS).where(INCIDENTS.c.id == incident_id)).all()

@@ -80,7 +80,12 @@ class HttpxHttp:
     def _ask(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         try:
             got = self._client().request(method, url, content=body, headers=dict(headers))
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+        except (
+            httpx.ConnectError,
+            httpx.ConnectTimeout,
+            httpx.UnsupportedProtocol,
+            httpx.InvalidURL,
+        ) as error:
             return Answer(status=0, text=_reason(error), is_sent=False)
         except httpx.HTTPError as error:
             return Answer(status=0, text=_reason(error))
@@ -140,6 +145,8 @@ def is_allowed_host(url: str, allowed: str) -> bool:
     """
     host = (urlsplit(url).hostname or "").lower()
     for pattern in (part.strip().lower() for part in allowed.split(",")):
-        if pattern == "*" or (pattern and (host == pattern or pattern[:2] == "*." and host.endswith(pattern[1:]))):
+        if pattern == "*" or (
+            pattern and (host == pattern or pattern[:2] == "*." and host.endswith(pattern[1:]))
+        ):
             return True
     return False

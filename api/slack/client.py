@@ -31,7 +31,13 @@ class SlackClient:
         self.web = WebClient(token=token, base_url=base_url, timeout=TIMEOUT_S, retry_handlers=[])
 
     def post(
-        self, channel: str, text: SlackText, *, key: str, thread: str | None = None, is_broadcast: bool = False
+        self,
+        channel: str,
+        text: SlackText,
+        *,
+        key: str,
+        thread: str | None = None,
+        is_broadcast: bool = False,
     ) -> tuple[str, str]:
         """Post a message; (channel, ts). Raises Later, Refused."""
         extra = {"thread_ts": thread, "reply_broadcast": is_broadcast} if thread else {}
@@ -106,7 +112,9 @@ def _asked(call: Callable[[], Any]) -> Mapping[str, Any]:
     except SlackApiError as error:
         raise _meaning(error) from None
     except (URLError, TimeoutError, ConnectionError, OSError) as error:
-        raise Later(f"Slack does not answer ({type(error).__name__})", is_doubtful=_may_be_sent(error)) from None
+        raise Later(
+            f"Slack does not answer ({type(error).__name__})", is_doubtful=_may_be_sent(error)
+        ) from None
     return answer
 
 

@@ -176,7 +176,9 @@ class _Handler(BaseHTTPRequestHandler):
             status, text = self.owner.webhook(body)
             self._send(status, text.encode(), wait_s=1.0 if status == 429 else None)
             return
-        token = str(self.headers.get("Authorization", "")).removeprefix("Bearer ") or str(body.get("token", ""))
+        token = str(self.headers.get("Authorization", "")).removeprefix("Bearer ") or str(
+            body.get("token", "")
+        )
         status, answer, wait_s = self.owner.call(path.rpartition("/")[2], body, token=token)
         if status == 0:
             self.close_connection = True

@@ -236,5 +236,3 @@ def _at(document: object, *keys: str) -> Any:
     for key in keys:
         here = here.get(key, "") if isinstance(here, Mapping) else ""
     return here
-
-

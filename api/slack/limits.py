@@ -81,7 +81,11 @@ def _text(text: Mapping[str, Any], limit: int) -> Block:
 
 def _button(button: Mapping[str, Any]) -> Block:
     """A button; a value or URL that is too long cannot be cut, so the button is without it."""
-    made = {**button, "text": _text(button["text"], MAX_BUTTON), "action_id": str(button["action_id"])[:MAX_ID]}
+    made = {
+        **button,
+        "text": _text(button["text"], MAX_BUTTON),
+        "action_id": str(button["action_id"])[:MAX_ID],
+    }
     if len(str(made.get("url", ""))) > MAX_URL:
         del made["url"]
     if len(str(made.get("value", ""))) > MAX_VALUE:

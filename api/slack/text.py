@@ -38,14 +38,17 @@ def name(text: object, *, limit: int = 120) -> str:
 
 
 def code(text: object, *, limit: int) -> str:
-    """A command as a block of code, its lines kept; nothing in it can end the block."""
+    """A command as a block of code, to be copied as it is: nothing in it can end the block or open a tag.
+
+    Names and addresses are left whole: Slack reads none of them in code that it is told to take verbatim.
+    """
     lines = [tame(line, 2000).replace("`", "\u02cb") for line in str(text).splitlines()]
-    return f"```{_cut(_entities(_unpinged(chr(10).join(lines))), limit - 6)}```"
+    return f"```{_cut(_entities(chr(10).join(lines)), limit - 6)}```"
 
 
 def plain(text: object, *, limit: int) -> str:
     """Foreign text for a field of type plain_text, where Slack reads nothing but emoji names."""
-    told = _unlinked(_LINE.sub(" ", str(text)), limit)
+    told = _unlinked(_LINE.sub(" ", str(text)), limit).replace("<", "\u2039").replace(">", "\u203a")
     return told if len(told) <= limit else told[: limit - 1] + "…"
 
 

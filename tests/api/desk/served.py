@@ -52,9 +52,7 @@ class Lived:
 
 
 @contextmanager
-def lived(
-    folder: Path, *, notify: NotifySettings = NO_NOTIFIERS, **settings: Any
-) -> Iterator[Lived]:
+def lived(folder: Path, *, notify: NotifySettings = NO_NOTIFIERS, **settings: Any) -> Iterator[Lived]:
     """A service on a fresh database, closed afterwards.."""
     store, clock = new_store(folder / "a.sqlite"), FakeClock(JOB.start_s)
     service = new_service(store, clock=clock, analyses=product_analyses(), window_steps=10, **settings)

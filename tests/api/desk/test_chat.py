@@ -12,7 +12,6 @@ from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
 from tests.api.desk.served import Lived, app_over_http, lived
 
-
 pytestmark = pytest.mark.slow
 
 

@@ -197,9 +197,7 @@ def test_what_was_told_goes_on_being_edited_under_a_silence(store: Store, clock:
     first = save(store, an_incident(), now_s=clock.now_s)
     telling.turn(clock.now_s)
     matcher = Matcher(name="fingerprint", value=first.fingerprint)
-    quiet = Silence(
-        id="s-1", source="argus", matchers=(matcher,), starts_s=0, ends_s=clock.now_s + 1000
-    )
+    quiet = Silence(id="s-1", source="argus", matchers=(matcher,), starts_s=0, ends_s=clock.now_s + 1000)
     with store.write() as connection:
         silences.add_silence(connection, quiet)
         marks.add_mark(
@@ -288,9 +286,7 @@ def test_one_that_died_is_taken_over_in_doubt(store: Store, clock: FakeClock) ->
     incident = save(store, an_incident(), now_s=clock.now_s)
     topic = f"incident:{incident.fingerprint}"
     with store.write() as connection:  # a service that was killed while it sent
-        assert notices.claim(
-            connection, "rec", topic, told="", owner="dead", now_s=clock.now_s, lease_s=60.0
-        )
+        assert notices.claim(connection, "rec", topic, told="", owner="dead", now_s=clock.now_s, lease_s=60.0)
     to = Recorder()
     telling = dispatcher_of(store, clock, {"rec": to}, name="alive")
     telling.turn(clock.now_s)

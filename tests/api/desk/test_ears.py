@@ -48,7 +48,9 @@ def model() -> Iterator[StubServer]:
 def at(tmp_path: Path, double: SlackDouble, model: StubServer) -> Iterator[Lived]:
     settings = {"model_url": model.url, "model": "m", "investigate_from": "off"}
     with lived(tmp_path, notify=setup(double), **settings) as one:
-        with one.service.store.write() as connection:  # the job has ended meanwhile: have its incident open again
+        with (
+            one.service.store.write() as connection
+        ):  # the job has ended meanwhile: have its incident open again
             connection.exec_driver_sql("UPDATE incidents SET status = 'open', severity = 'critical'")
         one.desk.dispatcher.turn(one.clock.now_s)
         yield one
@@ -158,7 +160,9 @@ def test_what_is_not_said_to_us_is_left_alone(at: Lived, double: SlackDouble, mo
 
 
 def test_naming_us_outside_of_a_thread_asks_about_the_run(at: Lived, double: SlackDouble) -> None:
-    payload = said(double, "<@U0ARGUS> what is slow?", type="app_mention", thread_ts=None, ts=root(double)["ts"])
+    payload = said(
+        double, "<@U0ARGUS> what is slow?", type="app_mention", thread_ts=None, ts=root(double)["ts"]
+    )
     assert post(at, payload) == 200
     assert double.messages[-1]["thread_ts"] == root(double)["ts"]
 
@@ -197,9 +201,10 @@ def test_by_socket_mode_buttons_and_questions_arrive_too(
     tmp_path: Path, double: SlackDouble, model: StubServer
 ) -> None:
     settings = {"model_url": model.url, "model": "m", "investigate_from": "off"}
-    with DoubleSocket(double) as socket, lived(
-        tmp_path, notify=setup(double, app_token=APP_TOKEN), **settings
-    ) as at:
+    with (
+        DoubleSocket(double) as socket,
+        lived(tmp_path, notify=setup(double, app_token=APP_TOKEN), **settings) as at,
+    ):
         with at.service.store.write() as connection:
             connection.exec_driver_sql("UPDATE incidents SET status = 'open', severity = 'critical'")
         at.desk.dispatcher.turn(at.clock.now_s)

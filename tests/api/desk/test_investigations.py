@@ -110,7 +110,7 @@ def test_one_may_ask_further(at: Lived, model: StubServer) -> None:
     at.client.post(path, json={"text": "Are you sure?"})
     ended(at, begun["id"])
     sent = [message["content"] for message in model.requests[-1]["messages"]]
-    assert any("And which host?" == text for text in sent)
+    assert any(text == "And which host?" for text in sent)
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,7 @@ def test_who_asked_is_called_back_signed_and_a_few_times(at: Lived) -> None:
     begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()
     ended(at, begun["id"])
     http = FakeHttp(answers=[Answer(status=500), Answer(status=200)])
-    calls = Callbacks(
-        store=at.service.store, http=http, settings=at.service.settings, clock=at.clock
-    )
+    calls = Callbacks(store=at.service.store, http=http, settings=at.service.settings, clock=at.clock)
     now_s = at.clock.now_s
     assert calls.turn(now_s) == 0 and kept(at, begun["id"]).callback == WAITING
     assert calls.turn(now_s + 1) == 0 and len(http.sent) == 1
@@ -221,7 +219,9 @@ def test_what_a_killed_service_left_is_marked_by_the_next(at: Lived) -> None:
 
 def test_a_new_incident_is_looked_into_by_itself_once(tmp_path: Path, model: StubServer) -> None:
     with lived(tmp_path, model_url=model.url, model="m", investigate_from="warning") as at:
-        with at.service.store.write() as connection:  # the job has ended meanwhile: have its incident open again
+        with (
+            at.service.store.write() as connection
+        ):  # the job has ended meanwhile: have its incident open again
             connection.exec_driver_sql("UPDATE incidents SET status = 'open', severity = 'critical'")
         for _ in range(3):
             at.desk.tend(at.clock.now_s)

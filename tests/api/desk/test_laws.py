@@ -68,7 +68,7 @@ def test_its_secrets_are_settings_and_never_shown(name: str, double: SlackDouble
     known = {one.name for one in settings_of(name, module)}
     assert set(getattr(module, "SECRETS", ())) <= known
     assert SECRET not in repr(working(name, FakeHttp(), double))
-    first = list(inspect.signature(module.notifier).parameters.values())[0]
+    first = next(iter(inspect.signature(module.notifier).parameters.values()))
     assert first.name == "means"
 
 

@@ -88,7 +88,9 @@ def add_outcome(store: Store, incident_id: str, diagnosis: dict[str, Any], *, no
         investigations.add_investigation(connection, done)
 
 
-def test_one_message_per_incident_edited_in_place(double: SlackDouble, store: Store, clock: FakeClock) -> None:
+def test_one_message_per_incident_edited_in_place(
+    double: SlackDouble, store: Store, clock: FakeClock
+) -> None:
     telling = dispatcher_of(
         store, clock, {"slack": bot(double)}, origin=Origin(public_url="https://argus.internal")
     )
