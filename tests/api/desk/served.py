@@ -6,14 +6,19 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from sqlite3 import connect
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from argus.analytics.store import queries
+from argus.analytics.store.incidents import save_incident
 from argus.api.cli.serve import product_analyses
 from argus.api.companions import companions_of
 from argus.api.desk import Desk
@@ -44,6 +49,14 @@ class Lived:
         """A client without the application's life."""
         return TestClient(self.app, raise_server_exceptions=False, base_url="http://localhost")
 
+    def reopen(self, *, severity: str = "critical") -> None:
+        """The job has ended meanwhile: have its incident open again."""
+        with self.service.store.write() as connection:
+            found = queries.whole_incident(connection, self.incident)
+            assert found is not None
+            again = replace(found, status="open", severity=severity, end_step=None, ended="")
+            save_incident(connection, 1, again, now_s=self.clock.now_s)
+
     @property
     def incident(self) -> str:
         """The incident's id."""
@@ -51,12 +64,29 @@ class Lived:
         return str(item["id"])
 
 
+@cache
+def _lived() -> tuple[bytes, float]:
+    """The database of a service that has lived through the job, and the time then."""
+    with TemporaryDirectory() as folder:
+        path, clock = Path(folder) / "a.sqlite", FakeClock(JOB.start_s)
+        store = new_store(path)
+        live(
+            new_service(store, clock=clock, analyses=product_analyses(), window_steps=10), clock, JOB, [FAULT]
+        )
+        store.close()
+        with connect(path) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.close()
+        return path.read_bytes(), clock.now_s
+
+
 @contextmanager
 def lived(folder: Path, *, notify: NotifySettings = NO_NOTIFIERS, **settings: Any) -> Iterator[Lived]:
     """A service on a fresh database, closed afterwards.."""
-    store, clock = new_store(folder / "a.sqlite"), FakeClock(JOB.start_s)
+    path, (kept, now_s) = folder / "a.sqlite", _lived()
+    path.write_bytes(kept)
+    store, clock = new_store(path), FakeClock(now_s)
     service = new_service(store, clock=clock, analyses=product_analyses(), window_steps=10, **settings)
-    live(service, clock, JOB, [FAULT])
 
     def beside(project: Project) -> list[Companion]:
         return list(companions_of(project, notify=notify))

@@ -65,10 +65,10 @@ def test_the_openai_client_lists_runs_as_models(client: openai.OpenAI) -> None:
     assert [one.id for one in client.models.list()] == ["argus", "argus/job"]
 
 
-@pytest.mark.parametrize("model", ["argus", "argus/job"])
-def test_the_openai_client_gets_an_answer(client: openai.OpenAI, model: str) -> None:
+@pytest.mark.parametrize("name", ["argus", "argus/job"])
+def test_the_openai_client_gets_an_answer(client: openai.OpenAI, name: str) -> None:
     answer = client.chat.completions.create(
-        model=model, messages=[{"role": "user", "content": "Which rank is slow?"}]
+        model=name, messages=[{"role": "user", "content": "Which rank is slow?"}]
     )
     choice = answer.choices[0]
     assert choice.message.role == "assistant" and choice.message.content and choice.finish_reason == "stop"

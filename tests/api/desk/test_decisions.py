@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,9 @@ from tests.api.desk.served import Lived, lived
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def at(tmp_path: Path) -> Iterator[Lived]:
-    with lived(tmp_path, approval_expires_s=600.0) as one:
+@pytest.fixture(scope="module")
+def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+    with lived(tmp_path_factory.mktemp("decisions"), approval_expires_s=600.0) as one:
         yield one
 
 
@@ -37,6 +36,7 @@ def test_an_action_is_approved_once_by_somebody_and_stays_so(at: Lived) -> None:
     kept = at.client.get(f"/v1/approvals/{asked['id']}").json()
     assert kept["note"] == "go" and kept["decided_by"]
     assert at.client.get("/v1/approvals", params={"incident": at.incident}).json()["total"] == 1
+    assert at.client.get("/v1/approvals", params={"incident": "i-0"}).json()["total"] == 0
 
 
 def test_an_approval_expires(at: Lived) -> None:

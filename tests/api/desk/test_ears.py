@@ -9,10 +9,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from sqlalchemy import delete
 
 from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
 from argus.analytics.store import marks, silences
+from argus.analytics.store.desk_tables import HEARD, INCIDENT_MARKS, SILENCES
 from argus.api.notify.settings import NotifySettings
 from argus.api.slack.double import APP_TOKEN, CHANNEL, SECRET, TOKEN, SlackDouble
 from argus.api.slack.double_socket import DoubleSocket
@@ -26,7 +28,7 @@ pytestmark = pytest.mark.slow
 EVE = {"id": "U0EVE", "username": "eve", "name": "eve <!channel>"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def double() -> Iterator[SlackDouble]:
     with SlackDouble(rate_per_s=0) as double:
         yield double
@@ -44,16 +46,25 @@ def model() -> Iterator[StubServer]:
         yield server
 
 
-@pytest.fixture
-def at(tmp_path: Path, double: SlackDouble, model: StubServer) -> Iterator[Lived]:
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory, double: SlackDouble, model: StubServer) -> Iterator[Lived]:
+    """A service that has told of its incident."""
     settings = {"model_url": model.url, "model": "m", "investigate_from": "off"}
-    with lived(tmp_path, notify=setup(double), **settings) as one:
-        with (
-            one.service.store.write() as connection
-        ):  # the job has ended meanwhile: have its incident open again
-            connection.exec_driver_sql("UPDATE incidents SET status = 'open', severity = 'critical'")
+    with lived(tmp_path_factory.mktemp("ears"), notify=setup(double), **settings) as one:
+        one.reopen()
         one.desk.dispatcher.turn(one.clock.now_s)
         yield one
+
+
+@pytest.fixture
+def at(told: Lived, double: SlackDouble) -> Lived:
+    """It, with nothing pressed or said yet."""
+    with told.service.store.write() as connection:
+        for table in (INCIDENT_MARKS, SILENCES, HEARD):
+            connection.execute(delete(table))
+    double.rooms.whispers.clear()
+    told.clock.now_s += 10
+    return told
 
 
 def root(double: SlackDouble) -> dict[str, Any]:
@@ -93,7 +104,8 @@ def post(at: Lived, payload: dict[str, Any], *, is_form: bool = False, **wrong: 
     signature = SignatureVerifier(SECRET).generate_signature(timestamp=stamp, body=body)
     kind = "application/x-www-form-urlencoded" if is_form else "application/json"
     headers = {"content-type": kind, "x-slack-request-timestamp": stamp, "x-slack-signature": str(signature)}
-    answer = at.client.post("/v1/slack", content=body, headers={**headers, **wrong})
+    raw = {key: value.encode("latin-1") for key, value in {**headers, **wrong}.items()}
+    answer = at.client.post("/v1/slack", content=body, headers=raw)
     return answer.status_code
 
 
@@ -138,7 +150,8 @@ def test_a_question_in_the_thread_is_answered_there_by_the_agent(
     assert post(at, said(double, "and its host?", ts="9.2")) == 200
     sent = [message["content"] for message in model.requests[-1]["messages"]]
     assert "why <rank 2>?" in sent and len(model.requests) > before
-    assert at.client.get("/v1/conversations").json()["total"] == 1
+    latest = at.client.get("/v1/conversations").json()["items"][0]
+    assert latest["title"] == "why <rank 2>?"
 
 
 @pytest.mark.parametrize(
@@ -177,9 +190,8 @@ def test_naming_us_outside_of_a_thread_asks_about_the_run(at: Lived, double: Sla
     ],
 )
 def test_what_slack_did_not_sign_is_refused(at: Lived, double: SlackDouble, wrong: dict[str, str]) -> None:
-    encoded = {name: value.encode("latin-1").decode("latin-1") for name, value in wrong.items()}
     payload = pressed(double, "argus_acknowledge", value=at.incident)
-    assert post(at, payload, is_form=True, **encoded) == 401
+    assert post(at, payload, is_form=True, **wrong) == 401
     assert at.client.post("/v1/slack", content=b"\xff").status_code == 401
     assert at.client.post("/v1/slack?project=other", json={}).status_code == 401
     with at.service.store.read() as connection:
@@ -197,16 +209,14 @@ def test_a_button_of_what_is_gone_does_nothing(at: Lived, double: SlackDouble) -
     assert double.rooms.whispers == []
 
 
-def test_by_socket_mode_buttons_and_questions_arrive_too(
-    tmp_path: Path, double: SlackDouble, model: StubServer
-) -> None:
+def test_by_socket_mode_buttons_and_questions_arrive_too(tmp_path: Path, model: StubServer) -> None:
     settings = {"model_url": model.url, "model": "m", "investigate_from": "off"}
     with (
+        SlackDouble(rate_per_s=0) as double,
         DoubleSocket(double) as socket,
         lived(tmp_path, notify=setup(double, app_token=APP_TOKEN), **settings) as at,
     ):
-        with at.service.store.write() as connection:
-            connection.exec_driver_sql("UPDATE incidents SET status = 'open', severity = 'critical'")
+        at.reopen()
         at.desk.dispatcher.turn(at.clock.now_s)
         assert at.desk.socket is not None
         at.desk.socket.start()

@@ -118,7 +118,7 @@ def test_one_may_ask_further(at: Lived, model: StubServer) -> None:
     [
         ({"run": "jub"}, 404, "no run 'jub'"),
         ({"incident": "i-0"}, 404, "no incident"),
-        ({"more": 1}, 422, "extra"),
+        ({"more": 1}, 422, "Extra inputs"),
         ({"callback_url": "http://evil.example/"}, 422, "callback_hosts"),
         ({"callback_url": "file:///etc/passwd"}, 422, "http"),
         ({"callback_url": "http://user:pw@ci.example/"}, 422, "password"),
@@ -219,10 +219,7 @@ def test_what_a_killed_service_left_is_marked_by_the_next(at: Lived) -> None:
 
 def test_a_new_incident_is_looked_into_by_itself_once(tmp_path: Path, model: StubServer) -> None:
     with lived(tmp_path, model_url=model.url, model="m", investigate_from="warning") as at:
-        with (
-            at.service.store.write() as connection
-        ):  # the job has ended meanwhile: have its incident open again
-            connection.exec_driver_sql("UPDATE incidents SET status = 'open', severity = 'critical'")
+        at.reopen()
         for _ in range(3):
             at.desk.tend(at.clock.now_s)
         (one,) = at.client.get("/v1/investigations").json()["items"]

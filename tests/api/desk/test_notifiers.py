@@ -87,7 +87,9 @@ def test_pagerduty_triggers_acknowledges_and_resolves_under_one_key(service: Ser
     tell(to, service.store, held, news=RESOLVED, severity="critical", status="resolved")
     events = [body for _, body, _ in http.sent]
     assert [one["event_action"] for one in events] == ["trigger", "trigger", "acknowledge", "resolve"]
-    assert len({one["dedup_key"] for one in events}) == 1 and "r0uting" not in repr(replace(to, http=FakeHttp()))
+    assert len({one["dedup_key"] for one in events}) == 1 and "r0uting" not in repr(
+        replace(to, http=FakeHttp())
+    )
     payload = events[0]["payload"]
     assert payload["severity"] == "critical" and len(payload["summary"]) <= 1024
     assert payload["custom_details"]["suspects"] == [2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from tests.api.desk.served import Lived, lived
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def at(tmp_path: Path) -> Iterator[Lived]:
-    with lived(tmp_path) as one:
+@pytest.fixture(scope="module")
+def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
+    with lived(tmp_path_factory.mktemp("webhooks")) as one:
         with one.service.store.write() as connection:  # the job goes on
             connection.exec_driver_sql("UPDATE attempts SET status = 'live'")
         yield one
@@ -50,7 +49,8 @@ def test_an_alert_becomes_evidence_and_is_looked_into_once(at: Lived, source: st
     one = at.client.get(f"/v1/investigations/{begun}").json()
     assert (one["run"], one["asked_by"]) == ("job", source)
     assert "host:h-0000" in one["question"] and "ignore" not in one["question"]
-    (event,) = at.client.get("/v1/events", params={"node": "host:h-0000"}).json()["items"]
+    listed = at.client.get("/v1/events", params={"node": "host:h-0000", "kind": "node_hot"}).json()["items"]
+    (event,) = [item for item in listed if item["source"] == source]
     assert (event["source"], event["kind"]) == (source, "node_hot") and "it is hot" in event["text"]
     again = at.client.post(path, json=body(alert())).json()
     assert (again["accepted"], again["duplicates"], again["investigations"]) == (0, 1, [])
@@ -81,7 +81,7 @@ def test_our_own_alerts_do_not_come_back(at: Lived) -> None:
 
 
 def test_an_alert_about_nothing_of_ours_is_only_kept(at: Lived) -> None:
-    elsewhere = alert(labels={"alertname": "NodeHot", "host": "elsewhere"})
+    elsewhere = alert(labels={"alertname": "NodeHot", "host": "elsewhere"}, fingerprint="f2")
     told = at.client.post("/v1/webhooks/alertmanager", json=body(elsewhere)).json()
     assert (told["accepted"], told["events"], told["investigations"]) == (1, 1, [])
 
