@@ -40,7 +40,9 @@ class Parsed(Generic[T]):
 def parse_windows(body: bytes, *, max_bytes: int, age_s: float = 0.0) -> Parsed[Arrival]:
     """Rank windows of an upload that waited so long. Raises WireError when it cannot be read as a whole."""
     parsed = _each(enumerate(decode_windows(body, max_bytes=max_bytes)), _arrival)
-    return replace(parsed, items=tuple(replace(item, age_s=age_s) for item in parsed.items) if age_s else parsed.items)
+    return replace(
+        parsed, items=tuple(replace(item, age_s=age_s) for item in parsed.items) if age_s else parsed.items
+    )
 
 
 def parse_layouts(body: bytes) -> Parsed[Layout]:

@@ -16,7 +16,7 @@ SHORTEST = 4
 
 SHAPES = (
     re.compile(r"(argus_[0-9a-f]{12}_)[0-9a-f]{64}"),
-    re.compile(r"(?i)(\b(?:bearer|basic)\s+)[^\s,;'\"]+"),
+    re.compile(r"(?i)(\b(?:bearer|authorization:\s*\w+)\s+)[^\s,;'\"]+"),
     re.compile(r"(?i)(\bargus_session=)[^\s,;'\"]+"),
     re.compile(r"(://[^\s/:@]+:)[^\s/@]+(?=@)"),
 )

@@ -132,9 +132,10 @@ class RemoteWriter:
             continue
 
     def _collect(self) -> None:
-        ts_ms, samples = int(self._clock() * 1000), [
-            replace(one, labels={**self._labels, **one.labels}) for one in samples_of(self._registry)
-        ]
+        ts_ms, samples = (
+            int(self._clock() * 1000),
+            [replace(one, labels={**self._labels, **one.labels}) for one in samples_of(self._registry)],
+        )
         for start in range(0, len(samples), MAX_SERIES):
             part = samples[start : start + MAX_SERIES]
             self._waiting.append(_Request(body=encode_request(part, ts_ms=ts_ms), num=len(part)))

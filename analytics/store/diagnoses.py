@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from argus.analytics.store.documents import load
 from argus.analytics.store.queries import Found
@@ -13,7 +13,7 @@ def diagnoses(
     connection: Connection, *, run: str | None, verdict: str | None, limit: int, offset: int
 ) -> Found:
     """Diagnoses with the incidents they are of, the latest incident first."""
-    wanted = [INCIDENTS.c.diagnosis.is_not(None)]
+    wanted: list[ColumnElement[bool]] = [INCIDENTS.c.diagnosis.is_not(None)]
     wanted += [ATTEMPTS.c.run == run] if run is not None else []
     wanted += [INCIDENTS.c.verdict == verdict] if verdict is not None else []
     joined = (

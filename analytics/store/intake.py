@@ -287,11 +287,7 @@ def _mismatch(arrival: Arrival, attempt: AttemptRow, bounds: tuple[int, int] | N
 
 def _is_late(arrival: Arrival, attempt: AttemptRow) -> bool:
     """Whether a window is history only: it closed without this one, or it waited through an outage."""
-    return (
-        attempt.status == "ended"
-        or arrival.window <= attempt.closed_window
-        or arrival.age_s > REPLAY_S
-    )
+    return attempt.status == "ended" or arrival.window <= attempt.closed_window or arrival.age_s > REPLAY_S
 
 
 def _new_window(arrival: Arrival, attempt: AttemptRow, *, now_s: float) -> dict[str, object]:

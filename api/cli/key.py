@@ -51,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     create.add_argument("--project", metavar="NAME", help="its project (default: yours, else default)")
     create.add_argument("--name", default="", metavar="TEXT", help="what it is for")
-    create.add_argument("--days", type=float, metavar="N", help="days it lives (default: until it is revoked)")
+    create.add_argument(
+        "--days", type=float, metavar="N", help="days it lives (default: until it is revoked)"
+    )
     listed = actions.add_parser("list", help="keys without their secrets")
     revoke = actions.add_parser("revoke", help="have a key open nothing any more")
     revoke.add_argument("id", metavar="ID", help="the key's id, see argus key list")

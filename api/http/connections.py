@@ -52,48 +52,54 @@ def room_for(connections: int) -> int:
     return connections if soft == resource.RLIM_INFINITY else max(min(connections, soft - SPARE_FILES), 16)
 
 
-def protocol_of(*, max_connections: int, head_timeout_s: float = HEAD_TIMEOUT_S) -> type[H11Protocol]:
-    """What speaks HTTP on a connection."""
+class Impatient(H11Protocol):
+    """HTTP on one connection of at most `max_connections`, gone if no request comes within `head_timeout_s`."""
 
-    class Impatient(H11Protocol):
-        """Holds `max_connections` at once, and none that brings no request within `head_timeout_s`."""
+    max_connections = 8192
+    head_timeout_s = HEAD_TIMEOUT_S
+    _head_timer: asyncio.TimerHandle | None = None
 
-        _head_timer: asyncio.TimerHandle | None = None
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client is there."""
+        if len(self.connections) >= self.max_connections:
+            LOG.debug("more than %d connections: one is closed", self.max_connections)
+            self.transport = transport
+            transport.abort()
+            return
+        super().connection_made(transport)
+        self._wait_for_head()
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            if len(self.connections) >= max_connections:
-                LOG.debug("more than %d connections: one is closed", max_connections)
-                self.transport = transport
-                transport.abort()
-                return
-            super().connection_made(transport)
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Part of a request."""
+        if self._head_timer is None and not self._is_answering():
             self._wait_for_head()
-
-        def connection_lost(self, exc: Exception | None) -> None:
+        super().data_received(data)
+        if self._is_answering():
             self._stop_waiting()
-            super().connection_lost(exc)
 
-        def data_received(self, data: bytes) -> None:
-            if self._head_timer is None and not self._is_answering():
-                self._wait_for_head()
-            super().data_received(data)
-            if self._is_answering():
-                self._stop_waiting()
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
 
-        def _is_answering(self) -> bool:
-            return self.cycle is not None and not self.cycle.response_complete
+    def _wait_for_head(self) -> None:
+        self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
 
-        def _wait_for_head(self) -> None:
-            self._head_timer = self.loop.call_later(head_timeout_s, self._give_up)
-
-        def _stop_waiting(self) -> None:
-            if self._head_timer is not None:
-                self._head_timer.cancel()
-                self._head_timer = None
-
-        def _give_up(self) -> None:
+    def _stop_waiting(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
             self._head_timer = None
-            if not self._is_answering() and not self.transport.is_closing():
-                self.transport.abort()
 
-    return Impatient
+    def _give_up(self) -> None:
+        self._head_timer = None
+        if not self._is_answering() and not self.transport.is_closing():
+            self.transport.abort()
+
+
+def protocol_of(*, max_connections: int, head_timeout_s: float = HEAD_TIMEOUT_S) -> type[Impatient]:
+    """What speaks HTTP on the connections of one server."""
+    limits = {"max_connections": max_connections, "head_timeout_s": head_timeout_s}
+    return type("Impatient", (Impatient,), limits)

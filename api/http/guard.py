@@ -130,7 +130,9 @@ def check_csrf(request: Request, visitor: Principal) -> None:
         return
     check_origin(request)
     if request.headers.get(CSRF_HEADER, "") != visitor.csrf:
-        raise HTTPException(403, "with a session's cookie this needs the header Argus-CSRF of GET /v1/session")
+        raise HTTPException(
+            403, "with a session's cookie this needs the header Argus-CSRF of GET /v1/session"
+        )
 
 
 def check_origin(request: Request) -> None:

@@ -185,5 +185,3 @@ async def _received(request: Request, receive: Receive, *, media: str) -> Respon
 def _announced(request: Request) -> str:
     announced = request.headers.get("content-length", "")
     return announced if announced.isdecimal() else ""
-
-

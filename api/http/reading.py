@@ -15,6 +15,17 @@ from argus.analytics.store.queries import Found, Which
 from argus.api.facts import stored_facts
 from argus.api.http.answers import Json, add_read, not_found
 from argus.api.http.guard import READ
+from argus.api.http.shapes import (
+    Document,
+    Finding,
+    Incident,
+    IncidentStatus,
+    Items,
+    Level,
+    ListOf,
+    WindowItem,
+    WindowStatus,
+)
 from argus.api.http.wiring import (
     MAX_PAGE,
     AttemptQuery,
@@ -27,17 +38,6 @@ from argus.api.http.wiring import (
     WindowPath,
     WindowQuery,
 )
-from argus.api.http.shapes import Document as Document
-from argus.api.http.shapes import (
-    Finding,
-    Incident,
-    IncidentStatus,
-    Level,
-    ListOf,
-    WindowItem,
-    WindowStatus,
-)
-from argus.api.http.shapes import Items as Items
 from argus.api.losses import losses_json, stored_losses
 from argus.topology.export import topology_to_json
 from argus.topology.layout import build

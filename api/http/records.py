@@ -59,9 +59,7 @@ def list_diagnoses(
 ) -> Response:
     """Diagnoses with the incidents they are of, the latest incident first."""
     with service.store.read() as connection:
-        found = diagnoses(
-            connection, run=run, verdict=verdict, limit=page.limit, offset=page.offset
-        )
+        found = diagnoses(connection, run=run, verdict=verdict, limit=page.limit, offset=page.offset)
     return page_of(found, page)
 
 

@@ -83,5 +83,3 @@ def _told(principal: Principal) -> dict[str, Any]:
         "via": principal.via,
         "csrf": principal.csrf or None,
     }
-
-

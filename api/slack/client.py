@@ -40,7 +40,6 @@ class SlackClient:
         is_broadcast: bool = False,
     ) -> tuple[str, str]:
         """Post a message; (channel, ts). Raises Later, Refused."""
-        extra = {"thread_ts": thread, "reply_broadcast": is_broadcast} if thread else {}
         answer = _asked(
             lambda: self.web.chat_postMessage(
                 channel=channel,
@@ -51,7 +50,8 @@ class SlackClient:
                 unfurl_media=False,
                 link_names=False,
                 parse="none",
-                **extra,
+                thread_ts=thread,
+                reply_broadcast=is_broadcast if thread else None,
             )
         )
         return str(answer["channel"]), str(answer["ts"])
@@ -72,10 +72,14 @@ class SlackClient:
 
     def whisper(self, channel: str, user: str, text: SlackText, *, thread: str | None = None) -> None:
         """Show something to one person only. Raises Later, Refused."""
-        extra = {"thread_ts": thread} if thread else {}
         _asked(
             lambda: self.web.chat_postEphemeral(
-                channel=channel, user=user, text=text.text, blocks=text.blocks, link_names=False, **extra
+                channel=channel,
+                user=user,
+                text=text.text,
+                blocks=text.blocks,
+                link_names=False,
+                thread_ts=thread,
             )
         )
 

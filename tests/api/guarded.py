@@ -82,7 +82,7 @@ def guarded(folder: Path, *, clock: FakeClock, **settings: Any) -> Iterator[Guar
     root = new_service(stores[0], clock=clock, key=BOOTSTRAP, **settings)
     app = make_app(root, projects=Projects(root=root, open_service=opened))
     keyring = app.state.guard.keyring
-    tokens = {
+    tokens: dict[tuple[str, str], str] = {
         (project, scope): keyring.create(Wish(project=project, name=scope, scopes=(scope,)), by="test")[0]
         for project in ("default", "beta")
         for scope in SCOPES

@@ -284,9 +284,7 @@ def questions(rng: random.Random) -> Iterator[str]:
         "/v1/keys",
         "/v1/audit",
     )
-    asked = (
-        "limit offset attempt window level status class run rank host device subject days node kind since_s verdict action"
-    )
+    asked = "limit offset attempt window level status class run rank host device subject days node kind since_s verdict action"
     names = (*asked.split(), "until_s", "incident")
     while True:
         query = "&".join(f"{rng.choice(names)}={rng.choice(words)()}" for _ in range(rng.randrange(4)))

@@ -82,7 +82,8 @@ def test_with_nothing_set_it_says_what_to_set(name: str) -> None:
 def test_a_whole_life_is_told_without_a_second_beginning(
     name: str, service: Service, double: SlackDouble
 ) -> None:
-    to, held = working(name, FakeHttp(), double), {}
+    to = working(name, FakeHttp(), double)
+    held: dict[str, Any] = {}
     tell(to, service, held, news=OPENED)
     tell(to, service, held, news=CHANGED)
     tell(to, service, held, news=WORSE, severity="critical")

@@ -61,7 +61,8 @@ def tell(notifier: Notifier, store: Store, held: dict[str, Any], *, news: str, *
 
 
 def test_alertmanager_hears_of_one_alert_per_incident(service: Service) -> None:
-    http, held = FakeHttp(), {}
+    http = FakeHttp()
+    held: dict[str, Any] = {}
     to = alertmanager.notifier(Means(http=http), url="http://am:9093/")
     tell(to, service.store, held, news=OPENED)
     tell(to, service.store, held, news=WORSE, severity="critical")
@@ -76,7 +77,8 @@ def test_alertmanager_hears_of_one_alert_per_incident(service: Service) -> None:
 
 
 def test_pagerduty_triggers_acknowledges_and_resolves_under_one_key(service: Service) -> None:
-    http, held = FakeHttp(), {}
+    http = FakeHttp()
+    held: dict[str, Any] = {}
     to = pagerduty.notifier(Means(http=http), key="r0uting", url="http://pd")
     tell(to, service.store, held, news=OPENED, severity="critical")
     incident = an_incident(severity="critical")
@@ -96,7 +98,8 @@ def test_pagerduty_triggers_acknowledges_and_resolves_under_one_key(service: Ser
 
 
 def test_the_webhook_is_signed_so_that_the_receiver_can_check_it(service: Service) -> None:
-    http, held = FakeHttp(), {}
+    http = FakeHttp()
+    held: dict[str, Any] = {}
     to = webhook.notifier(Means(http=http), url="http://hook/x", secret="s3cret")
     tell(to, service.store, held, news=OPENED)
     _, body, headers = http.sent[0]
