@@ -124,25 +124,45 @@ def desk_of(
     note: Note = no_note,
 ) -> Desk:
     """The desk of a project, not started yet. Raises NotifierError."""
-    settings = service.settings
-    web = http or HttpxHttp()
+    settings, web = service.settings, http or HttpxHttp()
     origin = Origin(public_url=settings.public_url, project=project)
-    means = Means(
-        http=web,
-        origin=origin,
-        has_agent=bool(settings.model_url) and settings.investigate_from != unasked.OFF,
-    )
-    notifiers = notifiers_of(means, values=notify.values)
+    has_agent = bool(settings.model_url) and settings.investigate_from != unasked.OFF
+    notifiers = notifiers_of(Means(http=web, origin=origin, has_agent=has_agent), values=notify.values)
     name = f"desk-{secrets.token_hex(8)}"
-    runner = Runner(
+    made = Desk(
+        service=service,
+        toolbox=toolbox,
+        name=name,
+        origin=origin,
+        notifiers=notifiers,
+        runner=_runner(service, toolbox, name=name),
+        note=note,
+        dispatcher=_dispatcher(service, notifiers, name=name, origin=origin),
+        callbacks=Callbacks(store=service.store, http=web, settings=settings, clock=service.clock),
+    )
+    _listen(made, notify.values.get("slack", {}))
+    return made
+
+
+def _runner(service: Service, toolbox: Toolbox, *, name: str) -> Runner:
+    return Runner(
         agent_of=lambda: agent_for(service),
         toolbox=toolbox,
         store=service.store,
         clock=service.clock,
         name=name,
-        at_once=settings.investigations_at_once,
+        at_once=service.settings.investigations_at_once,
     )
-    telling = Dispatcher(
+
+
+def _dispatcher(
+    service: Service, notifiers: Mapping[str, Notifier], *, name: str, origin: Origin
+) -> Dispatcher:
+    settings = service.settings
+    pace = Pace(
+        max_posts=settings.notify_max, window_s=settings.notify_window_s, digest_hour=settings.digest_hour
+    )
+    return Dispatcher(
         dispatcher.Desk(
             store=service.store,
             notifiers=notifiers,
@@ -151,26 +171,9 @@ def desk_of(
             counter=service.metrics.notices,
             name=name,
             origin=origin,
-            pace=Pace(
-                max_posts=settings.notify_max,
-                window_s=settings.notify_window_s,
-                digest_hour=settings.digest_hour,
-            ),
+            pace=pace,
         )
     )
-    made = Desk(
-        service=service,
-        toolbox=toolbox,
-        name=name,
-        origin=origin,
-        notifiers=notifiers,
-        runner=runner,
-        note=note,
-        dispatcher=telling,
-        callbacks=Callbacks(store=service.store, http=web, settings=settings, clock=service.clock),
-    )
-    _listen(made, notify.values.get("slack", {}))
-    return made
 
 
 def _listen(made: Desk, values: Mapping[str, Value]) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from argus.agent.context import Unknown
-from argus.analytics.store import investigations
+from argus.analytics.store import investigations, queries
 from argus.analytics.store.investigations import UNDER_WAY, Investigation
 from argus.api.desk import Desk
 from argus.api.http import sse
@@ -229,7 +229,7 @@ async def _next_look(desk: Desk, seen: int) -> float:
     return waited_s
 
 
-def _news(desk: Desk, investigation: str, after: int) -> tuple[list[investigations.Json], bool]:
+def _news(desk: Desk, investigation: str, after: int) -> tuple[list[queries.Json], bool]:
     """Events after a number, and whether more may come."""
     with desk.service.store.read() as connection:
         kept = investigations.investigation(connection, investigation)

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Self
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -143,9 +144,9 @@ class Runner:
             investigation_id, work = self._waiting.popleft()
             task = asyncio.get_running_loop().create_task(work)
             self._tasks[investigation_id] = task
-            task.add_done_callback(lambda _task, key=investigation_id: self._over(key))
+            task.add_done_callback(partial(self._over, investigation_id))
 
-    def _over(self, investigation_id: str) -> None:
+    def _over(self, investigation_id: str, _task: asyncio.Task[None]) -> None:
         self._tasks.pop(investigation_id, None)
         self._launch()
 

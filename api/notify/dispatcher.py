@@ -173,19 +173,16 @@ class Dispatcher:
         claimed = self._claim(name, matter.topic, told=before, now_s=now_s)
         if claimed is None:
             return False
-        is_new = news == OPENED
-        times = claimed.times + (is_new or claimed.incident_id != matter.incident.id)
-        held = dict(claimed.held)
-        if is_new and held.get(FOR) != matter.incident.id:
-            held = {}  # what is held is of an earlier message
+        is_another = claimed.incident_id != matter.incident.id
         delivery = Delivery(
             matter=matter,
             news=news,
             now_s=now_s,
-            times=max(times, 1),
+            times=max(claimed.times + (news == OPENED or is_another), 1),
             is_doubtful=claimed.is_doubtful,
             is_quiet=is_quiet,
         )
+        held = _held_for(claimed, delivery)
         notifier = self._desk.notifiers[name]
         keep = self._keeper(name, matter.topic, held, about=matter.incident.id)
         if not self._attempt(
@@ -312,6 +309,12 @@ class Dispatcher:
                 next_s=next_s,
                 is_doubtful=is_doubtful,
             )
+
+
+def _held_for(claimed: Notice, delivery: Delivery) -> Json:
+    """What the notifier holds; of an earlier message nothing, where a new one is begun."""
+    is_of_this = claimed.held.get(FOR) == delivery.matter.incident.id
+    return {} if delivery.news == OPENED and not is_of_this else dict(claimed.held)
 
 
 def _heeded(notifier: Notifier, lasting: Sequence[Silence]) -> Sequence[Silence]:

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from argus.agent.answer import why_lines
@@ -77,7 +78,7 @@ class Ears:
             incident, what = tame(_at(action, "value"), 64), str(_at(action, "action_id"))
             if what in ACTIONS and self._is_new(f"{what} {_at(action, 'action_ts')} {user}"):
                 press = Press(incident=incident, user=user, who=who, thread=thread)
-                self._do(lambda act=ACTIONS[what], press=press: act(self, press))
+                self._do(partial(ACTIONS[what], self, press))
 
     def hear_event(self, payload: Mapping[str, Any]) -> None:
         """A message in a thread of ours, or one that names us."""

@@ -104,7 +104,7 @@ def post(at: Lived, payload: dict[str, Any], *, is_form: bool = False, **wrong: 
     signature = SignatureVerifier(SECRET).generate_signature(timestamp=stamp, body=body)
     kind = "application/x-www-form-urlencoded" if is_form else "application/json"
     headers = {"content-type": kind, "x-slack-request-timestamp": stamp, "x-slack-signature": str(signature)}
-    raw = {key: value.encode("latin-1") for key, value in {**headers, **wrong}.items()}
+    raw = {key.encode(): value.encode("latin-1") for key, value in {**headers, **wrong}.items()}
     answer = at.client.post("/v1/slack", content=body, headers=raw)
     return answer.status_code
 

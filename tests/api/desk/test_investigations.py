@@ -23,7 +23,7 @@ from tests.api.process import wait_for
 
 pytestmark = pytest.mark.slow
 
-CALLBACK = {"callback_secret": "s3cret", "callback_hosts": "ci.example"}
+CALLBACK: dict[str, Any] = {"callback_secret": "s3cret", "callback_hosts": "ci.example"}
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_what_runs_when_the_service_ends_is_interrupted(tmp_path: Path) -> None:
         holding.wait(30)
         return SCRIPTS["confirm"](ask)
 
-    settings = {"model": "m", "investigations_at_once": 1}
+    settings: dict[str, Any] = {"model": "m", "investigations_at_once": 1}
     with StubServer(slow) as model, lived(tmp_path, model_url=model.url, **settings) as at:
         first = at.client.post("/v1/investigations", json={}).json()
         assert asked.wait(30)
