@@ -94,9 +94,8 @@ def make_app(
     app.state.gates = {}
     add_problem_handlers(app)
     for module in ROUTERS:
-        app.router.routes += (
-            module.router().routes
-        )  # flat: every route can be looked at, see `guard.needs_of`
+        # Flat, so that every route can be looked at: see `guard.needs_of`.
+        app.router.routes += module.router().routes
     add_probes(app)
     app.router.routes.append(Route(MCP_PATH, endpoint=mcp))
     app.add_middleware(Frame, auditor=make_auditor(service), max_upload_bytes=service.settings.max_body_bytes)
