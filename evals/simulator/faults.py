@@ -93,6 +93,15 @@ def _compile(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> 
     costs.cpu[:, segment][at] += pause
 
 
+def _retry(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
+    at = np.ix_(_steps(job, fault), np.array(fault.ranks))
+    lost = (fault.severity - 1) * job.step_s * rng.lognormal(-0.02, 0.2, costs.retries[at].shape)
+    segment = int(np.flatnonzero(segments_of(job).kind == 2)[-1])
+    costs.retries[at] += 1 + rng.poisson(1.0, costs.retries[at].shape)
+    costs.wall[:, segment][at] += lost
+    costs.cpu[:, segment][at] += lost
+
+
 def _slow_link(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
     kind = fault.group or job.grad_kind
     if kind == "pp":
@@ -138,6 +147,7 @@ _APPLY: Mapping[str, Callable[[Costs, Fault, Job, np.random.Generator], None]] =
     "copy": _slow_copy,
     "gc": _pause_for_gc,
     "compile": _compile,
+    "alloc": _retry,
     "link": _slow_link,
     "slow_all": _slow_everything,
     "hang": _stop,
