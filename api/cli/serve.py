@@ -266,13 +266,16 @@ def _projects(service: Service, *, analyses: Analyses, notify: NotifySettings | 
     from argus.api.notify.notifier import NotifierError
     from argus.api.notify.settings import NO_NOTIFIERS
     from argus.api.projects import Project, Projects, database_of
+    from argus.api.slack.switchboard import Switchboard
 
-    settings, auditor = service.settings, make_auditor(service)
+    settings, auditor, switchboard = service.settings, make_auditor(service), Switchboard()
 
     def beside(project: Project) -> list[Companion]:
         writer = remote_writer(project.service, project=project.name)
         try:
-            others = companions_of(project, notify=notify or NO_NOTIFIERS, auditor=auditor)
+            others = companions_of(
+                project, notify=notify or NO_NOTIFIERS, auditor=auditor, switchboard=switchboard
+            )
         except NotifierError as error:
             raise CliError(str(error)) from None
         return [*others, *([writer] if writer is not None else [])]
