@@ -10,14 +10,17 @@ import random
 import signal
 import socket
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
+from argus.api.cli import DEMO_DATA
 from argus.api.cli.errors import CliError
 from argus.api.settings import Settings, SettingsError, load_settings
 
@@ -43,14 +46,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--db", help="SQLite file or postgresql:// URL (default argus.sqlite)")
     parser.add_argument("--window-steps", type=int, metavar="N", help="steps per window, for every attempt")
     parser.add_argument("--engine", choices=("local", "ray"), help="where L3 computes (default local)")
+    parser.add_argument(
+        "--demo", action="store_true", help="serve simulated jobs instead, from a database of their own"
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default argus.toml)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
     settings = settings_of(args)
-    serve(settings, analyses=product_analyses(_engine(settings)))
+    if args.demo:
+        _demo(settings)
+    else:
+        serve(settings, analyses=product_analyses(_engine(settings)))
     return 0
+
+
+class Demo(Protocol):
+    """Recorded jobs, and the time they stand at."""
+
+    db: str
+    topology: str
+    notice: str
+    clock: Callable[[], float]
+
+
+class DemoData(Protocol):
+    """The module that makes them."""
+
+    def make_demo(self, folder: Path, *, now_s: float, say: Callable[[str], None]) -> Demo:
+        """Fill a new database in a folder."""
+
+
+def _demo(settings: Settings) -> None:
+    """Serve jobs that were simulated just now; their database goes with the service. Raises CliError."""
+
+    def say(text: str) -> None:
+        print(f"argus serve: {text}", file=sys.stderr, flush=True)
+
+    module = cast(DemoData, import_module(DEMO_DATA))
+    with tempfile.TemporaryDirectory(prefix="argus-demo-") as folder:
+        made = module.make_demo(Path(folder), now_s=time.time(), say=say)
+        own = replace(settings, db=made.db, topology=made.topology, notice=settings.notice or made.notice)
+        serve(own, analyses=product_analyses(), clock=made.clock)
 
 
 def product_analyses(engine: Engine | None = None) -> Analyses:
@@ -85,14 +123,14 @@ def _engine(settings: Settings) -> Engine:
     return RayEngine(address=settings.ray_address)
 
 
-def serve(settings: Settings, *, analyses: Analyses) -> None:
+def serve(settings: Settings, *, analyses: Analyses, clock: Callable[[], float] = time.time) -> None:
     """Serve with the given analysis until SIGTERM or SIGINT. Raises CliError."""
     if not settings.key and not _is_loopback(settings.host):
         raise CliError(
             f"--host {settings.host} can be reached from other machines: set ARGUS_KEY to the key they must bear"
         )
     with _listen(settings) as listener, _claim(settings.db):
-        _serve(_open(settings, analyses=analyses), listener, settings=settings)
+        _serve(_open(settings, analyses=analyses, clock=clock), listener, settings=settings)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -147,7 +185,7 @@ def _claim(db: str) -> Iterator[None]:
         yield
 
 
-def _open(settings: Settings, *, analyses: Analyses) -> Service:
+def _open(settings: Settings, *, analyses: Analyses, clock: Callable[[], float]) -> Service:
     from sqlalchemy.exc import SQLAlchemyError
 
     from argus.analytics.store.engine import StoreError, open_store
@@ -159,7 +197,7 @@ def _open(settings: Settings, *, analyses: Analyses) -> Service:
         upgrade(store)
     except (StoreError, SQLAlchemyError) as error:
         raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
-    return make_service(settings=settings, store=store, analyses=analyses, clock=time.time)
+    return make_service(settings=settings, store=store, analyses=analyses, clock=clock)
 
 
 def _serve(service: Service, listener: socket.socket, *, settings: Settings) -> None:

@@ -11,11 +11,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from argus.api import metrics
-from argus.api.http import capturing, events, history, intake, observed, reading, tools
+from argus.api.http import capturing, charts, events, history, intake, observed, page_data, reading, tools
 from argus.api.http.answers import Json, add_problem_handlers
 from argus.api.http.intake import Gate
 from argus.api.http.mcp_route import PATH as MCP_PATH
 from argus.api.http.mcp_route import mcp_route
+from argus.api.http.pages import add_pages
 from argus.api.http.wiring import ServiceOf, require_key
 from argus.api.service import Service
 from argus.api.toolbox import toolbox_of
@@ -44,12 +45,14 @@ def make_app(service: Service, *, on_ready: Callable[[], None] = lambda: None) -
     app.state.service = service
     app.state.toolbox = toolbox
     app.state.gate = Gate(room=service.settings.max_uploads)
+    app.state.topologies = {}  # of the web page's charts, by project
     add_problem_handlers(app)
-    routers = (intake, events, history, capturing, observed, tools, reading)
+    routers = (intake, events, history, page_data, capturing, observed, tools, charts, reading)
     for routes in (module.router() for module in routers):
         app.include_router(routes, dependencies=[Depends(require_key)])
     for path, handler in (("/healthz", healthz), ("/readyz", readyz), ("/metrics", get_metrics)):
         app.add_api_route(path, handler, methods=["GET"], operation_id=handler.__name__, tags=["probes"])
+    add_pages(app)
     app.router.routes.append(Route(MCP_PATH, endpoint=mcp))
     return app
 
