@@ -58,12 +58,12 @@ class Tab:
 
     def first_view_ms(self) -> float:
         """From the beginning of the load until verdict, step times and ranks over time stood there."""
-        self.page.wait_for_function("performance.getEntriesByName('argus-first-view').length > 0")
+        self.page.wait_for_selector("html[data-view]")
         return float(self.page.evaluate("performance.getEntriesByName('argus-first-view').at(-1).startTime"))
 
     def whole_view(self) -> None:
         """Wait until everything stands there."""
-        self.page.wait_for_function("performance.getEntriesByName('argus-whole-view').length > 0")
+        self.page.wait_for_selector("html[data-view=whole]")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A service over HTTP on loopback in this process, with its analysis running."""
+"""A service over HTTP on loopback in this process, with or without its analysis."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ READY_S = 120.0
 
 
 @contextmanager
-def served(service: Service) -> Iterator[str]:
-    """The service with its analysis, over HTTP, once the analysis has taken up the run."""
+def served(service: Service, *, analyses: bool = True) -> Iterator[str]:
+    """The service over HTTP; with its analysis, once that has taken up the runs that are live."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(make_app(service), log_level="warning"))
+    server = uvicorn.Server(
+        uvicorn.Config(make_app(service), log_level="warning", lifespan="on" if analyses else "off")
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
         deadline = time.monotonic() + READY_S
-        while not any(now.topology for now in service.published.runs_now()):
+        while analyses and not any(now.topology for now in service.published.runs_now()):
             assert time.monotonic() < deadline, "the analysis did not take up the run"
             time.sleep(0.05)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"

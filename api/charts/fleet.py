@@ -63,9 +63,16 @@ def _overhead(costs: Json) -> list[Json]:
     return sorted(rows, key=lambda row: -float(row["ratio"]))
 
 
+def _days_known(connection: Connection, *, last_day: int, num_days: int) -> int:
+    """Of these days those since the first that anything is known of."""
+    first = history.first_day(connection, since_day=last_day - num_days + 1)
+    return num_days if first is None else last_day - first + 1
+
+
 def drift_page(connection: Connection, *, now_s: float, num_days: int, limit: int, subject: str) -> Json:
     """GPUs whose later days lie highest above the earlier ones: own time over the peers', day by day."""
     last_day = day_of(now_s)
+    num_days = _days_known(connection, last_day=last_day, num_days=num_days)
     risen, num_compared = history.risen(
         connection, last_day=last_day, num_days=num_days, least=LOWEST_RISE, limit=limit * SUBJECTS
     )

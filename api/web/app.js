@@ -18,6 +18,7 @@ async function show() {
   const [, name = "incidents", ...rest] = (location.hash || "#/incidents").slice(1).split("/");
   const page = PAGES[name] ?? incidents;
   const turn = ++shown;
+  delete document.documentElement.dataset.view;
   for (const tab of document.querySelectorAll("nav a")) {
     if (tab.dataset.page.startsWith(name.replace(/s$/, ""))) tab.setAttribute("aria-current", "page");
     else tab.removeAttribute("aria-current");

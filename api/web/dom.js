@@ -30,6 +30,12 @@ export function say(text) {
   document.getElementById("said").textContent = text;
 }
 
+// How far the page is, for whoever measures or waits: "first" = what one looks at first, "whole" = everything.
+export function viewed(part) {
+  performance.mark(`argus-${part}-view`);
+  document.documentElement.dataset.view = part;
+}
+
 export function link(href, ...children) {
   return h("a", { href }, ...children);
 }

@@ -66,7 +66,7 @@ export function numbers(items) {
   ]), { empty: "No numbers." });
 }
 
-const unitOf = (item) => item.unit || (item.name.endsWith("_s") ? "s" : item.name.endsWith("share") ? "share" : "");
+const unitOf = (item) => (item.name.endsWith("share") ? "share" : item.unit || (item.name.endsWith("_s") ? "s" : ""));
 
 export function findingRow(one) {
   const who = one.ranks.length ? ranks(one.ranks, 4) : one.nodes.slice(0, 2).join(", ");

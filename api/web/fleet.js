@@ -24,13 +24,17 @@ export async function show(place, _, { mount }) {
 
 const runLink = (run) => link(`#/run/${encodeURIComponent(run.run)}`, run.run);
 
+// One row a run: its channels with the interval of what each adds to a step.
 function overhead(page) {
-  const rows = page.runs.flatMap((run) => run.overhead.map((one) => [
-    runLink(run), one.channel, badge(`${one.ratio >= 1 ? "+" : ""}${((one.ratio - 1) * 100).toFixed(2)} %`, one.low > 1.02 ? "slow" : ""),
-    `${((one.low - 1) * 100).toFixed(2)} to ${((one.high - 1) * 100).toFixed(2)} %`, digits(one.n), run.channels_off.join(", ") || "none",
-  ]));
-  return table(["run", "channel", "longer step", "95 %", "steps compared", "switched off"], rows, { empty: "No run has measured its overhead yet; that takes some hundred steps." });
+  const rows = page.runs.filter((run) => run.overhead.length).map((run) => [
+    runLink(run), run.overhead.map(added), run.channels_off.join(", ") || "none",
+  ]);
+  return table(["run", "what each channel adds to a step", "switched off"], rows, { empty: "No run has measured its overhead yet; that takes some hundred steps." });
 }
+
+const percent = (ratio) => `${ratio >= 1 ? "+" : ""}${((ratio - 1) * 100).toFixed(2)} %`;
+
+const added = (one) => [badge(`${one.channel} ${percent(one.ratio)}`, one.low > 1.02 ? "slow" : ""), h("span", { class: "quiet" }, ` ${percent(one.low)} to ${percent(one.high)}, ${digits(one.n)} steps  `)];
 
 function coverage(page) {
   const rows = page.runs.filter((run) => run.coverage_ratio !== null).map((run) => [

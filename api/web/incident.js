@@ -3,7 +3,7 @@
 import { get, quoted } from "./api.js";
 import { actions, cost, heading, story, verdict } from "./card.js";
 import { chat } from "./chat.js";
-import { add, facts, fill, h, into, section, table } from "./dom.js";
+import { add, facts, fill, h, into, section, table, viewed } from "./dom.js";
 import { FINDING_HEADS, findingRow, numbers } from "./evidence.js";
 import { flameGraph } from "./flame.js";
 import { digits } from "./format.js";
@@ -32,9 +32,9 @@ export async function show(place, id, { stillHere, mount }) {
   const heat = timeHeat({ ...about, upto: plan.upto, onset: one.onset_step });
   fill(parts.heat.body, heat.element);
   await Promise.all([steps, heat.done]);
-  performance.mark("argus-first-view");
+  viewed("first");
   if (stillHere()) await rest(one, about, parts, plan);
-  performance.mark("argus-whole-view");
+  viewed("whole");
   every(AGAIN_S, stillHere, () => news(place, one));
 }
 

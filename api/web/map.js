@@ -124,7 +124,7 @@ function tiles(found, label, places, heightOf, extra) {
       context.fillStyle = css(colours[worst(found, cell.members)]);
       context.fillRect(cell.x, cell.y, Math.max(cell.wide - 1, 1), Math.max(cell.tall - 1, 1));
     }
-    ring(context, laid, found.victims, "victim");
+    if (found.victims.size * 2 <= found.host.length) ring(context, laid, found.victims, "victim");
     ring(context, laid, found.suspects, "suspect");
     if (at >= 0) ring(context, [laid[at]], new Set(laid[at].members), "text");
     extra(context, width);

@@ -2,7 +2,7 @@
 
 import { get, quoted } from "./api.js";
 import { chat } from "./chat.js";
-import { add, badge, facts, fill, h, into, section, table } from "./dom.js";
+import { add, badge, facts, fill, h, into, section, table, viewed } from "./dom.js";
 import { row as incidentRow } from "./incidents.js";
 import { ago, digits, seconds, share, when } from "./format.js";
 import { rankMap } from "./map.js";
@@ -29,14 +29,14 @@ export async function show(place, name, { stillHere, mount }) {
   const time = timeHeat(about);
   fill(heat.body, time.element);
   await Promise.all([into(steps.body, stepsChart(about), (drawn) => drawn), time.done]);
-  performance.mark("argus-first-view");
+  viewed("first");
   if (!stillHere()) return;
   await Promise.all([
     into(phases.body, phaseHeat(about), (drawn) => drawn),
     into(map.body, rankMap(about), (drawn) => drawn.nodes),
     into(report.body, get(`${path}/report`), losses),
   ]);
-  performance.mark("argus-whole-view");
+  viewed("whole");
 }
 
 function head(latest) {

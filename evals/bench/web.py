@@ -9,12 +9,16 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from argus.analytics.store import progress, queries
 from argus.analytics.store.engine import open_store
 from argus.api.migrate import upgrade
+from argus.api.run_gauges import RunNow
+from argus.api.service import Service
 from argus.evals.bench import Size
 from argus.evals.bench.tools import RANKS, lived_service
 from argus.evals.browser import chromium, lacking, tab
 from argus.evals.served import served
+from argus.topology.layout import build
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -34,12 +38,13 @@ FRAMES = """
   const next = (now) => {
     gaps.push(now - last);
     last = now;
-    if (gaps.length < %d) requestAnimationFrame(next);
+    if (gaps.length < 120) requestAnimationFrame(next);
     else done(gaps.slice(2));
   };
   requestAnimationFrame(next);
 })
-""" % (MOVES * 2)
+"""
+"""Gaps between some frames, the first two left out: they hold the call itself."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +59,8 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
         store = open_store(str(Path(name) / "a.sqlite"))
         upgrade(store)
         service = lived_service(store, RANKS[size])
-        with served(service) as url, chromium() as browser:
+        _take_up(service)
+        with served(service, analyses=False) as url, chromium() as browser:
             shown = [_load(browser, url) for _ in range(LOADS[size])]
     first, whole, frames = (median(one[at] for one in shown) for at in range(3))
     return {
@@ -65,6 +71,16 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
         "frame_p95_ms": frames,
         "ok": size == "smoke" or (first / 1e3 <= MUST_S and frames <= FLUID_MS),
     }
+
+
+def _take_up(service: Service) -> None:
+    """What the analysis shows of a run it follows: without its other work, which would run beside the browser's."""
+    with service.store.read() as connection:
+        which = queries.attempt_of(connection, "bench", attempt=None)
+        assert which is not None
+        topology = build(progress.layouts_of(connection, which.id))
+    now = RunNow(run=which.run, numbers=None, coverage_ratio=None, ranks_lost=0, topology=topology)
+    service.published.show(runs=(now,), incidents=())
 
 
 def table(result: Mapping[str, Any]) -> str:
@@ -95,13 +111,12 @@ def _load(browser: Browser, url: str) -> tuple[float, float, float]:
             shown.page.evaluate("performance.getEntriesByName('argus-whole-view').at(-1).startTime")
         )
         assert not shown.faults, shown.faults
-        shown.page.evaluate(f"window.frames = ({FRAMES})().then((gaps) => (window.gaps = gaps))")
+        shown.page.evaluate(f"() => void (window.frames = ({FRAMES})())")
         for selector in (".heat canvas", ".map canvas"):
             box = shown.page.locator(selector).first.bounding_box()
             assert box is not None
             shown.page.locator(selector).first.scroll_into_view_if_needed()
             for at in range(MOVES // 2):
                 shown.page.mouse.move(box["x"] + 80 + at * 12, 300 + at)
-        shown.page.wait_for_function("window.gaps !== undefined")
-        gaps = sorted(float(gap) for gap in shown.page.evaluate("window.gaps"))
+        gaps = sorted(float(gap) for gap in shown.page.evaluate("window.frames"))
     return first, whole, gaps[int(len(gaps) * 0.95)]

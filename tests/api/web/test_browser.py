@@ -141,7 +141,7 @@ def test_runs_and_fleet_in_the_dark(browser: Browser, service: Service) -> None:
         picture(shown, "web-run-dark")
         shown.page.click("nav a:text-is('Fleet')")
         shown.page.wait_for_selector(".u-legend")
-        assert "GPU-4e000005" in shown.page.inner_text("main")
+        assert "GPU-6e000005" in shown.page.inner_text("main")
         picture(shown, "web-fleet-dark", whole=True)
         shown.page.click("#theme")
         assert shown.page.evaluate("document.documentElement.dataset.theme") == "light"

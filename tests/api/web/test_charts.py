@@ -125,7 +125,7 @@ def test_the_fleet_tells_cost_coverage_and_drift(client: TestClient) -> None:
     drift = got(client, "/v1/fleet/drift", days=20)
     worst = drift["units"][0]
     seen = [one for one in worst["ratio"] if one is not None]
-    assert worst["device"] == "GPU-4e000005" and seen[-1] > seen[0]
+    assert worst["device"] == "GPU-6e000005" and seen[-1] > seen[0]
 
 
 def test_a_capture_is_listed_and_becomes_a_trace(client: TestClient) -> None:
