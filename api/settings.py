@@ -50,7 +50,22 @@ class Settings:
         "argus.sqlite", "path of an SQLite file, or postgresql://USER@HOST/DATABASE", env="ARGUS_DB"
     )
     key: str = _setting(
-        "", "secret that every /v1 request must bear; only from the environment", env="ARGUS_KEY", secret=True
+        "",
+        "admin key of the default project, longer than any other lives; only from the environment",
+        env="ARGUS_KEY",
+        secret=True,
+    )
+    tls_cert: str = _setting(
+        "", "PEM file of the certificate and its chain; with it the service speaks TLS", env="ARGUS_TLS_CERT"
+    )
+    tls_key: str = _setting("", "PEM file of the certificate's private key", env="ARGUS_TLS_KEY")
+    trusted_proxies: str = _setting(
+        "",
+        "addresses of proxies, separated by commas, whose X-Forwarded-* headers are believed",
+        env="ARGUS_TRUSTED_PROXIES",
+    )
+    keep_audit_s: float = _setting(
+        365 * 86400.0, "how long the audit is kept; a year", env="ARGUS_KEEP_AUDIT_S", low=86400.0
     )
     window_steps: int = _setting(
         0,
@@ -169,6 +184,27 @@ class Settings:
     )
     max_uploads: int = _setting(
         16, "requests that may wait to be stored; beyond it the answer is 503", env="ARGUS_MAX_UPLOADS", low=1
+    )
+    max_requests_s: float = _setting(
+        100.0,
+        "requests a second of one key, thirty seconds' worth at once; uploads of hosts not counted; 0 = no limit",
+        env="ARGUS_MAX_REQUESTS_S",
+    )
+    max_ingest_s: float = _setting(
+        5000.0,
+        "uploads a second of one key, thirty seconds' worth at once; 0 = no limit",
+        env="ARGUS_MAX_INGEST_S",
+    )
+    max_replay_s: float = _setting(
+        50.0,
+        "uploads a second taken that waited on their hosts through an outage; the others are told when to come",
+        env="ARGUS_MAX_REPLAY_S",
+    )
+    max_connections: int = _setting(
+        8192,
+        "connections held at once; beyond it new ones are closed at once",
+        env="ARGUS_MAX_CONNECTIONS",
+        low=16,
     )
     max_backlog: int = _setting(
         2000,

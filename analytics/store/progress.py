@@ -132,10 +132,13 @@ def close_windows(connection: Connection, attempt_id: int, windows: Sequence[int
         )
 
 
-def bodies_of(connection: Connection, attempt_id: int, window: int) -> list[bytes]:
-    """What came in for a window before it closed, by rank."""
-    here = (RANK_WINDOWS.c.attempt_id == attempt_id, RANK_WINDOWS.c.window == window)
-    statement = select(RANK_WINDOWS.c.body).where(*here, RANK_WINDOWS.c.is_late.is_(False))
+def bodies_of(
+    connection: Connection, attempt_id: int, window: int, *, with_late: bool = False
+) -> list[bytes]:
+    """What came in for a window before it closed, or also later, by rank."""
+    here = [RANK_WINDOWS.c.attempt_id == attempt_id, RANK_WINDOWS.c.window == window]
+    here += [] if with_late else [RANK_WINDOWS.c.is_late.is_(False)]
+    statement = select(RANK_WINDOWS.c.body).where(*here)
     return list(connection.execute(statement.order_by(RANK_WINDOWS.c.rank)).scalars())
 
 

@@ -15,6 +15,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("argus.api.cli.run", "run a training command under observation"),
     "processor": ("argus.api.cli.processor", "the host processor beside the ranks"),
     "serve": ("argus.api.cli.serve", "the service: ingest, analysis, HTTP"),
+    "key": ("argus.api.cli.key", "keys of the service: make, list, revoke"),
     "status": ("argus.api.cli.status", "what every host, rank and part sees, what was lost"),
     "stacks": ("argus.api.cli.stacks", "what the threads of a run's ranks do"),
     "capture": ("argus.api.cli.capture", "raw records of some ranks as a Perfetto file"),

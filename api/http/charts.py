@@ -19,6 +19,7 @@ from argus.api.charts.steps import steps_chart
 from argus.api.charts.topologies import Topologies
 from argus.api.cluster import cluster_facts, leaves_of
 from argus.api.http.answers import Json, add_read, not_found
+from argus.api.http.guard import READ
 from argus.api.http.reading import Document, which_attempt
 from argus.api.http.wiring import AttemptQuery, Name, RunPath, ServiceOf
 from argus.collectors.records.layout import MAX_WORLD
@@ -62,7 +63,7 @@ SpanOf = Annotated[Span, Depends(span)]
 
 def router() -> APIRouter:
     """The routes; those of runs come before `/runs/{run}`, whose name may hold a slash."""
-    routes = APIRouter(prefix="/v1", tags=["charts"])
+    routes = APIRouter(prefix="/v1", tags=["charts"], dependencies=[READ])
     table: tuple[tuple[str, Callable[..., Response]], ...] = (
         ("/runs/{run:path}/charts/steps", get_steps_chart),
         ("/runs/{run:path}/charts/heat", get_heat_chart),

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from argus.analytics.store import charts, observations, orders, queries
 from argus.api.captured import Unreadable, records_in, trace_name, trace_of
 from argus.api.http.answers import Json, add_read, not_found, problem
+from argus.api.http.guard import READ
 from argus.api.http.reading import Document
 from argus.api.http.wiring import IdPath, ServiceOf
 from argus.collectors.records.events import RankRecords
@@ -23,7 +24,7 @@ TRACE_TYPE = "application/octet-stream"
 
 def router() -> APIRouter:
     """The routes."""
-    routes = APIRouter(prefix="/v1", tags=["page"])
+    routes = APIRouter(prefix="/v1", tags=["page"], dependencies=[READ])
     table: tuple[tuple[str, Callable[..., Response]], ...] = (
         ("/page", get_page),
         ("/captures", list_captures),

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, Path
+from fastapi import FastAPI, Path
 from starlette.responses import Response
 
 from argus.api.http.answers import not_found
@@ -35,10 +35,8 @@ HEADERS = {
 
 def add_pages(app: FastAPI) -> None:
     """The page's own files: they hold no data, so anybody who reaches the service may load them."""
-    routes = APIRouter(include_in_schema=False)
-    routes.add_api_route("/", get_shell, methods=["GET"])
-    routes.add_api_route("/web/{name:path}", get_file, methods=["GET"])
-    app.include_router(routes)
+    app.add_api_route("/", get_shell, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/web/{name:path}", get_file, methods=["GET"], include_in_schema=False)
 
 
 def get_shell() -> Response:
