@@ -42,9 +42,13 @@ def secrets_of(settings: Settings) -> tuple[str, ...]:
     return tuple(sorted((one for one in held if len(one) >= SHORTEST), key=len, reverse=True))
 
 
-def mask_logs(settings: Settings) -> Callable[[], None]:
-    """Have every log record of this process masked from now on; returns what undoes it."""
-    make, secrets = logging.getLogRecordFactory(), secrets_of(settings)
+def mask_logs(settings: Settings, *, more: Iterable[str] = ()) -> Callable[[], None]:
+    """Have every log record of this process masked from now on; returns what undoes it.
+
+    `more` are secrets that are no settings of the service: those of notifiers.
+    """
+    make = logging.getLogRecordFactory()
+    secrets = (*secrets_of(settings), *(one for one in more if len(one) >= SHORTEST))
 
     def masked(*args: object, **options: object) -> logging.LogRecord:
         record: logging.LogRecord = make(*args, **options)

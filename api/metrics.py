@@ -45,6 +45,7 @@ class Metrics:
     incidents: Counter
     pushed: Counter
     channel_changes: Counter
+    notices: Counter
 
 
 METRICS: tuple[tuple[str, str, str, str], ...] = (
@@ -61,6 +62,12 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("argus_incident_events_total", "counter", "what", "incidents opened, changed, resolved, reopened"),
     ("argus_channel_changes_total", "counter", "what", "times a run's channels stepped down or came back"),
     ("argus_remote_write_samples_total", "counter", "result", "samples pushed: sent, refused, dropped"),
+    (
+        "argus_notices_total",
+        "counter",
+        "notifier,result",
+        "notices by result: sent, later, refused, digested",
+    ),
     ("argus_analysis_backlog_windows", "gauge", "", "closed windows that wait for their analysis"),
     ("argus_analysis_lag_seconds", "gauge", "", "how long the oldest of them has waited"),
     ("argus_step_duration_seconds", "gauge", "run_id,run,rank", "mean step of the last window"),
@@ -97,6 +104,7 @@ def make_metrics(watched: Watched, *, max_series: int) -> Metrics:
         incidents=counters["argus_incident_events_total"],
         pushed=counters["argus_remote_write_samples_total"],
         channel_changes=counters["argus_channel_changes_total"],
+        notices=counters["argus_notices_total"],
         analysis_s=Histogram(
             "argus_analysis_duration_seconds", _meaning("argus_analysis_duration_seconds"), registry=registry
         ),

@@ -15,6 +15,7 @@ from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Reject
 from argus.analytics.store.levels import levels_of
 from argus.analytics.store.relaunch import make_room
 from argus.api import ingest
+from argus.api.agent_metrics import AgentMetrics, make_agent_metrics
 from argus.api.analysis import Means
 from argus.api.board import Board
 from argus.api.course import Analyses
@@ -50,6 +51,7 @@ class Service:
     analyses: Analyses
     clock: Callable[[], float]
     board: Board
+    agent_metrics: AgentMetrics
     peers_asked_s: dict[int, float] = field(default_factory=dict)
 
     def receive_layouts(self, body: bytes) -> Answer:
@@ -209,6 +211,7 @@ def make_service(
         analyses=analyses,
         clock=clock,
         board=Board(store=store, clock=clock),
+        agent_metrics=make_agent_metrics(metrics.registry),
     )
 
 

@@ -12,6 +12,8 @@ T = TypeVar("T")
 
 DEFAULT_FILE = Path("argus.toml")
 SECTION = "serve"
+NOTIFY_SECTION = "notify"
+"""Tables of this section are the notifiers' own: `api.notify.settings`."""
 
 JOB_VARIABLES = frozenset(
     {
@@ -154,6 +156,50 @@ class Settings:
         "1: hosts have other names towards the model, taken back in its answer",
         env="ARGUS_MODEL_HIDE_HOSTS",
     )
+    investigate_from: str = _setting(
+        "warning",
+        "severity from which the agent looks into a new incident by itself: info, warning, critical; off = never",
+        env="ARGUS_INVESTIGATE_FROM",
+    )
+    investigations_at_once: int = _setting(
+        4, "investigations that run at once; others wait", env="ARGUS_INVESTIGATIONS_AT_ONCE", low=1
+    )
+    keep_investigations_s: float = _setting(
+        7776000.0,
+        "how long an investigation with its steps is kept; 90 days",
+        env="ARGUS_KEEP_INVESTIGATIONS_S",
+    )
+    callback_hosts: str = _setting(
+        "",
+        "hosts that may be called back, comma-separated; *.x allows what ends in .x, * everything; empty = none",
+        env="ARGUS_CALLBACK_HOSTS",
+    )
+    callback_secret: str = _setting(
+        "",
+        "key that calls back are signed with; only from the environment",
+        env="ARGUS_CALLBACK_SECRET",
+        secret=True,
+    )
+    approval_expires_s: float = _setting(
+        3600.0, "how long an approval may be decided", env="ARGUS_APPROVAL_EXPIRES_S", low=1
+    )
+    public_url: str = _setting(
+        "",
+        "address under which people open this service, for links in messages; empty = no links",
+        env="ARGUS_PUBLIC_URL",
+    )
+    notify_max: int = _setting(
+        5,
+        "messages a channel gets in notify_window_s; what is more becomes a digest",
+        env="ARGUS_NOTIFY_MAX",
+        low=1,
+    )
+    notify_window_s: float = _setting(
+        600.0, "the stretch of time that notify_max is counted over", env="ARGUS_NOTIFY_WINDOW_S", low=1
+    )
+    digest_hour: int = _setting(
+        7, "hour (UTC) of the daily digest of what healed by itself", env="ARGUS_DIGEST_HOUR"
+    )
     runbooks: str = _setting("", "folder of your own runbooks, Markdown", env="ARGUS_RUNBOOKS")
     keep_conversations_s: float = _setting(
         7776000.0,
@@ -239,6 +285,13 @@ class Settings:
     notice: str = _setting("", "a line shown on top of the web page", env="ARGUS_NOTICE")
 
 
+def notifier_variables() -> frozenset[str]:
+    """The variables of the notifiers; their files say what each means."""
+    from argus.api.notify.notifier import all_settings
+
+    return frozenset(all_settings())
+
+
 def settings_table() -> list[tuple[str, str, str, str]]:
     """(name, environment variable, default, meaning) of every setting."""
     return [
@@ -264,7 +317,7 @@ def load_settings(
     for name in sorted(name for name in env if name.startswith("ARGUS_")):
         if name in known:
             values[known[name].name] = _parse(known[name], env[name], where=name)
-        elif name not in JOB_VARIABLES:
+        elif name not in JOB_VARIABLES and name not in notifier_variables():
             warnings.append(f"{name} is not a variable of argus; it is ignored")
     values.update(overrides or {})
     for item in fields(Settings):
@@ -281,9 +334,9 @@ def _from_file(path: Path | None) -> dict[str, str | int | float]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}") from None
     section = raw.get(SECTION, {})
-    if not isinstance(section, dict) or set(raw) - {SECTION}:
-        got = ", ".join(sorted(set(raw) - {SECTION})) or SECTION
-        raise SettingsError(f"{path}: expected only the section [{SECTION}], got {got}")
+    if not isinstance(section, dict) or set(raw) - {SECTION, NOTIFY_SECTION}:
+        got = ", ".join(sorted(set(raw) - {SECTION, NOTIFY_SECTION})) or SECTION
+        raise SettingsError(f"{path}: expected only [{SECTION}] and [{NOTIFY_SECTION}.…], got {got}")
     known = {item.name: item for item in fields(Settings) if not item.metadata["secret"]}
     for name in section:
         if name not in known:
@@ -320,6 +373,10 @@ def _check(item: Field[object], value: object) -> None:
     low = item.metadata["low"]
     if isinstance(value, int | float) and not (low <= value < 1 << 53):
         raise SettingsError(f"{item.name} must be at least {low}, got {value}")
+    if item.name == "investigate_from" and value not in ("off", "info", "warning", "critical"):
+        raise SettingsError(f"investigate_from must be off, info, warning or critical, got {value!r:.40}")
+    if item.name == "digest_hour" and not 0 <= int(str(value)) <= 23:
+        raise SettingsError(f"digest_hour must be in [0, 23], got {value}")
     if item.name == "port" and not 0 <= int(str(value)) <= 65535:
         raise SettingsError(f"port must be in [0, 65535], got {value}")
     if item.name == "window_steps" and not 0 <= int(str(value)) <= 100_000:

@@ -31,7 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "ask": ("argus.api.cli.ask", "one question, or a whole investigation"),
     "doctor": ("argus.api.cli.doctor", "whether the model's endpoint fits, and what to change"),
     "topology": ("argus.api.cli.topology", "who works with whom, on what hardware"),
-    "dev": ("argus.api.cli.dev", "for developers: a stand-in for a language model"),
+    "dev": ("argus.api.cli.dev", "for developers: stand-ins for a language model and for Slack"),
     "demo": ("argus.evals.demo", "a real job, a real fault, the incident it makes"),
     "bench": ("argus.evals.bench", "measure what the product promises"),
     "eval": ("argus.evals.evaluate", "score detection on injected faults"),
@@ -56,6 +56,8 @@ EXTRA_OF: Mapping[str, str] = {
     "psycopg": "postgres",
     "openai": "service",
     "mcp": "mcp",
+    "slack_sdk": "slack",
+    "websockets": "slack",
     "torch": "demo",
     "ray": "ray",
 }

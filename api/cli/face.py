@@ -76,7 +76,9 @@ def stored(where: str) -> Toolbox:
     from sqlalchemy.exc import SQLAlchemyError
 
     from argus.analytics.store.engine import StoreError, open_store
+    from argus.api.cli.serve import product_analyses
     from argus.api.evidence_book import StoreBook
+    from argus.api.look_again import look_again_on
     from argus.api.migrate import is_newest
     from argus.api.settings import Settings
     from argus.api.store_facts import StoreFacts
@@ -93,7 +95,8 @@ def stored(where: str) -> Toolbox:
     except (StoreError, SQLAlchemyError) as error:
         raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
     book = StoreBook(store=store, clock=time.time, keep_s=Settings().keep_evidence_s)
-    return Toolbox(facts=StoreFacts.of(store), book=book)
+    again = look_again_on(store, product_analyses())
+    return Toolbox(facts=StoreFacts.of(store), book=book, look_again=again)
 
 
 def _remote(server: str) -> Remote:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from argus.analytics.kernel_digest import Engine
     from argus.analytics.recurrence import Bout
     from argus.api.course import Analyses, Course
+    from argus.api.notify.settings import NotifySettings
     from argus.api.projects import Companion, Projects
     from argus.api.remote_write import RemoteWriter
     from argus.api.service import Service
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     if args.demo:
         _serve_demo(settings)
     else:
-        serve(settings, analyses=product_analyses(_engine(settings)))
+        serve(settings, analyses=product_analyses(_engine(settings)), notify=notify_of(args))
     return 0
 
 
@@ -109,16 +110,36 @@ def _engine(settings: Settings) -> Engine:
     return RayEngine(address=settings.ray_address)
 
 
-def serve(settings: Settings, *, analyses: Analyses, clock: Callable[[], float] = time.time) -> None:
+def notify_of(args: argparse.Namespace) -> NotifySettings:
+    """What is set of the notifiers in the file and in the environment. Raises CliError."""
+    from argus.api.notify.notifier import NotifierError
+    from argus.api.notify.settings import load_notify
+
+    try:
+        return load_notify(env=os.environ, path=args.config)
+    except NotifierError as error:
+        raise CliError(str(error)) from None
+
+
+def serve(
+    settings: Settings,
+    *,
+    analyses: Analyses,
+    notify: NotifySettings | None = None,
+    clock: Callable[[], float] = time.time,
+) -> None:
     """Serve with the given analysis until SIGTERM or SIGINT. Raises CliError."""
     from argus.api.masking import mask_logs
 
     _check_key(settings)
     tls = _tls(settings)
+    _check_agent(settings)
     with _listen(settings) as listener, _claim(settings.db):
-        unmask = mask_logs(settings)
+        unmask = mask_logs(settings, more=notify.secrets if notify else ())
         try:
-            _serve(_open(settings, analyses=analyses, clock=clock), listener, analyses=analyses, tls=tls)
+            service = _open(settings, analyses=analyses, clock=clock)
+            projects = _projects(service, analyses=analyses, notify=notify)
+            _serve(service, listener, projects=projects, tls=tls)
         finally:
             unmask()
 
@@ -193,6 +214,18 @@ def settings_of(args: argparse.Namespace) -> Settings:
     return settings
 
 
+def _check_agent(settings: Settings) -> None:
+    """Say what is wrong with the agent's settings before anybody connects. Raises CliError."""
+    from argus.api.agent import agent_of
+
+    try:
+        _, problems = agent_of(settings)
+    except SettingsError as error:
+        raise CliError(str(error)) from None
+    for problem in problems:
+        print(f"argus serve: {problem}", file=sys.stderr)
+
+
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
@@ -246,16 +279,23 @@ def _service(settings: Settings, *, analyses: Analyses, clock: Callable[[], floa
     return make_service(settings=settings, store=store, analyses=analyses, clock=clock)
 
 
-def _projects(service: Service, *, analyses: Analyses) -> Projects:
-    """The projects of a service, each with its own database beside the default one's."""
+def _projects(service: Service, *, analyses: Analyses, notify: NotifySettings | None) -> Projects:
+    """The projects of a service, each with its own database beside the default one's. Raises CliError."""
     from argus.api.companions import companions_of
+    from argus.api.http.app import make_auditor
+    from argus.api.notify.notifier import NotifierError
+    from argus.api.notify.settings import NO_NOTIFIERS
     from argus.api.projects import Project, Projects, database_of
+
+    settings, auditor = service.settings, make_auditor(service)
 
     def beside(project: Project) -> list[Companion]:
         writer = remote_writer(project.service, project=project.name)
-        return [*companions_of(project), *([writer] if writer is not None else [])]
-
-    settings = service.settings
+        try:
+            others = companions_of(project, notify=notify or NO_NOTIFIERS, auditor=auditor)
+        except NotifierError as error:
+            raise CliError(str(error)) from None
+        return [*others, *([writer] if writer is not None else [])]
 
     def opened(name: str) -> Service:
         db = database_of(settings.db, name, root=service.store)
@@ -264,7 +304,7 @@ def _projects(service: Service, *, analyses: Analyses) -> Projects:
     return Projects(root=service, open_service=opened, companions_of=beside)
 
 
-def _serve(service: Service, listener: socket.socket, *, analyses: Analyses, tls: Mapping[str, str]) -> None:
+def _serve(service: Service, listener: socket.socket, *, projects: Projects, tls: Mapping[str, str]) -> None:
     import uvicorn
 
     from argus.api.http.app import make_app
@@ -272,7 +312,6 @@ def _serve(service: Service, listener: socket.socket, *, analyses: Analyses, tls
 
     settings = service.settings
     shown = url_of(listener, scheme="https" if tls else "http")
-    projects = _projects(service, analyses=analyses)
 
     def ready() -> None:
         print(f"argus serve: ready on {shown}, database {_shown(settings.db)}", flush=True)

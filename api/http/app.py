@@ -13,19 +13,28 @@ from starlette.routing import Route
 
 from argus.api import metrics
 from argus.api.auditing import Auditor
+from argus.api.companions import companions_of
 from argus.api.http import (
+    approvals,
+    asking,
     capturing,
     charts,
+    chat,
     events,
+    facade,
     history,
     intake,
+    investigations,
     keys,
     observed,
     page_data,
     reading,
     records,
     session,
+    silences,
+    slack,
     tools,
+    webhooks,
 )
 from argus.api.http.answers import Json, add_problem_handlers
 from argus.api.http.frame import Frame
@@ -54,6 +63,14 @@ ROUTERS: tuple[ModuleType, ...] = (
     keys,
     records,
     charts,
+    asking,
+    chat,
+    facade,
+    investigations,
+    approvals,
+    silences,
+    webhooks,
+    slack,
     reading,  # last: a run's name may hold a slash
 )
 """Modules whose `router()` is served; every route says its scope, see `guard`."""
@@ -63,7 +80,7 @@ def make_app(
     service: Service, *, on_ready: Callable[[], None] = lambda: None, projects: Projects | None = None
 ) -> FastAPI:
     """The ASGI application; it starts and stops the projects' workers. `service` is the default project's."""
-    served = projects or Projects(root=service)
+    served = projects or Projects(root=service, companions_of=companions_of)
     mcp, mcp_running = mcp_route(served.default.toolbox.registry)
 
     @asynccontextmanager

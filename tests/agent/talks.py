@@ -10,7 +10,7 @@ from argus.agent.case import Case, case_of
 from argus.agent.context import ToolContext
 from argus.agent.guard import Guard
 from argus.agent.loop.course import Course, Step
-from argus.agent.loop.drive import Surroundings, drive, drive_async
+from argus.agent.loop.drive import Rejudge, Surroundings, drive, drive_async
 from argus.agent.loop.investigate import Desk, Outcome, investigate
 from argus.agent.loop.limits import Limits
 from argus.agent.model.client import Model
@@ -38,14 +38,13 @@ def case_for(scenario: str = "slow_rank", *, ranks: int = 8) -> tuple[Case, Tool
 def desk_for(
     case: Case, context: ToolContext, *, endpoint: Endpoint = NOWHERE, limits: Limits = USUAL
 ) -> Desk:
-    """A desk over the case's facts; a look at the incident again says what it said before."""
+    """A desk over the case's facts."""
     return Desk(
         guard=Guard(secret="5ecret"),
         endpoint=endpoint,
         registry=registry(),
         book=context.book,
         limits=limits,
-        rejudge=lambda: case.diagnosis,
     )
 
 
@@ -69,6 +68,8 @@ def scripted(
     pseudonyms: Pseudonyms | None = None,
     window_tokens: int = 16_384,
     ranks: int = 8,
+    rejudge: Rejudge = lambda: None,
+    endpoint: Endpoint = NOWHERE,
 ) -> tuple[Outcome, list[Step]]:
     """An investigation by a script, without HTTP."""
     case, context = case_for(scenario, ranks=ranks)
@@ -79,8 +80,9 @@ def scripted(
         clock=Ticks(tick_s),
         watch=steps.append,
         pseudonyms=pseudonyms or Pseudonyms(names={}),
+        rejudge=rejudge,
     )
-    endpoint = replace(NOWHERE, context_tokens=window_tokens)
+    endpoint = replace(endpoint, context_tokens=window_tokens)
     desk = desk_for(case, context, endpoint=endpoint, limits=limits)
     return drive(investigate(case, desk), script, around), steps
 

@@ -274,6 +274,9 @@ def questions(rng: random.Random) -> Iterator[str]:
         "/v1/incidents/{}",
         "/v1/incidents/{}/diagnosis",
         "/v1/incidents/{}/card",
+        "/v1/case",
+        "/v1/conversations",
+        "/v1/conversations/{}",
         "/v1/diagnoses",
         "/v1/evidence",
         "/v1/evidence/{}",
@@ -282,7 +285,7 @@ def questions(rng: random.Random) -> Iterator[str]:
         "/v1/audit",
     )
     asked = "limit offset attempt window level status class run rank host device subject days node kind since_s verdict action"
-    names = (*asked.split(), "until_s")
+    names = (*asked.split(), "until_s", "incident")
     while True:
         query = "&".join(f"{rng.choice(names)}={rng.choice(words)()}" for _ in range(rng.randrange(4)))
         yield rng.choice(paths).replace("{}", rng.choice(words)()) + "?" + query
