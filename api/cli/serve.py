@@ -134,6 +134,7 @@ def serve(
     _check_key(settings)
     tls = _tls(settings)
     _check_agent(settings)
+    _check_topology(settings)
     with _listen(settings) as listener, _claim(settings.db):
         unmask = mask_logs(settings, more=notify.secrets if notify else ())
         try:
@@ -224,6 +225,16 @@ def _check_agent(settings: Settings) -> None:
         raise CliError(str(error)) from None
     for problem in problems:
         print(f"argus serve: {problem}", file=sys.stderr)
+
+
+def _check_topology(settings: Settings) -> None:
+    """Say what is wrong with the cluster's files before anybody connects. Raises CliError."""
+    from argus.api.cluster import cluster_facts
+
+    try:
+        cluster_facts(settings)
+    except SettingsError as error:
+        raise CliError(str(error)) from None
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -23,7 +23,6 @@ from argus.api.http.guard import READ
 from argus.api.http.reading import Document, which_attempt
 from argus.api.http.wiring import AttemptQuery, Name, RunPath, ServiceOf
 from argus.collectors.records.layout import MAX_WORLD
-from argus.topology.layout import Topology
 
 MAX_WINDOWS = 240
 MAX_ROWS = 1024
@@ -110,7 +109,8 @@ def get_heat_chart(
     """
     with service.store.read() as connection:
         which = which_attempt(connection, run, attempt)
-        topology = _topology(topologies, which)
+        if (topology := topologies.of(which)) is None:
+            return _no_layout(which)
         chart = heat_chart(connection, which, topology, metric=metric, span=span, limit=windows, upto=upto)
     return Json(chart)
 
@@ -127,10 +127,10 @@ def get_phase_chart(
     """Rank × phase of one window, coded as the heat chart."""
     with service.store.read() as connection:
         which = which_attempt(connection, run, attempt)
-        chart = phase_chart(connection, which, _topology(topologies, which), window=window, span=span)
-    if chart is None:
-        raise not_found(f"no window of run {run!r} was analysed yet")
-    return Json(chart)
+        if (topology := topologies.of(which)) is None:
+            return _no_layout(which)
+        chart = phase_chart(connection, which, topology, window=window, span=span)
+    return Json(chart) if chart else _nothing(which, "No window was analysed yet.")
 
 
 def get_map_chart(
@@ -144,7 +144,8 @@ def get_map_chart(
     """Where each rank is, and how its own work stands beside its peers' in a window."""
     with service.store.read() as connection:
         which = which_attempt(connection, run, attempt)
-        topology = _topology(topologies, which)
+        if (topology := topologies.of(which)) is None:
+            return _no_layout(which)
         return Json(map_chart(connection, which, topology, leaves=topologies.leaves, window=window))
 
 
@@ -160,13 +161,16 @@ def get_kernel_chart(
     """Distributions of the costliest kernels of some ranks against their peers."""
     with service.store.read() as connection:
         which = which_attempt(connection, run, attempt)
-        topology = _topology(topologies, which)
+        if (topology := topologies.of(which)) is None:
+            return _no_layout(which)
         if any(not 0 <= one < topology.world_size for one in rank):
             raise not_found(f"run {run!r} has ranks 0 to {topology.world_size - 1}")
         chart = kernel_chart(connection, which, topology, ranks=tuple(rank), upto=upto)
-    if chart is None:
-        raise not_found(f"no kernel summaries of run {run!r} came in, or they are not kept any more")
-    return Json(chart)
+    return (
+        Json(chart)
+        if chart
+        else _nothing(which, "No kernel summaries came in, or they are not kept any more.")
+    )
 
 
 def get_fleet(
@@ -191,8 +195,10 @@ def get_drift(
     return Json(page)
 
 
-def _topology(topologies: Topologies, which: Which) -> Topology:
-    found = topologies.of(which)
-    if found is None:
-        raise not_found(f"no layout record of run {which.run!r} came in yet")
-    return found
+def _no_layout(which: Which) -> Response:
+    return _nothing(which, "No layout record came in yet.")
+
+
+def _nothing(which: Which, note: str) -> Response:
+    """The run is there, what the chart would show is not: no error, so the page has none to tell."""
+    return Json({"run": which.run, "attempt": which.attempt, "note": note})

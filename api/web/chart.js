@@ -87,7 +87,9 @@ function rgb(hex) {
 }
 
 export function scaleLegend() {
-  return h("p", { class: "legend" },
-    h("span", { class: "swatch low" }), "half the time", h("span", { class: "swatch middle" }), "as expected",
-    h("span", { class: "swatch high" }), "twice the time", h("span", { class: "swatch none" }), "not seen");
+  return swatches({ low: "half the time", middle: "as expected", high: "twice the time", none: "not seen" });
+}
+
+export function swatches(meanings) {
+  return h("p", { class: "legend" }, Object.entries(meanings).map(([kind, meaning]) => h("span", {}, h("span", { class: `swatch ${kind}` }), meaning)));
 }

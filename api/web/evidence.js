@@ -62,7 +62,7 @@ export function showNumbers(title, items) {
 
 export function numbers(items) {
   return table(["what", "value", "beside", "note"], items.map((item) => [
-    item.name.replaceAll("_", " "), quantity(item.value, unitOf(item)), item.baseline === null ? "" : quantity(item.baseline, unitOf(item)), item.note,
+    item.name.replace(/_(s|us|ratio)$/, "").replaceAll("_", " "), quantity(item.value, unitOf(item)), item.baseline === null ? "" : quantity(item.baseline, unitOf(item)), item.note,
   ]), { empty: "No numbers." });
 }
 

@@ -22,6 +22,7 @@ export async function show(place, id, { stillHere, mount }) {
   const about = { run: one.run, attempt: one.attempt, suspects: one.suspects };
   const parts = sections();
   add(place, [heading(one), h("div", { class: "grid" }, Object.values(parts).map((part) => part.element))]);
+  parts.verdict.element.classList.add("tall");
   fill(parts.verdict.body, verdict(one, []));
   fill(parts.actions.body, actions(one));
   fill(parts.chat.body, chat({ incident: one.id }));
@@ -54,7 +55,7 @@ function sections() {
     return part;
   };
   return {
-    verdict: make("Verdict"), actions: make("What to do"), steps: make("Step time", true), heat: make("Ranks over time", true),
+    verdict: make("Verdict"), actions: make("What to do"), steps: make("Step time"), heat: make("Ranks over time", true),
     phases: make("Ranks by phase"), map: make("Where"), kernels: make("Kernels", true), stacks: make("Stacks", true),
     cost: make("What it costs"), evidence: make("Evidence"), chat: make("Ask", true), findings: make("Findings", true),
     story: make("What happened to it"), links: make("Further"),

@@ -10,6 +10,7 @@ const LINES = ["line-1", "line-2", "line-3", "line-4"];
 export async function kernelCurves({ run, attempt, suspects, upto }) {
   if (!suspects.length) return h("p", { class: "quiet" }, "No rank is suspected, so there is nobody to compare.");
   const chart = await get(`/v1/runs/${quoted(run)}/charts/kernels`, { attempt, rank: suspects.slice(0, 4), upto });
+  if (chart.note) return h("p", { class: "quiet" }, chart.note);
   if (!chart.kernels.length) return h("p", { class: "quiet" }, "No kernels of these ranks and of peers came in for one window.");
   return [
     h("p", { class: "quiet" }, `Window ${chart.window}: share of launches that took at most so long. ${ranks(chart.ranks)} against ${chart.peers.length} ranks that do the same work; the costliest of ${chart.num_kernels} kernels first.`),

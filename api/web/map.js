@@ -1,7 +1,7 @@
 // Where ranks are: a grid along two dimensions of the layout, and hosts with their ranks.
 
 import { get, quoted } from "./api.js";
-import { colour, css, heatColours, painted, scaleLegend } from "./chart.js";
+import { colour, css, heatColours, painted, scaleLegend, swatches } from "./chart.js";
 import { fill, h } from "./dom.js";
 import { ratioOf, ranks, times, unpacked } from "./format.js";
 
@@ -9,6 +9,7 @@ const HOST_GAP = 8;
 
 export async function rankMap({ run, attempt, suspects = [], victims = [], window = null }) {
   const chart = await get(`/v1/runs/${quoted(run)}/charts/map`, { attempt, window });
+  if (chart.note) return { nodes: h("p", { class: "quiet" }, chart.note), hosts: [] };
   const found = { ...chart, codes: unpacked(chart.codes), suspects: new Set(suspects), victims: new Set(victims) };
   const dims = Object.keys(chart.sizes).sort((a, b) => chart.sizes[b] - chart.sizes[a]);
   const body = h("div", {});
@@ -25,7 +26,7 @@ export async function rankMap({ run, attempt, suspects = [], victims = [], windo
   const hosts = [...new Set(suspects.map((rank) => chart.hosts[chart.host[rank]]))].filter(Boolean);
   const nodes = [
     h("div", { class: "controls" }, buttons), body, scaleLegend(),
-    h("p", { class: "legend" }, h("span", { class: "swatch ring-suspect" }), "suspect", h("span", { class: "swatch ring-victim" }), "waits for it"),
+    swatches({ "ring-suspect": "suspect", "ring-victim": "waits for it" }),
     chart.conflicts.map((text) => h("p", { class: "problem" }, `The sources disagree: ${text}`)),
   ];
   return { nodes, hosts };

@@ -16,6 +16,7 @@ export function timeHeat({ run, attempt, suspects = [], upto = null, metric = "o
   const body = h("div", {}, h("p", { class: "loading" }, "Loading…"));
   const state = { metric, first: null, last: null };
   const load = () => into(body, ask(), (chart) => {
+    if (chart.note) return h("p", { class: "quiet" }, chart.note);
     const codes = unpacked(chart.codes);
     const columns = chart.window.map((_, at) => ({
       tick: digits(chart.first_step[at]),
@@ -62,6 +63,7 @@ function controls(state, metrics, load) {
 export async function phaseHeat({ run, attempt, suspects = [], window = null }) {
   const around = suspects.length ? Math.max(0, suspects[0] - WIDE / 2) : 0;
   const chart = await get(`/v1/runs/${quoted(run)}/charts/phases`, { attempt, window, rows: ROWS, first_rank: around, last_rank: around + WIDE - 1 });
+  if (chart.note) return h("p", { class: "quiet" }, chart.note);
   const codes = unpacked(chart.codes);
   const columns = chart.phases.map((one) => ({
     tick: one.phase,

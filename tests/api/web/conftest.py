@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +28,25 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     return make_demo(tmp_path_factory.mktemp("demo"), now_s=NOW_S)
 
 
+@contextmanager
+def on_a_copy(demo: Demo, folder: Path, **settings: Any) -> Iterator[Service]:
+    """A service on a copy of the demo, with settings of one's own; its worker is not started."""
+    db = folder / "copy.sqlite"
+    shutil.copy(demo.db, db)
+    store = open_store(str(db))
+    upgrade(store)
+    own = {"db": str(db), "topology": demo.topology, "notice": demo.notice, **settings}
+    try:
+        yield make_service(
+            settings=Settings(**own), store=store, analyses=product_analyses(), clock=lambda: NOW_S
+        )
+    finally:
+        store.close()
+
+
 @pytest.fixture
 def serve_demo(demo: Demo, tmp_path: Path) -> Serve:
-    """A service on a copy of the demo, with settings of one's own; its worker is not started."""
-
-    @contextmanager
-    def on_a_copy(**settings: Any) -> Iterator[Service]:
-        db = tmp_path / "copy.sqlite"
-        shutil.copy(demo.db, db)
-        store = open_store(str(db))
-        upgrade(store)
-        own = {"db": str(db), "topology": demo.topology, "notice": demo.notice, **settings}
-        try:
-            yield make_service(
-                settings=Settings(**own), store=store, analyses=product_analyses(), clock=lambda: NOW_S
-            )
-        finally:
-            store.close()
-
-    return on_a_copy
+    return partial(on_a_copy, demo, tmp_path)
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ from argus.agent.stub_llm.scripts import confirm
 from argus.agent.stub_llm.server import StubServer
 from argus.api.service import Service
 from argus.evals.browser import Tab, chromium, lacking, tab
+from argus.evals.demo_data import Demo
 from argus.evals.served import served
-from tests.api.web.conftest import Serve
+from tests.api.web.conftest import Serve, on_a_copy
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -35,10 +36,17 @@ def browser() -> Iterator[Browser]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def url(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service that these tests only read."""
+    with on_a_copy(demo, tmp_path_factory.mktemp("read")) as service, served(service) as url:
+        yield url
+
+
 @contextmanager
-def opened(browser: Browser, service: Service, where: str, **how: int | bool) -> Iterator[Tab]:
+def opened(browser: Browser, url: str, where: str, **how: int | bool) -> Iterator[Tab]:
     """A page of the service, with nothing wrong in it until it is closed."""
-    with served(service) as url, tab(browser, **how) as shown:  # type: ignore[arg-type]
+    with tab(browser, **how) as shown:  # type: ignore[arg-type]
         shown.page.goto(f"{url}/#/{where}")
         yield shown
         assert not shown.faults
@@ -54,8 +62,8 @@ def to_incident(shown: Tab, run: str = "llm-pretrain") -> None:
     shown.whole_view()
 
 
-def test_from_the_list_to_the_verdict(browser: Browser, service: Service) -> None:
-    with opened(browser, service, "incidents") as shown:
+def test_from_the_list_to_the_verdict(browser: Browser, url: str) -> None:
+    with opened(browser, url, "incidents") as shown:
         page = shown.page
         page.wait_for_selector("a.incident")
         picture(shown, "web-incidents")
@@ -70,8 +78,8 @@ def test_from_the_list_to_the_verdict(browser: Browser, service: Service) -> Non
         picture(shown, "web-incident", whole=True)
 
 
-def test_evidence_opens_and_closes_by_keys(browser: Browser, service: Service) -> None:
-    with opened(browser, service, "incidents") as shown:
+def test_evidence_opens_and_closes_by_keys(browser: Browser, url: str) -> None:
+    with opened(browser, url, "incidents") as shown:
         to_incident(shown)
         shown.page.locator("button.evidence").first.focus()
         shown.page.keyboard.press("Enter")
@@ -81,8 +89,8 @@ def test_evidence_opens_and_closes_by_keys(browser: Browser, service: Service) -
         assert not shown.page.locator("dialog[open]").count()
 
 
-def test_cells_are_read_by_arrow_keys_and_the_metric_changes(browser: Browser, service: Service) -> None:
-    with opened(browser, service, "incidents") as shown:
+def test_cells_are_read_by_arrow_keys_and_the_metric_changes(browser: Browser, url: str) -> None:
+    with opened(browser, url, "incidents") as shown:
         to_incident(shown)
         canvas = shown.page.locator(".heat canvas").first
         canvas.focus()
@@ -98,7 +106,8 @@ def test_chat_shows_steps_and_an_answer_with_its_evidence(browser: Browser, serv
     with (
         StubServer(confirm) as model,
         serve_demo(model_url=model.url, model="m", model_context=32_768) as service,
-        opened(browser, service, "incidents") as shown,
+        served(service) as url,
+        opened(browser, url, "incidents") as shown,
     ):
         to_incident(shown)
         shown.page.fill("#question", "why is it slow?")
@@ -112,8 +121,8 @@ def test_chat_shows_steps_and_an_answer_with_its_evidence(browser: Browser, serv
         picture(shown, "web-chat")
 
 
-def test_without_a_model_the_triage_answers(browser: Browser, service: Service) -> None:
-    with opened(browser, service, "incidents") as shown:
+def test_without_a_model_the_triage_answers(browser: Browser, url: str) -> None:
+    with opened(browser, url, "incidents") as shown:
         to_incident(shown)
         shown.page.fill("#question", "why?")
         shown.page.click("form.chat-form button[type=submit]")
@@ -122,8 +131,8 @@ def test_without_a_model_the_triage_answers(browser: Browser, service: Service) 
 
 
 @pytest.mark.parametrize("where", ["incidents", "run/llm-pretrain", "runs", "fleet"])
-def test_a_phone_has_no_sideways_scroll(browser: Browser, service: Service, where: str) -> None:
-    with opened(browser, service, where, width=390, height=844) as shown:
+def test_a_phone_has_no_sideways_scroll(browser: Browser, url: str, where: str) -> None:
+    with opened(browser, url, where, width=390, height=844) as shown:
         shown.page.wait_for_selector("main h1")
         shown.page.wait_for_load_state("networkidle")
         assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -133,8 +142,8 @@ def test_a_phone_has_no_sideways_scroll(browser: Browser, service: Service, wher
             picture(shown, "web-phone")
 
 
-def test_runs_and_fleet_in_the_dark(browser: Browser, service: Service) -> None:
-    with opened(browser, service, "runs", dark=True) as shown:
+def test_runs_and_fleet_in_the_dark(browser: Browser, url: str) -> None:
+    with opened(browser, url, "runs", dark=True) as shown:
         shown.page.click("td a:text-is('llm-pretrain')")
         shown.whole_view()
         assert shown.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
@@ -147,8 +156,8 @@ def test_runs_and_fleet_in_the_dark(browser: Browser, service: Service) -> None:
         assert shown.page.evaluate("document.documentElement.dataset.theme") == "light"
 
 
-def test_stacks_show_what_the_suspect_does_and_zoom(browser: Browser, service: Service) -> None:
-    with opened(browser, service, "incidents") as shown:
+def test_stacks_show_what_the_suspect_does_and_zoom(browser: Browser, url: str) -> None:
+    with opened(browser, url, "incidents") as shown:
         to_incident(shown, "vision-ddp")
         flame = shown.page.locator(".flame")
         flame.scroll_into_view_if_needed()
@@ -179,7 +188,7 @@ def test_a_key_lets_in_and_is_kept_nowhere(browser: Browser, serve_demo: Serve) 
 def test_planted_markup_stays_text(browser: Browser, serve_demo: Serve) -> None:
     with serve_demo(notice=NASTY) as service:
         plant(service)
-        with opened(browser, service, "incidents") as shown:
+        with served(service) as url, opened(browser, url, "incidents") as shown:
             page = shown.page
             page.wait_for_selector("a.incident")
             assert NASTY in page.inner_text("#notice") and NASTY in page.inner_text("main")

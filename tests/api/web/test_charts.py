@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from argus.api.http.app import make_app
 from argus.api.service import Service
+from tests.api.kit import beats_body, layouts_body, make_beat
 
 RUN, SLOW = "llm-pretrain", 21
 
@@ -144,7 +145,7 @@ def test_a_capture_is_listed_and_becomes_a_trace(client: TestClient) -> None:
         ("/v1/runs/nobody/charts/heat", 404),
         (f"/v1/runs/{RUN}/charts/kernels?rank=32", 404),
         (f"/v1/runs/{RUN}/charts/kernels", 422),
-        ("/v1/runs/vision-ddp/charts/kernels?rank=3", 404),
+        ("/v1/runs/vision-ddp/charts/kernels?rank=3", 200),
         (f"/v1/runs/{RUN}/charts/heat?rows=0", 422),
         (f"/v1/runs/{RUN}/charts/heat?metric=nothing&first_rank=9999", 200),
         (f"/v1/runs/{RUN}/charts/phases?window=0", 200),
@@ -153,6 +154,15 @@ def test_a_capture_is_listed_and_becomes_a_trace(client: TestClient) -> None:
         ("/v1/fleet/drift?subject=nothing", 200),
     ],
 )
+def test_a_chart_of_nothing_says_why(client: TestClient, service: Service) -> None:
+    service.receive_layouts(layouts_body(run="young"))
+    for chart in ("phases", "kernels?rank=0"):
+        assert "note" in got(client, f"/v1/runs/young/charts/{chart}")
+    service.receive_heartbeats(beats_body(make_beat(0, ts_s=1.0, run="unborn")))
+    for chart in ("heat", "phases", "map", "kernels?rank=0"):
+        assert "layout" in got(client, f"/v1/runs/unborn/charts/{chart}")["note"]
+
+
 def test_what_is_not_there_is_said(client: TestClient, path: str, status: int) -> None:
     answer = client.get(path)
     assert answer.status_code == status, answer.text
