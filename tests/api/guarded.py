@@ -93,5 +93,8 @@ def guarded(folder: Path, *, clock: FakeClock, **settings: Any) -> Iterator[Guar
     try:
         yield Guarded(app=app, client=client, tokens=tokens, clock=clock)
     finally:
+        for project in projects.opened():
+            for companion in project.companions:
+                companion.stop()
         for store in stores:
             store.close()
