@@ -131,7 +131,7 @@ def serve(
     """Serve with the given analysis until SIGTERM or SIGINT. Raises CliError."""
     from argus.api.masking import mask_logs
 
-    _check_key(settings)
+    check_key(settings)
     tls = _tls(settings)
     _check_agent(settings)
     _check_topology(settings)
@@ -145,7 +145,7 @@ def serve(
             unmask()
 
 
-def _check_key(settings: Settings) -> None:
+def check_key(settings: Settings) -> None:
     """Other machines may not reach a service without keys, nor one whose key can be guessed. Raises CliError."""
     from argus.api.keys import is_loopback
 
