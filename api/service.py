@@ -123,9 +123,9 @@ class Service:
             "rejected": [asdict(item) for item in parsed.rejected],
         }
 
-    def receive_windows(self, body: bytes) -> Answer:
-        """Store rank windows, each once. Raises WireError, NothingTaken."""
-        parsed = ingest.parse_windows(body, max_bytes=self.settings.max_upload_bytes)
+    def receive_windows(self, body: bytes, *, age_s: float = 0.0) -> Answer:
+        """Store rank windows that waited `age_s` on their host, each once. Raises WireError, NothingTaken."""
+        parsed = ingest.parse_windows(body, max_bytes=self.settings.max_upload_bytes, age_s=age_s)
         now_s = self.clock()
         with self.store.write() as connection:
             attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)

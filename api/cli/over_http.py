@@ -122,6 +122,8 @@ def _open(url: str, *, method: str, body: object) -> Iterator[HTTPResponse]:
 
 def _reason(error: urllib.error.HTTPError) -> str:
     with error:
+        if error.code == 401:
+            return "this service needs a key: set ARGUS_KEY to one of `argus key create`"
         try:
             return str(json.loads(error.read(1 << 16))["detail"])
         except (ValueError, KeyError, TypeError, OSError):

@@ -13,7 +13,8 @@ from argus.analytics.store import conversations
 from argus.api.agent import agent_for
 from argus.api.asking import Asking, asking_of, case_json
 from argus.api.http.answers import Json, add_read, not_found
-from argus.api.http.reading import Document, Items
+from argus.api.http.guard import READ
+from argus.api.http.shapes import Document, Items
 from argus.api.http.tools import ToolboxOf
 from argus.api.http.wiring import IdPath, Name, PageQuery, ServiceOf
 
@@ -28,7 +29,7 @@ AskingOf = Annotated[Asking, Depends(the_asking)]
 
 def router() -> APIRouter:
     """The routes."""
-    routes = APIRouter(prefix="/v1", tags=["agent"])
+    routes = APIRouter(prefix="/v1", tags=["agent"], dependencies=[READ])
     add_read(routes, "/case", handler=get_case, model=Document)
     add_read(routes, "/conversations", handler=list_conversations, model=Items)
     add_read(routes, "/conversations/{conversation}", handler=get_conversation, model=Document)

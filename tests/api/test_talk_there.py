@@ -17,9 +17,10 @@ from argus.agent.stub_llm.server import StubServer
 from argus.api.cli import main
 from argus.api.cli.over_http import read_events
 from argus.api.cli.serve import product_analyses
+from argus.api.companions import companions_of
 from argus.api.http.app import make_app
+from argus.api.projects import Projects
 from argus.evals.simulator.job import Fault, Job
-from tests.api.chat_double import add_chat
 from tests.api.kit import FakeClock, new_service, new_store
 from tests.api.served import live
 
@@ -51,8 +52,8 @@ def served(tmp_path_factory: pytest.TempPathFactory, model: StubServer) -> Itera
         model="m",
     )
     live(service, clock, JOB, [FAULT])
-    app = make_app(service)
-    add_chat(app)
+    projects = Projects(root=service, companions_of=companions_of)
+    app = make_app(service, projects=projects)
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -61,6 +62,8 @@ def served(tmp_path_factory: pytest.TempPathFactory, model: StubServer) -> Itera
     server.should_exit = True
     thread.join()
     listener.close()
+    for companion in projects.default.companions:
+        companion.stop()
     store.close()
 
 
