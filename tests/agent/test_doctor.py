@@ -27,7 +27,9 @@ def probed(
 def test_a_healthy_endpoint_passes_as_every_kind_of_server(profile: str) -> None:
     checks = probed(profile=profile)
     assert exit_code(list(checks.values())) == 0 or (profile == "ollama" and checks["context"].fix)
-    assert {"models", "context", "tool call", "tool result", "parallel calls", "strict", "streaming"} <= set(checks)
+    assert {"models", "context", "tool call", "tool result", "parallel calls", "strict", "streaming"} <= set(
+        checks
+    )
     assert all(check.ok for name, check in checks.items() if name != "context")
 
 
