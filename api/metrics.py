@@ -11,8 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from argus.analytics.incident import Incident
-from argus.api.kernel_gauges import CALLS
-from argus.api.run_gauges import Family, RunNow, run_gauges
+from argus.api.kernel_gauges import CALLS, Family
+from argus.api.run_gauges import RunNow, run_gauges
 
 
 class Watched(Protocol):

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 import numpy as np
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from argus.analytics.finding import Finding
 from argus.analytics.kernel_tops import KernelTop
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.window import Window
 from argus.api import kernel_gauges
+from argus.api.kernel_gauges import Family
 from argus.collectors.records.channels import CHANNELS
 from argus.collectors.records.launch_series import HOST_GAP
 from argus.topology.layout import Topology
@@ -37,7 +37,6 @@ NAMES = (
     "argus_series_hidden",
 )
 
-Family = GaugeMetricFamily | CounterMetricFamily
 Make = Callable[[str], Family]
 
 

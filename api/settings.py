@@ -273,6 +273,16 @@ class Settings:
     ray_address: str = _setting(
         "auto", "address of the Ray cluster that engine = ray joins", env="ARGUS_RAY_ADDRESS"
     )
+    topology: str = _setting(
+        "", "file or folder that says which switches, racks and NICs hosts have", env="ARGUS_TOPOLOGY"
+    )
+    grafana_url: str = _setting(
+        "", "where your Grafana is, for links of the web page; empty = no links", env="ARGUS_GRAFANA_URL"
+    )
+    perfetto_url: str = _setting(
+        "https://ui.perfetto.dev", "where the web page opens traces", env="ARGUS_PERFETTO_URL"
+    )
+    notice: str = _setting("", "a line shown on top of the web page", env="ARGUS_NOTICE")
 
 
 def notifier_variables() -> frozenset[str]:

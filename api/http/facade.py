@@ -104,7 +104,7 @@ def router() -> APIRouter:
         operation_id="post_chat_completion",
         dependencies=[INVESTIGATE],
         response_class=Json,
-        responses={200: {"model": Document}, 400: {"model": Document}, 404: {"model": Document}},
+        responses={200: {"model": Document}, "4XX": {"model": Document}},  # errors in OpenAI's form
         openapi_extra={
             "requestBody": {
                 "required": True,

@@ -10,6 +10,7 @@ from typing import Any
 
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.host_sample import HostSample
+from argus.collectors.records.number import finite
 from argus.collectors.records.text import tame
 
 MAX_EVENTS = 10_000
@@ -133,8 +134,9 @@ def _text(raw: Mapping[Any, Any], key: str, limit: int) -> str:
 
 
 def _number(value: object, key: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+    number = finite(value)
+    if number is None:
         raise WireError(f"event.{key} must be a finite number, got {value!r:.40}")
-    if abs(value) > 1e18:  # an int may be beyond every float
+    if abs(number) > 1e18:
         raise WireError(f"event.{key} is beyond 1e18")
-    return float(value)
+    return number
