@@ -25,6 +25,7 @@ from argus.collectors.records.events import (
 from argus.evals.simulator.clocks import Clocks
 from argus.evals.simulator.costs import Costs
 from argus.evals.simulator.groups import shape_of
+from argus.evals.simulator.host_use import HostUse
 from argus.evals.simulator.job import Job
 from argus.evals.simulator.names import Names
 from argus.evals.simulator.program import (
@@ -69,6 +70,7 @@ class Emitter:
     times: Timeline
     stage: int
     lost: Bools
+    host_use: HostUse
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:

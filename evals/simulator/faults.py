@@ -50,6 +50,10 @@ def _starve(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> N
     at = np.ix_(_steps(job, fault), np.arange(len(shares)), np.array(fault.ranks))
     lumps = rng.exponential(1.0, costs.wall[at].shape) * shares[None, :, None]
     costs.wall[at] += (fault.severity - 1) * job.step_s * lumps
+    stood = costs.starved_s.setdefault(fault.kind, np.zeros((job.steps, job.ranks)))
+    stood[np.ix_(_steps(job, fault), np.array(fault.ranks))] += (
+        (fault.severity - 1) * job.step_s * lumps.sum(axis=1)
+    )
 
 
 def _slow_data(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
@@ -138,6 +142,7 @@ def _stop(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> Non
 _APPLY: Mapping[str, Callable[[Costs, Fault, Job, np.random.Generator], None]] = {
     "compute": _slow_compute,
     "starved": _starve,
+    "throttled": _starve,
     "data": _slow_data,
     "copy": _slow_copy,
     "gc": _pause_for_gc,
