@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from argus.analytics.store.bodies import shrink
 from argus.analytics.store.intake import Arrival, Rejection
 from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.heartbeat import Heartbeat
@@ -131,7 +132,7 @@ def _arrival(index: int, body: bytes) -> Arrival:
         first_step=window.first_step,
         num_steps=window.num_steps,
         host=window.host,
-        body=replace(window, kernels=b"").to_bytes() if window.kernels else body,
+        body=shrink(replace(window, kernels=b"").to_bytes() if window.kernels else body),
         kernels=window.kernels,
     )
 

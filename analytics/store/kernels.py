@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,19 +27,29 @@ PRUNED_AT_ONCE = 2000
 """Blobs deleted in one transaction, so that the intake never waits long."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """Content hashes that blobs use: those somebody has defined, and those nobody has yet."""
+
+    known: Set[int]
+    unknown: Set[int]
+
+
 def add_kernels(
     connection: Connection,
     arrivals: Sequence[Arrival],
     *,
     attempts: Mapping[AttemptKey, AttemptRow],
+    known: Set[int] = frozenset(),
     now_s: float,
-) -> set[int]:
-    """Store the blobs that came with rank windows; returns the names nobody has defined yet.
+) -> Named:
+    """Store the blobs that came with rank windows; the store is not asked for the names in `known`.
 
     The blobs are checked by the intake before.
     """
     names: dict[int, str] = {}
-    rows, used = [], set()
+    used: set[int] = set()
+    rows = []
     for arrival in arrivals:
         blob = open_blob(arrival.kernels)
         names |= blob.texts()
@@ -56,13 +66,15 @@ def add_kernels(
             }
         )
     if not rows:
-        return set()
+        return Named(known=frozenset(), unknown=frozenset())
     connection.execute(insert_new(connection, KERNEL_BLOBS), rows)
-    if names:
-        texts = [{"hash": f"{key:x}", "name": name} for key, name in sorted(names.items())]
+    new = {key: name for key, name in names.items() if key not in known}
+    if new:
+        texts = [{"hash": f"{key:x}", "name": name} for key, name in sorted(new.items())]
         connection.execute(insert_new(connection, KERNEL_NAMES), texts)
-    known = names_of(connection, used - names.keys())
-    return used - names.keys() - known.keys()
+    asked = names_of(connection, used - new.keys() - known)
+    found = new.keys() | asked.keys()
+    return Named(known=found, unknown=used - found - known)
 
 
 def names_of(connection: Connection, keys: Collection[int]) -> dict[int, str]:

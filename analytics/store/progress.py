@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select, update
 
 from argus.analytics.finding import Finding
+from argus.analytics.store.bodies import grow
 from argus.analytics.store.documents import dump, load
 from argus.analytics.store.engine import insert_new
 from argus.analytics.store.intake import CHUNK, AttemptRow, attempt_row
@@ -136,7 +137,7 @@ def bodies_of(connection: Connection, attempt_id: int, window: int) -> list[byte
     """What came in for a window before it closed, by rank."""
     here = (RANK_WINDOWS.c.attempt_id == attempt_id, RANK_WINDOWS.c.window == window)
     statement = select(RANK_WINDOWS.c.body).where(*here, RANK_WINDOWS.c.is_late.is_(False))
-    return list(connection.execute(statement.order_by(RANK_WINDOWS.c.rank)).scalars())
+    return [grow(body) for body in connection.execute(statement.order_by(RANK_WINDOWS.c.rank)).scalars()]
 
 
 def mark_analysed(

@@ -1,0 +1,66 @@
+"""Many callers, one transaction: whoever has the turn does the work of all who wait behind it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(kw_only=True)
+class _Slot(Generic[T, R]):
+    """One caller's item and what became of it."""
+
+    item: T
+    answers: tuple[R, ...] = ()
+    error: Exception | None = None
+    is_done: bool = False
+
+
+class Combiner(Generic[T, R]):
+    """`work` takes several items and gives one answer for each; it runs in the thread of one of the callers.
+
+    A commit costs an fsync and a dozen statements, however much is in it: under the heartbeats of a thousand
+    hosts, requests that arrive while one is being committed share the next. An error of several items' work is
+    no answer to any of them: each is then tried alone.
+
+    >>> Combiner(lambda numbers: [2 * number for number in numbers])(4)
+    8
+    """
+
+    def __init__(self, work: Callable[[Sequence[T]], Sequence[R]]) -> None:
+        self._work = work
+        self._turn = threading.Lock()
+        self._guard = threading.Lock()
+        self._waiting: list[_Slot[T, R]] = []
+
+    def __call__(self, item: T) -> R:
+        """The answer for `item`, once the work it was part of is done. Raises what the work raises."""
+        slot: _Slot[T, R] = _Slot(item=item)
+        with self._guard:
+            self._waiting.append(slot)
+        with self._turn:
+            if not slot.is_done:
+                with self._guard:
+                    slots, self._waiting = self._waiting, []
+                self._do(slots)
+        if slot.error is not None:
+            raise slot.error
+        return slot.answers[0]
+
+    def _do(self, slots: Sequence[_Slot[T, R]]) -> None:
+        try:
+            answers = self._work([slot.item for slot in slots])
+        except Exception as error:  # noqa: BLE001 - it is raised again, in the thread of each caller
+            if len(slots) > 1:
+                for slot in slots:
+                    self._do([slot])
+                return
+            slots[0].error, slots[0].is_done = error, True
+            return
+        for slot, answer in zip(slots, answers, strict=True):
+            slot.answers, slot.is_done = (answer,), True
