@@ -101,8 +101,14 @@ def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
         topology=watch.topology, now_s=row.analysed_s, window=window, beats=(), outside=outside
     )
     watch.course = look.course
-    watch.numbers, watch.coverage_ratio = window_numbers(window), window.coverage.ratio
+    _remember_coverage(watch, window.coverage)
+    watch.numbers = window_numbers(window)
     watch.missing = missing_evidence(window)
+
+
+def _remember_coverage(watch: Watch, coverage: Coverage) -> None:
+    watch.coverage_ratio, watch.dropped = coverage.ratio, sum(coverage.dropped.values())
+    watch.overhead = {channel: cost.ratio for channel, cost in coverage.overhead.items()}
 
 
 def close_due(
@@ -153,7 +159,8 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     _save(means, watch, look, topology=topology, now_s=now_s, done=None if window.kernels else done)
     if window.kernels:
         _join_kernels(means, watch, window, now_s=now_s, outside=outside, done=done)
-    watch.numbers, watch.coverage_ratio = numbers, window.coverage.ratio
+    _remember_coverage(watch, window.coverage)
+    watch.numbers = numbers
     watch.scores, watch.host_gaps = scores_of(look.findings), host_gaps_of(window)
     means.metrics.analysed.labels(result="analysed").inc()
     means.metrics.analysis_s.observe(time.perf_counter() - started)

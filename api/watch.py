@@ -35,6 +35,8 @@ class Watch:
     told: frozenset[str] = frozenset()
     numbers: WindowNumbers | None = None
     coverage_ratio: float | None = None
+    overhead: Mapping[str, float] = field(default_factory=dict)
+    dropped: int = 0
     scores: Mapping[tuple[int, str], float] = field(default_factory=dict)
     host_gaps: Mapping[int, float] = field(default_factory=dict)
     ranks_lost: int = 0

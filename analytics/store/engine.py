@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,9 +25,13 @@ class StoreError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """A database; `read` and `write` are transactions, committed when their block ends well."""
+    """A database; `read` and `write` are transactions, committed when their block ends well.
+
+    `through` gives the transactions to write in, where it may not be any connection.
+    """
 
     engine: Engine
+    through: Callable[[], AbstractContextManager[Connection]] | None = field(default=None, repr=False)
     _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _refused: list[str] = field(default_factory=list, repr=False)
 
@@ -55,8 +59,8 @@ class Store:
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        if self.engine.dialect.name != "sqlite":
-            with self.engine.begin() as connection:
+        if self.through is not None or self.engine.dialect.name != "sqlite":
+            with (self.through or self.engine.begin)() as connection:
                 yield connection
             return
         writing = self.engine.execution_options(**{_WRITES: True})

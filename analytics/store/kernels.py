@@ -23,7 +23,7 @@ FRONT_BYTES = 8192
 HOSTS_AT_ONCE = 64
 """Blobs cut with one statement: few enough for every database's limit of parameters."""
 
-PRUNED_AT_ONCE = 2000
+PRUNED_AT_ONCE = 256
 """Blobs deleted in one transaction, so that the intake never waits long."""
 
 

@@ -15,8 +15,8 @@ from argus.api.service import Answer, NothingTaken, Service
 from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.upload import CONTENT_TYPE, WIRE_HEADER, WIRE_VERSION
 
-THREADS = 2
-"""Uploads decoded at once: the database takes one writer, another may decode meanwhile."""
+THREADS = 16
+"""Requests worked on at once: most of them wait for a commit, which those that wait together share."""
 
 BODY_TIMEOUT_S = 30.0
 """How long a body may take to arrive: a slow sender must not hold the room of the others."""
