@@ -17,7 +17,7 @@ from argus.analytics.stops import EXITED_S, all_gone_s
 from argus.analytics.store import history as history_store
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import orders, progress
-from argus.analytics.store.engine import Store
+from argus.analytics.store.engine import Store, is_damage
 from argus.analytics.store.levels import add_change
 from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.store.relaunch import RELAUNCHED
@@ -140,9 +140,9 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
         outside = outside_now(means.store, watch, now_s=now_s, with_stacks=True)
         look = watch.course.look(topology=topology, now_s=now_s, window=fast, beats=beats, outside=outside)
         numbers = window_numbers(window)
-    except SQLAlchemyError:
-        raise
     except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
+        if isinstance(error, SQLAlchemyError) and not is_damage(error):
+            raise  # else it would be read in vain for ever, and nothing behind it at all
         survive(means, watch, error, part="window")
         means.metrics.analysed.labels(result="failed").inc()
         with means.store.write() as connection:

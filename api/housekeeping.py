@@ -24,7 +24,7 @@ class Housekeeping:
 
     def turn(self, now_s: float) -> bool:
         """Let go of a part of what is too old or too much, if it is time; whether there is more of it."""
-        if now_s < self._due_s:
+        if 0 < self._due_s - now_s <= self._every_s:  # more than that: the clock was set back
             return False
         settings = self._means.settings
         with self._means.store.write() as connection:

@@ -130,7 +130,12 @@ class Worker:
         self._poked.clear()
         waited_s = self._clock() - before_s
         if waited_s > STALL_S or waited_s < 0:
-            self._floor_s = self._clock()
+            self.woke(self._clock())
+
+    def woke(self, now_s: float) -> None:
+        """The machine slept or the clock jumped: nobody's silence before counts."""
+        self._floor_s = now_s
+        self._started_s = min(self._started_s, now_s)
 
     def turn(self, now_s: float) -> bool:
         """Once over every live attempt; whether windows still wait."""
@@ -215,7 +220,8 @@ class Worker:
     ) -> bool:
         means = self._means
         analysis.refresh(means, watch)
-        not_before_s = self._started_s + means.settings.settle_s
+        listening_s = max(self._started_s, self._floor_s)
+        not_before_s = listening_s + means.settings.settle_s
         waiting = analysis.close_due(means, watch, pending=pending, now_s=now_s, not_before_s=not_before_s)
         beats: tuple[Heartbeat, ...] = ()
         if waiting or is_tick:
@@ -224,7 +230,7 @@ class Worker:
             analysis.analyse(means, watch, row=row, beats=beats, now_s=now_s)
             if self._stopping.is_set():
                 return False
-        if now_s >= watch.roll_s:
+        if not 0 < watch.roll_s - now_s <= ROLL_EVERY_S:
             watch.roll_s = now_s + ROLL_EVERY_S
             historian.roll_up(means, watch, now_s=now_s)
             historian.look_for_drift(means, watch, now_s=now_s)
@@ -237,7 +243,7 @@ class Worker:
                 is_newest=is_newest,
                 has_pending=bool(pending),
                 now_s=now_s,
-                since_s=self._started_s,
+                since_s=listening_s,
             )
             if reason:
                 historian.roll_up(means, watch, now_s=now_s, is_last=True)
