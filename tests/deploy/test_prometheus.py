@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from argus.api.metrics import METRICS
+from argus.api.cli.serve import remote_writer
+from argus.api.metrics import METRICS, render
 from argus.evals.simulator.job import Fault, Job
 from tests.api.kit import FakeClock, service_at
 from tests.api.served import live, over_http
@@ -140,9 +141,11 @@ class Prometheus:
         with (folder / "p.log").open("w") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self._port}{path}"
+
     def get(self, path: str, **query: str) -> Any:
-        url = f"http://127.0.0.1:{self._port}{path}?{urllib.parse.urlencode(query)}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url(path)}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
             return json.load(answer)["data"]
 
     def wait_for(self, query: str) -> None:
@@ -205,3 +208,16 @@ def test_recorded_series_join_with_who_the_ranks_are(prometheus: Prometheus) -> 
     }
     found = prometheus.get("/api/v1/query", query="run_host:argus_step_duration_seconds:max")["result"]
     assert found and all(one["metric"]["host"] for one in found)
+
+
+@pytest.mark.slow
+def test_what_is_pushed_reaches_a_real_receiver(prometheus: Prometheus, tmp_path: Path) -> None:
+    settings = {"remote_write_url": prometheus.url("/api/v1/write")}
+    with service_at(tmp_path / "b.sqlite", clock=FakeClock(), **settings) as service:
+        writer = remote_writer(service)
+        assert writer is not None
+        writer.step()
+        text = render(service.metrics).decode()
+    sent = re.search(r'argus_remote_write_samples_total{result="sent"} (\d+)', text)
+    assert sent and int(sent[1]) > 10 and 'result="refused"' not in text
+    prometheus.wait_for('argus_analysis_backlog_windows{job=""}')
