@@ -140,7 +140,7 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
         outside = outside_now(means.store, watch, now_s=now_s, with_stacks=True)
         look = watch.course.look(topology=topology, now_s=now_s, window=fast, beats=beats, outside=outside)
         numbers = window_numbers(window)
-    except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
+    except Exception as error:
         if isinstance(error, SQLAlchemyError) and not is_damage(error):
             raise  # else it would be read in vain for ever, and nothing behind it at all
         survive(means, watch, error, part="window")

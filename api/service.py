@@ -61,7 +61,9 @@ class Service:
         now_s = self.clock()
         with self.store.write() as connection:
             make_room(connection, parsed.items, now_s=now_s, silent_s=self.settings.silent_s)
-            attempts = self.receiving.attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
+            attempts = self.receiving.attempts(
+                connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s
+            )
             intake.add_layouts(connection, parsed.items, attempts=attempts, now_s=now_s)
             plans = plans_of(connection, attempts)
         for attempt_id, hosts in hosts_of(parsed.items, attempts).items():
@@ -86,7 +88,9 @@ class Service:
         now_s = self.clock()
         keep_s = self.settings.keep_observations_s
         with self.store.write() as connection:
-            attempts = self.receiving.attempts(connection, {(i.run, i.attempt) for i in dumps.items}, now_s=now_s)
+            attempts = self.receiving.attempts(
+                connection, {(i.run, i.attempt) for i in dumps.items}, now_s=now_s
+            )
             observations.add_stacks(connection, dumps.items, attempts=attempts, now_s=now_s)
             ask_peers(connection, dumps.items, attempts=attempts, asked_s=self.peers_asked_s, now_s=now_s)
             observations.add_samples(connection, samples.items, now_s=now_s)

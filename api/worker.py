@@ -192,7 +192,9 @@ class Worker:
                 _hear(watch, [item.beat], hosts=(), now_s=item.received_s)
 
     def _attend_all(self, now_s: float) -> bool:
-        newest = {live.row.run: live.row.id for live in sorted(self._lives, key=lambda live: live.row.attempt)}
+        newest = {
+            live.row.run: live.row.id for live in sorted(self._lives, key=lambda live: live.row.attempt)
+        }
         is_tick = not 0 <= now_s - self._ticked_s < self._tick_every_s
         begun_s = time.perf_counter()
         self._ticked_s = now_s if is_tick else self._ticked_s

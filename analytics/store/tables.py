@@ -97,7 +97,9 @@ WINDOWS = Table(
     Column("first_step", BigInteger, nullable=False),
     Column("num_steps", Integer, nullable=False),
     Column("ranks_in", Integer, nullable=False, server_default=text("0")),
-    Column("num_bytes", BigInteger, nullable=False, server_default=text("0")),  # of its rank windows that are kept
+    Column(
+        "num_bytes", BigInteger, nullable=False, server_default=text("0")
+    ),  # of its rank windows that are kept
     Column("opened_s", Float, nullable=False),
     Column("closed_s", Float),
     Column("analysed_s", Float),

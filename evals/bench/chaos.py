@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sqlalchemy import select
@@ -61,7 +61,9 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
             with postgres(folder / "pg") as database, _cast(folder, database) as (services, host):
                 feeder = _Feeder(services)
                 with feeder:
-                    blows = _strike(services, database, host, feeder, rounds=rounds, rng=random.Random(args.seed))
+                    blows = _strike(
+                        services, database, host, feeder, rounds=rounds, rng=random.Random(args.seed)
+                    )
                     host.finish()
                 _wait_for_analysis(database, feeder)
                 return _verdict(database, feeder, blows)
@@ -107,7 +109,7 @@ class _Feeder:
     windows: int = 0
     _stopping: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> _Feeder:
+    def __enter__(self) -> Self:
         self._done = simulate(JOB, [FAULT], rng=np.random.default_rng(1))
         self._send("/v1/ingest/layouts", _layouts(self._done), media="application/json")
         self._thread = threading.Thread(target=self._run)
@@ -191,10 +193,14 @@ def _counts(database: Postgres, run: str) -> dict[str, Any]:
                 select(RANK_WINDOWS.c.rank, RANK_WINDOWS.c.window).where(RANK_WINDOWS.c.attempt_id == mine)
             ).all()
             windows = connection.execute(
-                select(WINDOWS.c.window, WINDOWS.c.status, WINDOWS.c.ranks_in).where(WINDOWS.c.attempt_id == mine)
+                select(WINDOWS.c.window, WINDOWS.c.status, WINDOWS.c.ranks_in).where(
+                    WINDOWS.c.attempt_id == mine
+                )
             ).all()
             findings = connection.execute(
-                select(FINDINGS.c.window, FINDINGS.c.detector, FINDINGS.c.body).where(FINDINGS.c.attempt_id == mine)
+                select(FINDINGS.c.window, FINDINGS.c.detector, FINDINGS.c.body).where(
+                    FINDINGS.c.attempt_id == mine
+                )
             ).all()
             told = connection.execute(
                 select(INCIDENT_EVENTS.c.incident_id, INCIDENT_EVENTS.c.what)

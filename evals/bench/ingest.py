@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import psutil
@@ -72,7 +72,9 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
                 told = json.loads(load.stdout.readline() or "null")
                 watch.stop()
             if told is None:
-                raise CliError(f"the generator ended early, see above; the service said: {_tail(folder)}", code=1)
+                raise CliError(
+                    f"the generator ended early, see above; the service said: {_tail(folder)}", code=1
+                )
             _wait_for_analysis(folder, windows=len(told["acknowledged"]))
         kept = _kept(folder)
     return _result(told, watch, kept, ranks=args.ranks, seconds=seconds, window_steps=window_steps)
@@ -126,7 +128,7 @@ class _Watch:
     cpu_s: float = 0.0
     _stopping: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> _Watch:
+    def __enter__(self) -> Self:
         self._before_s = _cpu_s(self.pid)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -237,7 +239,13 @@ def _wait_for_analysis(folder: Path, *, windows: int) -> None:
 def _kept(folder: Path) -> dict[str, Any]:
     """Each window's status and how many ranks' parts were stored; incidents."""
     store = open_store(str(folder / "a.sqlite"))
-    columns = (WINDOWS.c.window, WINDOWS.c.status, WINDOWS.c.ranks_in, WINDOWS.c.closed_s, WINDOWS.c.analysed_s)
+    columns = (
+        WINDOWS.c.window,
+        WINDOWS.c.status,
+        WINDOWS.c.ranks_in,
+        WINDOWS.c.closed_s,
+        WINDOWS.c.analysed_s,
+    )
     try:
         with store.read() as connection:
             windows = [dict(row._mapping) for row in connection.execute(select(*columns))]

@@ -129,7 +129,9 @@ def make_cluster(*, run: str, num_ranks: int, window_steps: int, bytes_per_rank_
     done = simulate(job, rng=np.random.default_rng(SEED))
     bases = tuple(closed.parts for closed in done.windows(plan))
     kernels = tuple(blobs(np.random.default_rng(SEED), num_ranks=num_ranks, num_kernels=NUM_KERNELS))
-    bare = Cluster(job=job, plan=plan, layouts=done.layouts, bases=bases, inner=(_NONE,) * POOL, kernels=kernels)
+    bare = Cluster(
+        job=job, plan=plan, layouts=done.layouts, bases=bases, inner=(_NONE,) * POOL, kernels=kernels
+    )
     here = [sum(map(len, bare.windows(host, 0, start_s=0.0))) for host in range(0, bare.num_hosts, 37)]
     missing = bytes_per_rank_step * window_steps - float(np.mean(here)) / RANKS_PER_HOST
     return replace(bare, inner=_inner(max(round(missing / PHASE_CELL.itemsize), 0), num_steps=window_steps))

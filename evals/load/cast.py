@@ -114,7 +114,16 @@ class Host(Child):
     def __init__(self, *, server: str, folder: Path) -> None:
         self._socket = folder / "socket" / "p.sock"
         self._socket.parent.mkdir(mode=0o700)
-        command = [sys.executable, "-m", "argus", "processor", "--socket", str(self._socket), "--server", server]
+        command = [
+            sys.executable,
+            "-m",
+            "argus",
+            "processor",
+            "--socket",
+            str(self._socket),
+            "--server",
+            server,
+        ]
         command += ["--spool", str(folder / "spool"), "--no-stacks", "--no-host-samples", "--ring-bytes", "0"]
         super().__init__(command, log=folder / "processor.log", env={})
         self._stopping = threading.Event()

@@ -74,9 +74,7 @@ class Player:
                 if window < 0:
                     sent.append(beats.submit(self._send_beats, host, begun_s))
                 else:
-                    sent.append(
-                        windows.submit(self._send_windows, host, window, begun_s=begun_s, due_s=at_s)
-                    )
+                    sent.append(windows.submit(self._send_windows, host, window, begun_s=begun_s, due_s=at_s))
         for future in sent:
             future.result()
         return time.time() - begun_s

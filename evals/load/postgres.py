@@ -42,7 +42,15 @@ class Postgres:
         """Start, and wait until it takes connections; after a kill it goes through its log first."""
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [tool("postgres"), "-D", str(self._folder / "db"), "-k", str(self._folder), "-c", "listen_addresses="],
+                [
+                    tool("postgres"),
+                    "-D",
+                    str(self._folder / "db"),
+                    "-k",
+                    str(self._folder),
+                    "-c",
+                    "listen_addresses=",
+                ],
                 user=self._user,
                 stdout=log,
                 stderr=log,

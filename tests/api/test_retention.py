@@ -80,9 +80,7 @@ def test_numbers_and_findings_go_later_and_incidents_stay(service: Service, cloc
     with service.store.read() as connection:
         numbers = connection.execute(select(WINDOWS.c.numbers)).scalar_one()
         findings = connection.execute(select(func.count()).select_from(FINDINGS)).scalar_one()
-        incidents = queries.incidents(
-            connection, run="job", status=None, fault_class=None, limit=9, offset=0
-        )
+        incidents = queries.incidents(connection, run="job", status=None, fault_class=None, limit=9, offset=0)
     assert numbers is None and findings == 0 and incidents.total == 1
 
 

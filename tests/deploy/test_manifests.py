@@ -56,12 +56,17 @@ def test_the_parts_find_each_other() -> None:
     assert budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     ports = {port["name"] for port in container["ports"]}
-    assert {service["spec"]["ports"][0]["targetPort"]} | {of_kind("ServiceMonitor")["spec"]["endpoints"][0]["port"]} == ports
+    assert {service["spec"]["ports"][0]["targetPort"]} | {
+        of_kind("ServiceMonitor")["spec"]["endpoints"][0]["port"]
+    } == ports
     daemonset = of_kind("DaemonSet")
     (processor,) = daemonset["spec"]["template"]["spec"]["containers"]
     env = {one["name"]: one.get("value") for one in processor["env"]}
     meta = service["metadata"]
-    assert env["ARGUS_SERVER"] == f"http://{meta['name']}.{meta['namespace']}.svc:{service['spec']['ports'][0]['port']}"
+    assert (
+        env["ARGUS_SERVER"]
+        == f"http://{meta['name']}.{meta['namespace']}.svc:{service['spec']['ports'][0]['port']}"
+    )
 
 
 def test_the_service_runs_without_rights_and_writes_nothing() -> None:
@@ -79,7 +84,9 @@ def test_the_service_runs_without_rights_and_writes_nothing() -> None:
 def test_every_command_line_parses() -> None:
     (container,) = of_kind("Deployment")["spec"]["template"]["spec"]["containers"]
     (image,) = re.findall(r"^CMD \[(.*)\]$", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)
-    (unit,) = re.findall(r"^ExecStart=/usr/bin/env (.*)$", (DEPLOY / "systemd/argus.service").read_text(), re.MULTILINE)
+    (unit,) = re.findall(
+        r"^ExecStart=/usr/bin/env (.*)$", (DEPLOY / "systemd/argus.service").read_text(), re.MULTILINE
+    )
     for words in (container["command"], [word.strip(' "') for word in image.split(",")], unit.split()):
         assert words[:2] == ["argus", "serve"]
         build_parser("serve", load("serve")).parse_args(words[2:])

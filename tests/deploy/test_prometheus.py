@@ -94,7 +94,9 @@ def exported() -> set[str]:
 
 
 def test_rules_and_dashboards_ask_for_what_is_exported() -> None:
-    asked = set().union(*(used(query) for _, query in expressions()), *(used(rule["expr"]) for rule in rules()))
+    asked = set().union(
+        *(used(query) for _, query in expressions()), *(used(rule["expr"]) for rule in rules())
+    )
     recorded = {name.split(":")[1] for rule in rules() if (name := rule.get("record"))}
     assert asked and asked - recorded <= exported()
 
@@ -104,7 +106,9 @@ def test_dashboards_can_be_provisioned(path: Path) -> None:
     board = json.loads(path.read_text())
     assert board["id"] is None and 0 < len(board["uid"]) <= 40 and "__inputs" not in board
     names = [variable["name"] for variable in board["templating"]["list"]]
-    assert names[0] == "datasource" and len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    assert names[0] == "datasource" and len({panel["id"] for panel in board["panels"]}) == len(
+        board["panels"]
+    )
     taken = set()
     for panel in board["panels"]:
         at = panel["gridPos"]
@@ -136,7 +140,11 @@ class Prometheus:
             "scrape_configs": [{"job_name": "argus", "static_configs": [{"targets": [target]}]}],
         }
         (folder / "p.yml").write_text(yaml.safe_dump(config))
-        command = [need("prometheus"), f"--config.file={folder / 'p.yml'}", f"--storage.tsdb.path={folder}/data"]
+        command = [
+            need("prometheus"),
+            f"--config.file={folder / 'p.yml'}",
+            f"--storage.tsdb.path={folder}/data",
+        ]
         command += [f"--web.listen-address=127.0.0.1:{self._port}", "--web.enable-remote-write-receiver"]
         with (folder / "p.log").open("w") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -145,7 +153,9 @@ class Prometheus:
         return f"http://127.0.0.1:{self._port}{path}"
 
     def get(self, path: str, **query: str) -> Any:
-        with urllib.request.urlopen(f"{self.url(path)}?{urllib.parse.urlencode(query)}", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"{self.url(path)}?{urllib.parse.urlencode(query)}", timeout=10
+        ) as answer:
             return json.load(answer)["data"]
 
     def wait_for(self, query: str) -> None:
@@ -202,7 +212,9 @@ def test_the_variables_have_values(prometheus: Prometheus) -> None:
 
 @pytest.mark.slow
 def test_recorded_series_join_with_who_the_ranks_are(prometheus: Prometheus) -> None:
-    assert {rule["health"] for group in prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]} <= {
+    assert {
+        rule["health"] for group in prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]
+    } <= {
         "ok",
         "unknown",
     }

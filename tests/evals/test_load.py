@@ -40,9 +40,7 @@ def test_every_upload_is_taken_and_as_large_as_told(window: int) -> None:
 
 
 def test_time_goes_on_from_window_to_window() -> None:
-    first, later = (
-        RankWindow.from_bytes(cluster().windows(0, window, start_s=1e9)[3]) for window in (0, 4)
-    )
+    first, later = (RankWindow.from_bytes(cluster().windows(0, window, start_s=1e9)[3]) for window in (0, 4))
     assert later.steps["step"].tolist() == [8, 9] and first.steps["step"].tolist() == [0, 1]
     assert int(later.steps["start_ns"][0] - first.steps["start_ns"][0]) == round(4 * cluster().window_s * 1e9)
     assert (later.collectives["entry_ns"] > first.collectives["entry_ns"].max()).all()
