@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,8 +32,8 @@ PRUNED_AT_ONCE = 256
 class Named:
     """Content hashes that blobs use: those somebody has defined, and those nobody has yet."""
 
-    known: Set[int]
-    unknown: Set[int]
+    known: AbstractSet[int]
+    unknown: AbstractSet[int]
 
 
 def add_kernels(
@@ -40,7 +41,7 @@ def add_kernels(
     arrivals: Sequence[Arrival],
     *,
     attempts: Mapping[AttemptKey, AttemptRow],
-    known: Set[int] = frozenset(),
+    known: AbstractSet[int] = frozenset(),
     now_s: float,
 ) -> Named:
     """Store the blobs that came with rank windows; the store is not asked for the names in `known`.
