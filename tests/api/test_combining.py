@@ -49,8 +49,8 @@ def run(work: Slow, numbers: Sequence[int]) -> list[int | str]:
 
 def test_those_who_wait_share_one_piece_of_work() -> None:
     work = Slow()
-    assert run(work, range(20)) == [2 * number for number in range(20)]
-    assert len(work.batches) == 2 and sorted(work.batches[1]) == list(range(1, 20))
+    assert run(work, range(20, 40)) == [2 * number for number in range(20, 40)]
+    assert len(work.batches) == 2 and sorted(work.batches[1]) == list(range(21, 40))
 
 
 def test_an_error_stays_with_the_item_that_made_it() -> None:
