@@ -39,6 +39,9 @@ from argus.topology.layout import Topology, build
 
 LOG = logging.getLogger("argus.analysis")
 
+REBUILD_PAUSES = 4
+"""A topology is built again after three times what building it took: that of ten thousand ranks takes seconds."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
@@ -77,14 +80,16 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
 
 
 def refresh(means: Means, watch: Watch) -> None:
-    """Build the topology anew if a layout came in."""
-    if watch.live.layouts_version == watch.layouts_version:
+    """Build the topology anew if a layout came in; not after each of a thousand hosts at the start of a job."""
+    begun_s = time.perf_counter()
+    if watch.live.layouts_version == watch.layouts_version or begun_s < watch.rebuild_s:
         return
     with means.store.read() as connection:
         layouts = progress.layouts_of(connection, watch.live.row.id)
     was_known = watch.topology is not None
     watch.topology = build(layouts) if layouts else None
     watch.layouts_version = watch.live.layouts_version
+    watch.rebuild_s = begun_s + (time.perf_counter() - begun_s) * REBUILD_PAUSES
     if watch.topology is None or was_known:
         return
     recall(means.store, watch)

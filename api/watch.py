@@ -29,6 +29,7 @@ class Watch:
     course: Course
     topology: Topology | None = None
     layouts_version: int = -1
+    rebuild_s: float = 0.0
     heard: dict[int, HeardBeat] = field(default_factory=dict)
     hosts: dict[str, float] = field(default_factory=dict)
     kept: dict[str, Incident] = field(default_factory=dict)

@@ -181,12 +181,14 @@ def _use(raw: object) -> dict[str, float]:
 
 def _check_steps(window: RankWindow) -> None:
     low, high = window.first_step, window.first_step + window.num_steps
-    steps = window.steps["step"]
-    if len(steps) and (steps.min() < low or steps.max() >= high or len(np.unique(steps)) != len(steps)):
+    steps = window.steps["step"].tolist()
+    if steps and (min(steps) < low or max(steps) >= high or len(set(steps)) != len(steps)):
         raise WireError(f"window {window.window} of rank {window.rank} holds steps outside [{low}, {high})")
-    cells = np.concatenate([window.cells["step"], window.details["step"]])
-    if len(cells) and (cells.min() < low or cells.max() >= high):
-        raise WireError(f"window {window.window} of rank {window.rank} holds phases outside [{low}, {high})")
+    for cells in (window.cells["step"], window.details["step"]):
+        if len(cells) and (cells.min() < low or cells.max() >= high):
+            raise WireError(
+                f"window {window.window} of rank {window.rank} holds phases outside [{low}, {high})"
+            )
 
 
 def _count(meta: Mapping[str, Any], key: str) -> int:
