@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from anyio import to_thread
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -64,3 +67,40 @@ class Combiner(Generic[T, R]):
             return
         for slot, answer in zip(slots, answers, strict=True):
             slot.answers, slot.is_done = (answer,), True
+
+
+class Gathering(Generic[T, R]):
+    """The same for callers on the event loop: those who ask while `work` runs in a thread are its next items.
+
+    `work` gives an answer or an error for each item. One thread at a time works, so a thousand small requests
+    cost as many hops between threads as there are commits, and not as there are requests.
+    """
+
+    def __init__(self, work: Callable[[Sequence[T]], Sequence[R | Exception]]) -> None:
+        self._work = work
+        self._waiting: list[tuple[T, asyncio.Future[R]]] = []
+        self._draining: asyncio.Task[None] | None = None
+
+    async def __call__(self, item: T) -> R:
+        """The answer for `item`. Raises its error."""
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, answer))
+        if self._draining is None or self._draining.done():
+            self._draining = asyncio.create_task(self._drain())
+        return await answer
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            slots, self._waiting = self._waiting, []
+            results: Sequence[R | Exception]
+            try:
+                results = await to_thread.run_sync(self._work, [item for item, _ in slots])
+            except Exception as error:  # noqa: BLE001 - it is raised again, for each caller
+                results = [error] * len(slots)
+            for (_, answer), result in zip(slots, results, strict=True):
+                if answer.done():  # its caller has gone away
+                    continue
+                if isinstance(result, Exception):
+                    answer.set_exception(result)
+                else:
+                    answer.set_result(result)

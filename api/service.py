@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 
 from prometheus_client import Counter
 from sqlalchemy import select
@@ -16,7 +17,7 @@ from argus.analytics.store.relaunch import make_room
 from argus.api import ingest
 from argus.api.analysis import Means
 from argus.api.board import Board
-from argus.api.combining import Combiner
+from argus.api.combining import Combiner, Gathering
 from argus.api.course import Analyses
 from argus.api.ingest import Parsed
 from argus.api.metrics import Metrics, make_metrics
@@ -25,6 +26,7 @@ from argus.api.receiving import Beats, Receiving, Told, hosts_of, plans_of, wind
 from argus.api.settings import Settings
 from argus.api.slow_peers import ask_peers
 from argus.api.worker import Worker
+from argus.collectors.records.errors import WireError
 from argus.collectors.records.outside_event import events_of_sample
 
 Answer = dict[str, object]
@@ -51,9 +53,13 @@ class Service:
     clock: Callable[[], float]
     board: Board
     receiving: Receiving
-    take_beats: Combiner[Beats, Told]
     take_windows: Combiner[Parsed[Arrival], Told]
     peers_asked_s: dict[int, float] = field(default_factory=dict)
+
+    @cached_property
+    def gather_beats(self) -> Gathering[bytes, Answer]:
+        """Takes the body of one host's heartbeats, on the event loop."""
+        return Gathering(self.receive_all_heartbeats)
 
     def receive_layouts(self, body: bytes) -> Answer:
         """Store layout records. Raises WireError, NothingTaken."""
@@ -72,14 +78,28 @@ class Service:
 
     def receive_heartbeats(self, body: bytes) -> Answer:
         """Store the latest heartbeat of each rank. Raises WireError, NothingTaken."""
-        parsed, reports = ingest.parse_heartbeats(body), ingest.parse_report(body)
-        told = self.take_beats(Beats(beats=parsed, reports=reports))
+        (answer,) = self.receive_all_heartbeats([body])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def receive_all_heartbeats(self, bodies: Sequence[bytes]) -> list[Answer | Exception]:
+        """The same for the bodies of several hosts, in one transaction: an answer or an error for each."""
+        parsed = [_parse_beats(body) for body in bodies]
+        good = [one for one in parsed if isinstance(one, Beats)]
+        told = iter(self.receiving.store_beats(good) if good else ())
+        return [one if isinstance(one, WireError) else self._take_beats(one, next(told)) for one in parsed]
+
+    def _take_beats(self, one: Beats, told: Told) -> Answer | Exception:
         now_s = self.clock()
         for key, attempt in told.attempts.items():
-            beats = [beat for beat in parsed.items if (beat.run, beat.attempt) == key]
+            beats = [beat for beat in one.beats.items if (beat.run, beat.attempt) == key]
             self.worker.hear(attempt.id, beats=beats, now_s=now_s)
-        counter, rejected = self.metrics.heartbeats, (*parsed.rejected, *reports.rejected)
-        answer = _answer(counter, len(parsed.items), rejected=rejected, plans=told.plans)
+        counter, rejected = self.metrics.heartbeats, (*one.beats.rejected, *one.reports.rejected)
+        try:
+            answer = _answer(counter, len(one.beats.items), rejected=rejected, plans=told.plans)
+        except NothingTaken as error:
+            return error
         return {**answer, "switches": told.switches}
 
     def receive_observations(self, body: bytes) -> Answer:
@@ -195,9 +215,15 @@ def make_service(
         clock=clock,
         board=Board(store=store, clock=clock),
         receiving=receiving,
-        take_beats=Combiner(receiving.store_beats),
         take_windows=Combiner(receiving.store_windows),
     )
+
+
+def _parse_beats(body: bytes) -> Beats | WireError:
+    try:
+        return Beats(beats=ingest.parse_heartbeats(body), reports=ingest.parse_report(body))
+    except WireError as error:
+        return error
 
 
 def _answer(

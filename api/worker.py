@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -26,8 +25,8 @@ from argus.collectors.records.heartbeat import Heartbeat
 TICK_S = 1.0
 """How often heartbeats are looked at: as often as ranks make them."""
 
-TICK_SHARE, MAX_TICK_S = 0.1, 5.0
-"""The look at ten thousand ranks' heartbeats takes a good part of a second, and hosts send them every five."""
+TICK_RANKS, MAX_TICK_S = 2000, 5.0
+"""Ranks looked at in a second: hosts send their heartbeats every five, so ten thousand are looked at as they come."""
 
 STALL_S = 5.0
 """A wait of TICK_S that took so long: the machine slept or the clock jumped, and nobody's silence counts."""
@@ -64,7 +63,7 @@ class Worker:
         self._clock = clock
         self._started_s = self._floor_s = clock()
         self._watches: dict[int, Watch] = {}
-        self._ticked_s, self._tick_every_s = 0.0, TICK_S
+        self._ticked_s = 0.0
         self._leadership = Leadership(means.store)
         self._means = replace(means, store=self._leadership.store)
         self._housekeeping = Housekeeping(self._means, now_s=self._started_s)
@@ -195,8 +194,8 @@ class Worker:
         newest = {
             live.row.run: live.row.id for live in sorted(self._lives, key=lambda live: live.row.attempt)
         }
-        is_tick = not 0 <= now_s - self._ticked_s < self._tick_every_s
-        begun_s = time.perf_counter()
+        num_ranks = sum(len(watch.heard) for watch in self._watches.values())
+        is_tick = not 0 <= now_s - self._ticked_s < min(max(TICK_S, num_ranks / TICK_RANKS), MAX_TICK_S)
         self._ticked_s = now_s if is_tick else self._ticked_s
         more = False
         for attempt_id, watch in list(self._watches.items()):
@@ -208,9 +207,6 @@ class Worker:
                 raise
             except Exception as error:  # noqa: BLE001 - one attempt's trouble must not stop the others
                 analysis.survive(self._means, watch, error, part="attempt")
-        if is_tick:
-            took_s = time.perf_counter() - begun_s
-            self._tick_every_s = min(max(TICK_S, took_s / TICK_SHARE), MAX_TICK_S)
         self._publish(newest.values(), now_s=now_s)
         return more
 

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from sqlalchemy import Connection, RowMapping, and_, bindparam, or_, select, tuple_, update
 
-from argus.analytics.store.documents import dump
+from argus.analytics.store.documents import dump, dump_plain
 from argus.analytics.store.engine import insert_new, upsert
 from argus.analytics.store.tables import ATTEMPTS, HEARTBEATS, LAYOUTS, RANK_WINDOWS, WINDOWS
 from argus.collectors.records.heartbeat import Heartbeat
@@ -194,7 +194,7 @@ def add_heartbeats(
             "ts_s": beat.ts_s,
             "received_s": now_s,
             "state": beat.state,
-            "body": dump(beat.to_json()),
+            "body": dump_plain(beat.to_json()),
         }
     if not rows:
         return

@@ -207,9 +207,9 @@ def _text(meta: Mapping[str, Any], key: str) -> str:
 
 def _texts(meta: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = meta.get(key)
-    if not isinstance(value, list) or len(value) > 65536 or not all(isinstance(v, str) for v in value):
+    if not isinstance(value, list) or len(value) > 65536 or set(map(type, value)) - {str}:
         raise WireError(f"window.{key} must be a list of strings")
-    return tuple(v[:1024] for v in value)
+    return tuple(value) if max(map(len, value), default=0) <= 1024 else tuple(v[:1024] for v in value)
 
 
 def _counts(raw: object) -> dict[str, int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from argus.api.combining import Combiner
+from argus.api.combining import Combiner, Gathering
 
 
 class Slow:
@@ -64,3 +65,33 @@ def test_it_goes_on_after_an_error() -> None:
     with pytest.raises(ValueError, match="thirteen"):
         combine(13)
     assert combine(2) == 4
+
+
+def test_callers_on_the_event_loop_share_the_work_too() -> None:
+    batches: list[list[int]] = []
+
+    def work(numbers: Sequence[int]) -> list[int | Exception]:
+        batches.append(list(numbers))
+        return [ValueError("thirteen") if number == 13 else number * 2 for number in numbers]
+
+    async def ask() -> list[int | BaseException]:
+        gather = Gathering(work)
+        return await asyncio.gather(*(gather(number) for number in range(20)), return_exceptions=True)
+
+    answers = asyncio.run(ask())
+    assert [answer for answer in answers if isinstance(answer, int)] == [
+        2 * number for number in range(20) if number != 13
+    ]
+    assert str(answers[13]) == "thirteen" and len(batches) <= 2
+
+
+def test_an_error_of_all_is_everybodys() -> None:
+    def work(_numbers: Sequence[int]) -> list[int | Exception]:
+        raise OSError("no disk")
+
+    async def ask() -> list[int | BaseException]:
+        gather = Gathering(work)
+        first = await asyncio.gather(*(gather(number) for number in range(3)), return_exceptions=True)
+        return [*first, *await asyncio.gather(gather(4), return_exceptions=True)]
+
+    assert [str(answer) for answer in asyncio.run(ask())] == ["no disk"] * 4
