@@ -14,6 +14,7 @@ from argus.analytics.store import control, events, intake, observations
 from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, Rejection
 from argus.analytics.store.relaunch import make_room
+from argus.analytics.store.tables import ATTEMPTS
 from argus.api import ingest
 from argus.api.analysis import Means
 from argus.api.board import Board
@@ -179,7 +180,7 @@ class Service:
             found.append(reason)
         try:
             with self.store.read() as connection:
-                connection.execute(select(1))
+                connection.execute(select(ATTEMPTS.c.id).limit(1))
         except SQLAlchemyError as error:
             found.append(f"the database does not answer: {type(error).__name__}")
             return found
