@@ -50,7 +50,7 @@ class Leadership:
         """Whether this one leads now: stays, or becomes it if nobody does."""
         if not self._is_needed:
             return True
-        if self._session is not None and self._is_alive(self._session):
+        if self._session is not None and _is_alive(self._session):
             return True
         self.release()
         session = self._shared.engine.connect()
@@ -74,15 +74,20 @@ class Leadership:
         """A transaction on the session that holds the lock. Raises NotLeading."""
         with self._turn:
             session = self._session
-            if session is None:
-                raise NotLeading("another replica leads")
+            if (
+                session is None or session.invalidated
+            ):  # used again, it would be another session, without the lock
+                raise NotLeading("another replica may lead")
             with session.begin():
                 yield session
 
-    def _is_alive(self, session: Connection) -> bool:
-        try:
-            with session.begin():
-                session.execute(text("SELECT 1"))
-        except DBAPIError:
-            return False
-        return True
+
+def _is_alive(session: Connection) -> bool:
+    if session.invalidated:
+        return False
+    try:
+        with session.begin():
+            session.execute(text("SELECT 1"))
+    except DBAPIError:
+        return False
+    return True

@@ -120,7 +120,9 @@ async def _received(request: Request, receive: Receive, *, media: str) -> Respon
         with fail_after(BODY_TIMEOUT_S):
             body = await read_body(request, limit=service.settings.max_body_bytes)
         service.metrics.body_bytes.inc(len(body))
-        if receive is Service.receive_heartbeats:  # many and small: those that wait together are one piece of work
+        if (
+            receive is Service.receive_heartbeats
+        ):  # many and small: those that wait together are one piece of work
             return Json(await service.gather_beats(body))
         return Json(await to_thread.run_sync(receive, service, body, limiter=gate.workers))
     except TimeoutError:

@@ -14,14 +14,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
-from argus.api.cli.serve import remote_writer
+from argus.api.cli.serve import product_analyses, remote_writer
 from argus.api.metrics import METRICS, render
+from argus.collectors.records.plan import WindowPlan
+from argus.evals.load.bodies import layouts_body
 from argus.evals.simulator.job import Fault, Job
-from tests.api.kit import FakeClock, service_at
-from tests.api.served import live, over_http
+from argus.evals.simulator.simulate import simulate
+from tests.api.kit import FakeClock, beats_body, make_beat, service_at, upload
+from tests.api.served import over_http
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RULES = DEPLOY / "prometheus" / "argus.rules.yml"
@@ -179,10 +183,27 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     """Scrapes a service that has lived through a job with a slow rank."""
     need("prometheus")
     folder, clock = tmp_path_factory.mktemp("prometheus"), FakeClock()
-    with service_at(folder / "a.sqlite", clock=clock) as service:
-        job = Job(ranks=8, pp=2, steps=60, micro_batches=2)
-        live(service, clock, job, [Fault(kind="compute", ranks=(5,), start_step=20, severity=3.0)])
+    with service_at(folder / "a.sqlite", clock=clock, analyses=product_analyses()) as service:
+        job = Job(ranks=8, steps=80)
+        done = simulate(
+            job,
+            [Fault(kind="compute", ranks=(5,), start_step=30, severity=3.0)],
+            rng=np.random.default_rng(5),
+        )
+        clock.now_s = job.start_s
+        service.receive_layouts(layouts_body(done.layouts))
+        for closed in done.windows(WindowPlan()):
+            clock.now_s = job.start_s + closed.end_s
+            service.receive_windows(upload(*closed.parts))
+            service.worker.turn(clock.now_s)
         with over_http(service) as url:
+            urllib.request.urlopen(
+                urllib.request.Request(
+                    f"{url}/v1/ingest/heartbeats",
+                    data=beats_body(*(make_beat(rank, ts_s=clock.now_s, run=job.run) for rank in range(8))),
+                    headers={"content-type": "application/json"},
+                )
+            ).close()
             server = Prometheus(folder, url.removeprefix("http://"))
             try:
                 server.wait_for("count_over_time(argus_leader[10s]) > 3")
