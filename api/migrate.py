@@ -14,8 +14,11 @@ from argus.analytics.store.engine import Store
 
 HEAD = "head"
 
-LOCK_ID = 0x4152475554
+LOCK_ID = 0x41524756
 """Held for the transaction of a migration; another than that of who leads."""
+
+
+_WAIT = "SELECT pg_advisory_xact_lock(:key, hashtext(current_schema()))"
 
 
 def upgrade(store: Store, *, revision: str = HEAD) -> None:
@@ -30,7 +33,7 @@ def upgrade(store: Store, *, revision: str = HEAD) -> None:
 
         with EnvironmentContext(config, script, fn=steps) as environment, store.write() as connection:
             if connection.dialect.name == "postgresql":  # replicas that start together wait for one another
-                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_ID})
+                connection.execute(text(_WAIT), {"key": LOCK_ID})
             environment.configure(connection=connection, transactional_ddl=False)
             environment.run_migrations()
 

@@ -16,6 +16,7 @@ from argus.analytics.store.intake import Arrival, Rejection
 from argus.analytics.store.relaunch import make_room
 from argus.analytics.store.tables import ATTEMPTS
 from argus.api import ingest
+from argus.api.agent_metrics import AgentMetrics, make_agent_metrics
 from argus.api.analysis import Means
 from argus.api.board import Board
 from argus.api.combining import Combiner, Gathering
@@ -55,6 +56,7 @@ class Service:
     board: Board
     receiving: Receiving
     take_windows: Combiner[Parsed[Arrival], Told]
+    agent_metrics: AgentMetrics
     peers_asked_s: dict[int, float] = field(default_factory=dict)
 
     @cached_property
@@ -143,9 +145,9 @@ class Service:
             "rejected": [asdict(item) for item in parsed.rejected],
         }
 
-    def receive_windows(self, body: bytes) -> Answer:
-        """Store rank windows, each once. Raises WireError, NothingTaken."""
-        parsed = ingest.parse_windows(body, max_bytes=self.settings.max_upload_bytes)
+    def receive_windows(self, body: bytes, *, age_s: float = 0.0) -> Answer:
+        """Store rank windows that waited `age_s` on their host, each once. Raises WireError, NothingTaken."""
+        parsed = ingest.parse_windows(body, max_bytes=self.settings.max_upload_bytes, age_s=age_s)
         told = self.take_windows(parsed)
         received = told.received
         assert received is not None
@@ -217,6 +219,7 @@ def make_service(
         board=Board(store=store, clock=clock),
         receiving=receiving,
         take_windows=Combiner(receiving.store_windows),
+        agent_metrics=make_agent_metrics(metrics.registry),
     )
 
 

@@ -13,7 +13,7 @@ from argus.analytics.store import progress
 from argus.analytics.store.intake import is_newer
 from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
-from argus.api import analysis, historian
+from argus.api import analysis, historian, late
 from argus.api.analysis import Means
 from argus.api.housekeeping import Housekeeping
 from argus.api.published import Published
@@ -196,6 +196,8 @@ class Worker:
         }
         num_ranks = sum(len(watch.heard) for watch in self._watches.values())
         is_tick = not 0 <= now_s - self._ticked_s < min(max(TICK_S, num_ranks / TICK_RANKS), MAX_TICK_S)
+        if is_tick:
+            late.take_up(self._means, now_s=now_s)
         self._ticked_s = now_s if is_tick else self._ticked_s
         more = False
         for attempt_id, watch in list(self._watches.items()):
@@ -275,6 +277,7 @@ class Worker:
                 dropped=watch.dropped,
                 hosts_silent=sum(now_s - at_s > silent_s for at_s in watch.hosts.values()),
                 silence_s=max(now_s - watch.live.last_seen_s, 0.0),
+                kernels=watch.kernels,
             )
             for watch in watches
         )

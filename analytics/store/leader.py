@@ -12,8 +12,11 @@ from sqlalchemy.exc import DBAPIError
 
 from argus.analytics.store.engine import Store
 
-LOCK_ID = 0x4152475553  # "ARGUS"
-"""Key of the lock: any number of our own; PostgreSQL keeps them apart per database."""
+LOCK_ID = 0x41524755  # "ARGU"
+"""First key of the lock: any number of our own. The second is of the schema, for each project has one."""
+
+
+_TRY = "SELECT pg_try_advisory_lock(:key, hashtext(current_schema()))"
 
 
 class NotLeading(Exception):
@@ -55,7 +58,7 @@ class Leadership:
         self.release()
         session = self._shared.engine.connect()
         with session.begin():
-            got = session.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": LOCK_ID}).scalar_one()
+            got = session.execute(text(_TRY), {"key": LOCK_ID}).scalar_one()
         if not got:
             session.close()
             return False

@@ -15,8 +15,6 @@ ROWS_AT_ONCE = 256
 WINDOWS_AT_ONCE = 64
 """Windows whose numbers go in one transaction."""
 
-DONE = ("analysed", "failed", "late")
-
 
 def prune_rank_windows(connection: Connection, *, before_s: float, max_bytes: int) -> bool:
     """Delete a part of the raw windows that were done before `before_s`, then of the oldest beyond `max_bytes`.
@@ -24,11 +22,11 @@ def prune_rank_windows(connection: Connection, *, before_s: float, max_bytes: in
     True if there is more to delete. A window that is not analysed yet is never touched.
     """
     total = connection.execute(select(func.coalesce(func.sum(WINDOWS.c.num_bytes), 0))).scalar_one()
-    done_s = func.coalesce(WINDOWS.c.analysed_s, WINDOWS.c.opened_s)
-    kept = select(WINDOWS.c.attempt_id, WINDOWS.c.window, done_s.label("done_s"))
-    kept = kept.where(WINDOWS.c.num_bytes > 0, WINDOWS.c.status.in_(DONE))
+    done_s = WINDOWS.c.analysed_s
+    kept = select(WINDOWS.c.attempt_id, WINDOWS.c.window, done_s)
+    kept = kept.where(WINDOWS.c.num_bytes > 0, done_s.is_not(None))
     oldest = connection.execute(kept.order_by(done_s, WINDOWS.c.window).limit(1)).one_or_none()
-    if oldest is None or (oldest.done_s >= before_s and total <= max_bytes):
+    if oldest is None or (oldest.analysed_s >= before_s and total <= max_bytes):
         return False
     here = and_(RANK_WINDOWS.c.attempt_id == oldest.attempt_id, RANK_WINDOWS.c.window == oldest.window)
     some = select(RANK_WINDOWS.c.rank).where(here).order_by(RANK_WINDOWS.c.rank).limit(ROWS_AT_ONCE)

@@ -15,6 +15,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("argus.api.cli.run", "run a training command under observation"),
     "processor": ("argus.api.cli.processor", "the host processor beside the ranks"),
     "serve": ("argus.api.cli.serve", "the service: ingest, analysis, HTTP"),
+    "key": ("argus.api.cli.key", "keys of the service: make, list, revoke"),
     "status": ("argus.api.cli.status", "what every host, rank and part sees, what was lost"),
     "stacks": ("argus.api.cli.stacks", "what the threads of a run's ranks do"),
     "capture": ("argus.api.cli.capture", "raw records of some ranks as a Perfetto file"),
@@ -30,12 +31,15 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "ask": ("argus.api.cli.ask", "one question, or a whole investigation"),
     "doctor": ("argus.api.cli.doctor", "whether the model's endpoint fits, and what to change"),
     "topology": ("argus.api.cli.topology", "who works with whom, on what hardware"),
-    "dev": ("argus.api.cli.dev", "for developers: a stand-in for a language model"),
+    "dev": ("argus.api.cli.dev", "for developers: stand-ins for a language model and for Slack"),
     "demo": ("argus.evals.demo", "a real job, a real fault, the incident it makes"),
     "bench": ("argus.evals.bench", "measure what the product promises"),
     "eval": ("argus.evals.evaluate", "score detection on injected faults"),
 }
 """Command: (module, help). A module has `add_arguments(parser)` and `run(args) -> exit code`."""
+
+DEMO_DATA = "argus.evals.demo_data"
+"""What `argus serve --demo` is filled with; a `DemoData`."""
 
 EXTRA_OF: Mapping[str, str] = {
     "zstandard": "triage",
@@ -52,6 +56,8 @@ EXTRA_OF: Mapping[str, str] = {
     "psycopg": "postgres",
     "openai": "service",
     "mcp": "mcp",
+    "slack_sdk": "slack",
+    "websockets": "slack",
     "torch": "demo",
     "ray": "ray",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from argus.collectors.records.cost import Cost, costs_from_json, costs_to_json
 from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.events import COLLECTIVE, EVENT, STEP, Rows, empty
+from argus.collectors.records.number import finite
 from argus.collectors.records.pack import pack, unpack
 from argus.collectors.records.plan import MAX_STEPS
 from argus.collectors.records.text import tame
@@ -171,8 +171,8 @@ def _use(raw: object) -> dict[str, float]:
     if not isinstance(raw, dict) or len(raw) > MAX_USE:
         raise WireError(f"window.use must be an object of at most {MAX_USE} numbers")
     for name, value in raw.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (is_number and math.isfinite(value) and 0 <= value <= 1e15) or len(name) > 64:
+        number = finite(value)
+        if number is None or not 0 <= number <= 1e15 or len(name) > 64:
             raise WireError(
                 f"window.use.{name!s:.64} must be a finite number of at least 0, got {value!r:.40}"
             )
