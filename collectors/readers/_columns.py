@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +18,19 @@ Ints = NDArray[np.int64]
 
 _KERNEL = frozenset({"kernel"})
 _COPY = frozenset({"gpu_memcpy", "memcpy", "gpu_memset", "memset"})
-_RUNTIME = frozenset({"cuda_runtime", "runtime", "cuda_driver", "hip_runtime", "xpu_runtime"})
+_RUNTIME = frozenset(
+    {
+        "cuda_runtime",
+        "runtime",
+        "cuda_driver",
+        "hip_runtime",
+        "hip_driver",
+        "xpu_runtime",
+        "xpu_driver",
+        "privateuse1_runtime",
+        "privateuse1_driver",
+    }
+)
 _OP = frozenset({"cpu_op", "operator"})
 _MARK = frozenset({"user_annotation"})
 _IS_COMM_SPAN = re.compile(r"(nccl|gloo|mpi|ucc|xccl):|record_param_comms|c10d::")
@@ -26,10 +40,33 @@ AUTOGRAD = "autograd::engine::evaluate_function"
 _MAX_US = 4.6e15
 """Larger times do not fit into nanoseconds of 64 bits with room for arithmetic."""
 
+_IN_NS = 1e17
+"""Microseconds since 1970 reach this in the year 5138: a file that begins here counts nanoseconds."""
+
+_KEPT_ARGS = frozenset(
+    {
+        "Collective name",
+        "In msg nelems",
+        "dtype",
+        "Process Group Name",
+        "Process Group Description",
+        "Process Group Ranks",
+        "Global rank start",
+        "Global rank stride",
+        "Group size",
+        "Src Rank",
+        "Dst Rank",
+        "Seq",
+        "Input Dims",
+        "Input type",
+    }
+)
+"""What is read of a communication's arguments; traces of gigabytes repeat the others millions of times."""
+
 EMPTY: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Span:
     """Something a CPU thread was inside of."""
 
@@ -38,6 +75,32 @@ class Span:
     tid: object
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Table:
+    """Rows of whole numbers below each other, eight bytes each.
+
+    >>> table = Table(2)
+    >>> table.append((1, 5))
+    >>> len(table), table.rows().tolist()
+    (1, [[1, 5]])
+    """
+
+    def __init__(self, width: int) -> None:
+        self._cells = array("q")
+        self._width = width
+
+    def __len__(self) -> int:
+        return len(self._cells) // self._width
+
+    def append(self, row: tuple[int, ...]) -> None:
+        """Add a row; no longer possible once `rows` was asked for."""
+        self._cells.extend(row)
+
+    def rows(self) -> Ints:
+        """All rows without a copy. (row, width)"""
+        cells = np.frombuffer(self._cells, np.int64) if self._cells else np.empty(0, np.int64)
+        return cells.reshape(-1, self._width)
 
 
 @dataclass(kw_only=True)
@@ -51,24 +114,30 @@ class Columns:
 
     names: dict[str, int] = field(default_factory=dict)
     threads: dict[object, int] = field(default_factory=dict)
-    kernels: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    kernels: Table = field(default_factory=lambda: Table(6))
     comm_args: dict[int, Mapping[str, Any]] = field(default_factory=dict)
-    launches: list[tuple[int, int, int]] = field(default_factory=list)
-    blocked: list[tuple[int, int]] = field(default_factory=list)
-    ops: list[tuple[int, int, int, int]] = field(default_factory=list)
+    launches: Table = field(default_factory=lambda: Table(3))
+    blocked: Table = field(default_factory=lambda: Table(2))
+    ops: Table = field(default_factory=lambda: Table(4))
     marks: list[Span] = field(default_factory=list)
     comms: list[Span] = field(default_factory=list)
     device: int = -1
     num_bad: int = 0
     num_events: int = 0
+    is_in_ns: bool | None = None
 
     def thread(self, tid: object) -> int:
         """The small number of a thread."""
         return self.threads.setdefault(str(tid), len(self.threads))
 
-    def table(self, name: str, width: int) -> Ints:
-        """The rows of one list as an array of shape (row, width)."""
-        return np.array(getattr(self, name), np.int64).reshape(-1, width)
+    def when(self, event: Mapping[str, Any]) -> tuple[int, int] | None:
+        """Start and duration of an event in ns; one without usable numbers is counted, None."""
+        if self.is_in_ns is None:
+            start = event.get("ts")
+            self.is_in_ns = isinstance(start, int | float) and _IN_NS < start < _MAX_US * 1000
+        found = times(event, is_in_ns=self.is_in_ns)
+        self.num_bad += found is None
+        return found
 
 
 def collect(events: Iterable[Mapping[str, Any]]) -> Columns:
@@ -91,22 +160,28 @@ def collect(events: Iterable[Mapping[str, Any]]) -> Columns:
     return columns
 
 
-def times(event: Mapping[str, Any]) -> tuple[int, int] | None:
+def times(event: Mapping[str, Any], *, is_in_ns: bool = False) -> tuple[int, int] | None:
     """Start and duration in ns, None if they are not usable numbers."""
     start, dur = event.get("ts"), event.get("dur", 0)
-    if isinstance(start, str) or isinstance(dur, str):
-        return None
     if not isinstance(start, int | float) or not isinstance(dur, int | float):
         return None
-    if not (-_MAX_US < start < _MAX_US and 0 <= dur < _MAX_US):  # also false for NaN
+    scale = 1 if is_in_ns else 1000
+    limit = _MAX_US * 1000 / scale
+    if not (-limit < start < limit and 0 <= dur < limit):  # also false for NaN
         return None
-    return round(start * 1000), round(dur * 1000)
+    return round(start * scale), round(dur * scale)
 
 
 def arguments(event: Mapping[str, Any]) -> Mapping[str, Any]:
     """The event's arguments, empty if it has none."""
     args = event.get("args")
     return args if isinstance(args, dict) else EMPTY
+
+
+def comm_arguments(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the event's arguments that say what is communicated; equal texts are kept once."""
+    found = {key: value for key, value in arguments(event).items() if key in _KEPT_ARGS}
+    return {key: sys.intern(value) if type(value) is str else value for key, value in found.items()}
 
 
 def whole(value: object) -> int:
@@ -119,16 +194,14 @@ def whole(value: object) -> int:
 
 
 def _cpu(columns: Columns, event: Mapping[str, Any], name: str, *, is_mark: bool) -> None:
-    when = times(event)
+    when = columns.when(event)
     if when is None:
-        columns.num_bad += 1
         return
     start, dur = when
     is_comm = _IS_COMM_SPAN.match(name) is not None
     if is_comm or is_mark or _OLD_MARK.match(name):
-        span = Span(
-            start_ns=start, end_ns=start + dur, tid=event.get("tid"), name=name[:200], args=arguments(event)
-        )
+        args = comm_arguments(event) if is_comm else EMPTY
+        span = Span(start_ns=start, end_ns=start + dur, tid=event.get("tid"), name=name[:200], args=args)
         (columns.comms if is_comm else columns.marks).append(span)
     if not is_mark:
         kind = 1 if name.startswith(AUTOGRAD) else 0
@@ -136,14 +209,13 @@ def _cpu(columns: Columns, event: Mapping[str, Any], name: str, *, is_mark: bool
 
 
 def _gpu(columns: Columns, event: Mapping[str, Any], name: str, *, is_copy: bool) -> None:
-    when = times(event)
+    when = columns.when(event)
     if when is None:
-        columns.num_bad += 1
         return
     args = arguments(event)
     kind = 2 if is_copy else int(is_comm(name))
     if kind == 1:
-        columns.comm_args[len(columns.kernels)] = args
+        columns.comm_args[len(columns.kernels)] = comm_arguments(event)
     stream = whole(args.get("stream", event.get("tid")))
     if not is_copy and columns.device < 0:
         columns.device = whole(args.get("device", event.get("pid")))
@@ -152,9 +224,8 @@ def _gpu(columns: Columns, event: Mapping[str, Any], name: str, *, is_copy: bool
 
 
 def _runtime(columns: Columns, event: Mapping[str, Any], name: str) -> None:
-    when = times(event)
+    when = columns.when(event)
     if when is None:
-        columns.num_bad += 1
         return
     start, dur = when
     correlation = whole(arguments(event).get("correlation"))

@@ -45,14 +45,14 @@ class Work:
 
 def find_work(columns: Columns, *, launched: Ints, comm: Spans, steps: Steps) -> Work:
     """Kernels of the busiest compute stream, and when the thread stood still."""
-    kernels = columns.table("kernels", 6)
+    kernels = columns.kernels.rows()
     compute = kernels[:, 5] == 0
     streams, inverse = np.unique(kernels[compute, 2], return_inverse=True)
     busy = np.bincount(inverse.reshape(-1), kernels[compute, 1], minlength=1)
     main = np.flatnonzero(compute)[inverse.reshape(-1) == int(busy.argmax())] if len(streams) else []
     rows, launch = kernels[main], launched[main]
     order = np.argsort(rows[:, 0], kind="stable")
-    ops, blocked = columns.table("ops", 4), columns.table("blocked", 2)
+    ops, blocked = columns.ops.rows(), columns.blocked.rows()
     idle = rest(union(steps.start, steps.end), union(ops[:, 0], ops[:, 1]))
     return Work(
         comm=comm,
