@@ -23,8 +23,8 @@ from argus.analytics.waits import Waits, waits_of
 from argus.analytics.whatif.graph import NotReplayable
 from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
 from argus.analytics.window import Window, assemble
-from argus.api.offline_series import SeriesReport, analyse_series
 from argus.api.offline_seen import Seen, analyse_seen, end_s, outside_of, seen_by, stacks_of
+from argus.api.offline_series import SeriesReport, analyse_series
 from argus.api.offline_stops import analyse_dumps, with_hang
 from argus.api.report import NothingUsable, Report, costliest
 from argus.collectors.gather import Progress, gather

@@ -77,7 +77,9 @@ def end_s(job: Job) -> float:
 
 def start_s(job: Job) -> float:
     """When the job's first step began, by its own clock; 0 without steps."""
-    return min((int(one.steps["start_ns"].min()) * 1e-9 for one in job.records if len(one.steps)), default=0.0)
+    return min(
+        (int(one.steps["start_ns"].min()) * 1e-9 for one in job.records if len(one.steps)), default=0.0
+    )
 
 
 def _placed(seen: Seen, topology: Topology, *, now_s: float) -> tuple[OutsideEvent, ...]:
@@ -153,6 +155,8 @@ def stacks_of(dumps: Sequence[StackDump]) -> tuple[Stack, ...]:
         mine = [dump for dump in dumps if dump.rank == rank]
         others = [dump for dump in dumps if dump.rank != rank]
         for stack, share, peers in against_peers(mine, others, limit=1):
-            what = f"in {share:.0%} of its samples" + (f", in {peers:.0%} of the other ranks'" if others else "")
+            what = f"in {share:.0%} of its samples" + (
+                f", in {peers:.0%} of the other ranks'" if others else ""
+            )
             found.append(Stack(what=what, ranks=(rank,), frames=tuple(reversed(stack.split(";")))))
     return tuple(found)

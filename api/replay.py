@@ -89,7 +89,10 @@ class Replay:
             self._pace(began_s, _end_s(records, until=end) - first_s)
             self._windows(records, plan, index)
             is_last = end >= count
-            plan = self._beats(records, step=min(end, count) - 1, state="ended" if is_last else "running") or plan
+            plan = (
+                self._beats(records, step=min(end, count) - 1, state="ended" if is_last else "running")
+                or plan
+            )
             self.progress(layout.run, min(end, count) / count)
             step = end
         return Sent(
@@ -126,7 +129,10 @@ class Replay:
         for part in _parts(records):
             beats = [_beat(one, step=step, state=state) for one in part]
             by_host = {beat.host for beat in beats}
-            body = {"host": by_host.pop() if len(by_host) == 1 else "", "heartbeats": [b.to_json() for b in beats]}
+            body = {
+                "host": by_host.pop() if len(by_host) == 1 else "",
+                "heartbeats": [b.to_json() for b in beats],
+            }
             answer = self._ask("/v1/ingest/heartbeats", _json(body), JSON_HEADERS)
             plan = parse_plans(answer.body.get("plans"))[0].get((layout.run, layout.attempt), plan)
         return plan

@@ -21,7 +21,9 @@ from argus.collectors.readers._members import completed
 _LOOKS_LIKE_A_TRACE = (".json", ".gz", ".argus", ".pickle", ".sqlite", ".nsys-rep", ".qdrep", ".parquet")
 """Endings whose file is missed if no reader takes it; other files of a folder are passed over in silence."""
 
-_LOG_NAME = re.compile(r"\.(log|out|err|txt|stdout|stderr)(\.\d+)?(\.gz)?$|^(slurm|stdout|stderr)[-_.\d]*$", re.IGNORECASE)
+_LOG_NAME = re.compile(
+    r"\.(log|out|err|txt|stdout|stderr)(\.\d+)?(\.gz)?$|^(slurm|stdout|stderr)[-_.\d]*$", re.IGNORECASE
+)
 """Names of logs, whose interesting lines may come long after their beginning."""
 
 Progress = Callable[[str, float], None]

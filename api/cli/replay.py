@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="X times as fast as it happened, 1 = as it happened (default: as fast as it is taken)",
     )
     parser.add_argument(
-        "--keep-times", action="store_true", help="leave its times as they are (default: it ends now, with --speed it begins now)"
+        "--keep-times",
+        action="store_true",
+        help="leave its times as they are (default: it ends now, with --speed it begins now)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
 

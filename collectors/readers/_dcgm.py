@@ -135,9 +135,7 @@ def _usual_clocks(cards: Iterable[_Card]) -> dict[str, float]:
 
 def _events(node: str, card: _Card, clocks: Mapping[str, float]) -> Iterator[OutsideEvent]:
     def event(text: str, *, kind: str = "", value: float | None = None) -> OutsideEvent:
-        return OutsideEvent(
-            time_s=card.time_s, node=node, source=SOURCE, text=text, kind=kind, value=value
-        )
+        return OutsideEvent(time_s=card.time_s, node=node, source=SOURCE, text=text, kind=kind, value=value)
 
     values = card.values
     if xid := round(values.get("DCGM_FI_DEV_XID_ERRORS", 0.0)):

@@ -50,7 +50,11 @@ def _line(
     }
     if is_verbose:
         kernel = {"channel_id": 0, "kernel_start_ts": entry, "kernel_stop_ts": end, "kernel_record_ts": end}
-        perf["event_trace_ts"] = {"coll_start_ts": entry - 50, "coll_stop_ts": entry - 40, "kernel_events": [kernel]}
+        perf["event_trace_ts"] = {
+            "coll_start_ts": entry - 50,
+            "coll_stop_ts": entry - 40,
+            "kernel_events": [kernel],
+        }
     meta = {
         "inspector_output_format_version": "v4.0",
         "git_rev": "",

@@ -30,7 +30,9 @@ def timer_tables(
             for name in ("forward-compute", "backward-compute"):
                 if name in rows:
                     rows[name][rank] *= factor
-        total = max(sum(values[rank] for values in rows.values()) for rank in range(len(next(iter(rows.values())))))
+        total = max(
+            sum(values[rank] for values in rows.values()) for rank in range(len(next(iter(rows.values()))))
+        )
         parts.append(ITERATION.format(step=(table + 1) * 10, ms=total))
         parts.append("times across ranks (ms):\n")
         for name, values in rows.items():
@@ -40,7 +42,12 @@ def timer_tables(
 
 
 def watchdog_lines(
-    behind: Mapping[int, int], *, world: int = 8, seq: int = 1580, silent: Sequence[int] = (), op: str = "ALLREDUCE"
+    behind: Mapping[int, int],
+    *,
+    world: int = 8,
+    seq: int = 1580,
+    silent: Sequence[int] = (),
+    op: str = "ALLREDUCE",
 ) -> str:
     """What every rank's watchdog prints when all-reduce `seq` of the default group hangs; ranks of `behind` made
     that many calls fewer and only answer the others' request for a dump, `silent` ones print nothing."""
@@ -77,12 +84,18 @@ def nccl_lines(world: int = 4, *, networks: Mapping[int, str] | None = None, hos
         lines += [
             f"{place}NCCL version 2.21.5+cuda12.4\n",
             f"{place}Using network {network}\n",
-            f"{place}comm 0x55d0 rank {rank} nranks {world} cudaDev {rank} nvmlDev {rank} busId 27000 commId 0x9f - "
-            "Init START\n",
-            f"{place}Channel 00/0 : {rank}[{rank}] -> {(rank + 1) % world}[{(rank + 1) % world}] [send] via "
-            f"{'NET/IB/0/GDRDMA' if network == 'IB' else 'NET/Socket/0'}\n",
-            f"{place}Init timings - ncclCommInitRankConfig: rank {rank} nranks {world} total 55.01 (kernels 52.45, "
-            "alloc 0.41, bootstrap 0.57)\n",
+            (
+                f"{place}comm 0x55d0 rank {rank} nranks {world} cudaDev {rank} nvmlDev {rank} busId 27000 commId 0x9f - "
+                "Init START\n"
+            ),
+            (
+                f"{place}Channel 00/0 : {rank}[{rank}] -> {(rank + 1) % world}[{(rank + 1) % world}] [send] via "
+                f"{'NET/IB/0/GDRDMA' if network == 'IB' else 'NET/Socket/0'}\n"
+            ),
+            (
+                f"{place}Init timings - ncclCommInitRankConfig: rank {rank} nranks {world} total 55.01 (kernels 52.45, "
+                "alloc 0.41, bootstrap 0.57)\n"
+            ),
         ]
     return "".join(lines)
 

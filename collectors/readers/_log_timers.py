@@ -31,7 +31,9 @@ SPREAD = 1.2
 UNOBSERVED_NS = -1
 SOURCE = "timer table"
 
-_ITERATION = re.compile(r"iteration\s+(\d{1,15})/\s*\d+\s*\|.*?elapsed time per iteration \((ms|s)\):\s*([\d.eE+-]+)")
+_ITERATION = re.compile(
+    r"iteration\s+(\d{1,15})/\s*\d+\s*\|.*?elapsed time per iteration \((ms|s)\):\s*([\d.eE+-]+)"
+)
 _ALL = re.compile(r"(?<!\) )(?<!max )times? across ranks \(ms\):\s*$")
 _ENDS = re.compile(r"\(min, max\) time across ranks \(ms\):\s*$")
 _TIMER = re.compile(r"^\s*([A-Za-z][\w/-]{0,79}):\s*$")
@@ -125,10 +127,7 @@ class Timers:
         if len(ranks) < 2:
             return []
         lengths = [_length_ms(table) for table in tables]
-        return [
-            _reading(rank, tables, lengths, world=ranks[-1] + 1, source=source)
-            for rank in ranks
-        ]
+        return [_reading(rank, tables, lengths, world=ranks[-1] + 1, source=source) for rank in ranks]
 
     def _by_iteration(self) -> list[_Table]:
         """DeepSpeed's lines: the n-th line of each rank is of the same step."""
@@ -154,7 +153,10 @@ class Timers:
             if high > SPREAD * low > 0:
                 text = f"{name} takes {low:.5g} ms on the fastest rank and {high:.5g} ms on the slowest; the log does "
                 yield OutsideEvent(
-                    time_s=0.0, node="run:log", source=SOURCE, text=text + "not say which (timing-log-option all does)"
+                    time_s=0.0,
+                    node="run:log",
+                    source=SOURCE,
+                    text=text + "not say which (timing-log-option all does)",
                 )
 
 
@@ -210,7 +212,11 @@ def own_times(table: _Table, rank: int) -> dict[str, float]:
     wrapped = "forward-compute" in mine or "backward-compute" in mine
     if "optimizer" in mine:
         mine = {name: value for name, value in mine.items() if not _INNER.match(name)}
-    return {name: v for name, v in mine.items() if name not in _WRAPPERS or (name == "forward-backward" and not wrapped)}
+    return {
+        name: v
+        for name, v in mine.items()
+        if name not in _WRAPPERS or (name == "forward-backward" and not wrapped)
+    }
 
 
 def _phases(

@@ -15,7 +15,8 @@ MAX_NS = 1 << 61
 MAX_PROCESSES = 4096
 _STANDS_STILL = re.compile("Synchronize|Memcpy")
 _STEP = re.compile(
-    r"(?:train(?:ing)?[-_ ]?)?(?:step|iter(?:ation)?|global[-_ ]?step)[-_ #:=]*(?P<number>\d{1,15})?$", re.IGNORECASE
+    r"(?:train(?:ing)?[-_ ]?)?(?:step|iter(?:ation)?|global[-_ ]?step)[-_ #:=]*(?P<number>\d{1,15})?$",
+    re.IGNORECASE,
 )
 _PUSH_POP, _START_END = 59, 60
 

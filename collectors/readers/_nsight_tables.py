@@ -73,7 +73,10 @@ def tables_of(connection: sqlite3.Connection, *, name: str) -> Tables:
             connection.execute(f"PRAGMA {pragma}")
         master = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
         for table, sql in master:
-            if str(sql).lstrip().upper().startswith("CREATE TABLE") and str(table).replace("_", "a").isalnum():
+            if (
+                str(sql).lstrip().upper().startswith("CREATE TABLE")
+                and str(table).replace("_", "a").isalnum()
+            ):
                 found = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
                 tables.columns[str(table)] = frozenset(str(row[1]) for row in found)
     except sqlite3.Error as error:

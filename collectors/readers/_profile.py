@@ -84,9 +84,7 @@ def profile_of(
         names=rows.names,
         unseen=_unseen(columns, steps, calls),
     )
-    return Profile(
-        records=records, warnings=_remarks(name, columns, calls), is_seq_known=calls.is_seq_known
-    )
+    return Profile(records=records, warnings=_remarks(name, columns, calls), is_seq_known=calls.is_seq_known)
 
 
 def _launch_times(columns: Columns) -> Ints:

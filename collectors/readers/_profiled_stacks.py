@@ -30,7 +30,9 @@ def reading_of(counts: Mapping[Stack, float], path: Path, *, warnings: tuple[str
     """The one rank of a profile. Raises ReaderError."""
     rank, origin = named_rank(path)
     if rank is None or rank >= MAX_WORLD:
-        raise ReaderError(f"{path.name}: the rank is missing: a profile has it in its name, like stacks-rank-3")
+        raise ReaderError(
+            f"{path.name}: the rank is missing: a profile has it in its name, like stacks-rank-3"
+        )
     total = sum(counts.values())
     if not total > 0:
         raise ReaderError(f"{path.name} holds no sample of a stack")

@@ -21,7 +21,10 @@ MIN_RANKS = 4
 """Below it a median says nothing about the one that differs from it."""
 
 MAX_TOLD = 200
-_KERNELS = {"XPU_TIMER_MM_KERNEL_AVG_LATENCY": "matrix products", "XPU_TIMER_COLL_KERNEL_AVG_LATENCY": "collectives"}
+_KERNELS = {
+    "XPU_TIMER_MM_KERNEL_AVG_LATENCY": "matrix products",
+    "XPU_TIMER_COLL_KERNEL_AVG_LATENCY": "collectives",
+}
 _HANG = "XPU_TIMER_COMMON_HANG"
 _ALIKE = ("operation", "level", "dtype", "algorithm", "transport", "small")
 

@@ -74,7 +74,10 @@ def _steps(calls: Calls, rows: Ints, world: Comm) -> Rows:
     op, period = period_of(mine)
     if not period:
         steps = np.zeros(1, STEP)
-        steps["start_ns"], steps["end_ns"] = rows[:, 4].min(), max(int(rows[:, 5].max()), int(rows[:, 4].min()) + 1)
+        steps["start_ns"], steps["end_ns"] = (
+            rows[:, 4].min(),
+            max(int(rows[:, 5].max()), int(rows[:, 4].min()) + 1),
+        )
     else:
         marks = mine[mine[:, 1] == op]
         number, first = np.unique(marks[:, 2] // period, return_index=True)

@@ -33,14 +33,25 @@ MAX_TEXT = 4096
 MAX_HOSTS = 20_000
 MAX_WARNS = 20
 
-_LINE = re.compile(r"(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} (?:\[(?P<dev>\d{1,3})\] )?NCCL (?P<level>INFO|WARN) (?P<text>.*)")
-_WARN = re.compile(r"(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} (?:\[(?P<dev>\d{1,3})\] )?(?:\S+:\d+ )?NCCL (?P<level>WARN) (?P<text>.*)")
-_COMM = re.compile(r"comm 0x[0-9a-f]+ rank (?P<rank>\d{1,7}) nranks (?P<nranks>\d{1,7}) .*?Init (?:START|COMPLETE)")
+_LINE = re.compile(
+    r"(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} (?:\[(?P<dev>\d{1,3})\] )?NCCL (?P<level>INFO|WARN) (?P<text>.*)"
+)
+_WARN = re.compile(
+    r"(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):\d{1,10} (?:\[(?P<dev>\d{1,3})\] )?(?:\S+:\d+ )?NCCL (?P<level>WARN) (?P<text>.*)"
+)
+_COMM = re.compile(
+    r"comm 0x[0-9a-f]+ rank (?P<rank>\d{1,7}) nranks (?P<nranks>\d{1,7}) .*?Init (?:START|COMPLETE)"
+)
 _NETWORK = re.compile(r"Using network (?P<name>[\w ]{1,40})")
 _VIA = re.compile(r"Channel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\](?: \[\w+\])? via (?P<path>[\w/]{1,60})")
-_INIT = re.compile(r"Init timings - \w+: rank (?P<rank>\d{1,7}) nranks \d{1,7} total (?P<total>[\d.]{1,12}) \((?P<parts>[^)]{0,300})\)")
+_INIT = re.compile(
+    r"Init timings - \w+: rank (?P<rank>\d{1,7}) nranks \d{1,7} total (?P<total>[\d.]{1,12}) \((?P<parts>[^)]{0,300})\)"
+)
 _VERSION = re.compile(r"NCCL version (?P<version>[\w.+-]{1,40})")
-_PORT = re.compile(r"async event ?: (?:[\w ]*port|[\w ]*link)|completion .*with (?:error|status)|local ?qp operation err", re.IGNORECASE)
+_PORT = re.compile(
+    r"async event ?: (?:[\w ]*port|[\w ]*link)|completion .*with (?:error|status)|local ?qp operation err",
+    re.IGNORECASE,
+)
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -153,10 +164,14 @@ class _Seen:
         for host, names in sorted(self.networks.items()):
             name = names.most_common(1)[0][0]
             if name == "Socket" or name != usual[0][0]:
-                text = f"NCCL uses the network {name}" + (f", most hosts use {usual[0][0]}" if name != usual[0][0] else "")
+                text = f"NCCL uses the network {name}" + (
+                    f", most hosts use {usual[0][0]}" if name != usual[0][0] else ""
+                )
                 yield OutsideEvent(time_s=0.0, node=f"host:{host}", source=SOURCE, text=text)
         for host, paths in sorted(self.paths.items()):
-            if paths["NET without GPUDirect"] and any(other["NET with GPUDirect"] for other in self.paths.values()):
+            if paths["NET without GPUDirect"] and any(
+                other["NET with GPUDirect"] for other in self.paths.values()
+            ):
                 text = f"{paths['NET without GPUDirect']} channels go over the network without GPUDirect, others with it"
                 yield OutsideEvent(time_s=0.0, node=f"host:{host}", source=SOURCE, text=text)
 
@@ -164,7 +179,9 @@ class _Seen:
         late = {rank: item for rank, item in self.slow.items() if item[0] >= SLOW_INIT_S}
         if late:
             rank, (total, parts) = max(late.items(), key=lambda item: (item[1][0], -item[0]))
-            text = f"initialisation took {total:g} s ({tame(parts, 200)}), the longest of {len(self.slow)} told"
+            text = (
+                f"initialisation took {total:g} s ({tame(parts, 200)}), the longest of {len(self.slow)} told"
+            )
             yield OutsideEvent(time_s=0.0, node=f"rank:{rank}", source=SOURCE, text=text)
 
 

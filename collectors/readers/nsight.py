@@ -87,10 +87,15 @@ def _first_rank(path: Path, *, num: int) -> tuple[int, str]:
     rank, origin = named_rank(path)
     if rank is not None and rank < MAX_WORLD // 2:
         what = f"{path.name}: rank {rank} is inferred from the {origin} name"
-        return rank, what if num == 1 else f"{what}, {num - 1} more processes follow it in the order of their GPUs"
+        return (
+            rank,
+            what if num == 1 else f"{what}, {num - 1} more processes follow it in the order of their GPUs",
+        )
     if num > 1:
         return 0, f"{path.name}: ranks 0 to {num - 1} are inferred from the order of its processes' GPUs"
-    raise ReaderError(f"{path.name}: the rank is missing: a report has it in its name, like report-rank-3.sqlite")
+    raise ReaderError(
+        f"{path.name}: the rank is missing: a report has it in its name, like report-rank-3.sqlite"
+    )
 
 
 def _host(tables: Tables) -> str:

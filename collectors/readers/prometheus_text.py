@@ -91,7 +91,8 @@ class _parser:
         one = found[0]
         time_s = float(one.timestamp) if one.timestamp is not None else 0.0
         return Sample(
-            name=str(one.name), labels=dict(one.labels), value=float(one.value), time_s=time_s if time_s > 0 else 0.0
+            name=str(one.name),
+            labels=dict(one.labels),
+            value=float(one.value),
+            time_s=time_s if time_s > 0 else 0.0,
         )
-
-

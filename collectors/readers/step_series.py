@@ -56,9 +56,7 @@ def read(path: Path) -> Iterator[Reading]:
         warnings.append(f"{path.name}: {cut}; the rest is used")
     found = [series for series in found if series.values_s]
     if not found:
-        raise ReaderError(
-            f"{path.name} holds no step times: no column of numbers"
-        )
+        raise ReaderError(f"{path.name} holds no step times: no column of numbers")
     for index, series in enumerate(found):
         layout = Layout(run=series.name[:256], attempt=0, rank=0, world_size=1, source="step_series")
         yield Reading(

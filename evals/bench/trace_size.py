@@ -66,8 +66,10 @@ def table(result: Mapping[str, Any]) -> str:
         [
             "| file, MiB | events | steps | wall, s | CPU, s | peak memory, MiB | read whole |",
             "|---|---|---|---|---|---|---|",
-            f"| {result['bytes'] / 2**20:,.0f} | {result['events']:,} | {result['steps']:,} | {result['wall_s']:.1f} "
-            f"| {result['cpu_s']:.1f} | {result['peak_bytes'] / 2**20:,.0f} | {'yes' if result['is_whole'] else 'NO'} |",
+            (
+                f"| {result['bytes'] / 2**20:,.0f} | {result['events']:,} | {result['steps']:,} | {result['wall_s']:.1f} "
+                f"| {result['cpu_s']:.1f} | {result['peak_bytes'] / 2**20:,.0f} | {'yes' if result['is_whole'] else 'NO'} |"
+            ),
         ]
     )
 
@@ -101,7 +103,11 @@ def _step(step: int) -> Iterator[str]:
     ):
         yield _span("user_annotation", name, at + start, dur)
     for n in range(OPS):
-        kind = "autograd::engine::evaluate_function: AddmmBackward0" if n % 3 == 0 and n > OPS // 2 else "aten::addmm"
+        kind = (
+            "autograd::engine::evaluate_function: AddmmBackward0"
+            if n % 3 == 0 and n > OPS // 2
+            else "aten::addmm"
+        )
         yield _span("cpu_op", kind, at + 200 + n * 70, 60, tid=101 if kind[1] == "u" else 100)
     for n in range(KERNELS):
         correlation, start = step * KERNELS + n, at + 200 + n * 210

@@ -28,7 +28,9 @@ from tests.api.test_triage import recordings, traces
 
 
 def made(*, ranks: int = 4, steps: int = 35) -> Job:
-    done = simulate(SimulatedJob(ranks=ranks, steps=steps, gpu=False, step_s=0.1), rng=np.random.default_rng(1))
+    done = simulate(
+        SimulatedJob(ranks=ranks, steps=steps, gpu=False, step_s=0.1), rng=np.random.default_rng(1)
+    )
     return join([Reading(records=one, source="x") for one in done.records])
 
 
@@ -114,7 +116,9 @@ def test_a_recording_becomes_its_incident(tmp_path: Path, capsys: pytest.Capture
     while service.worker.turn(clock.now_s):
         pass
     with store.read() as connection:
-        found = queries.incidents(connection, run="again", status=None, fault_class=None, limit=9, offset=0).items
+        found = queries.incidents(
+            connection, run="again", status=None, fault_class=None, limit=9, offset=0
+        ).items
     store.close()
     assert [item["suspects"] for item in found] == [[2]]
 

@@ -57,7 +57,10 @@ def test_inspector_files_name_the_rank_the_others_wait_for(tmp_path: Path, capsy
 
 
 def test_timers_of_all_ranks_name_the_slow_one(tmp_path: Path, capsys: Capture) -> None:
-    timers = {"forward-compute": [100.0 + r for r in range(8)], "backward-compute": [200.0 - r for r in range(8)]}
+    timers = {
+        "forward-compute": [100.0 + r for r in range(8)],
+        "backward-compute": [200.0 - r for r in range(8)],
+    }
     (tmp_path / "train.log").write_text(timer_tables(timers, num_tables=60, slow={3: 1.5}))
     _, report = triage(capsys, tmp_path / "train.log")
     assert suspects(report) == [[3]]
@@ -111,7 +114,9 @@ def test_a_witness_alone_accuses_nobody(tmp_path: Path, capsys: Capture) -> None
 
 def test_stacks_alone_say_what_the_ranks_do(tmp_path: Path, capsys: Capture) -> None:
     for rank in range(4):
-        text = folded_stacks() if rank == 2 else folded_stacks({"<module> (train.py:9);step (train.py:6)": 50})
+        text = (
+            folded_stacks() if rank == 2 else folded_stacks({"<module> (train.py:9);step (train.py:6)": 50})
+        )
         (tmp_path / f"stacks-rank-{rank}.txt").write_text(text)
     _, report = triage(capsys, tmp_path)
     assert report["incidents"] == [] and report["ranks_seen"] == [0, 1, 2, 3]

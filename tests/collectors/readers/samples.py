@@ -45,7 +45,9 @@ def _dump() -> bytes:
 
 def speedscope() -> bytes:
     """Two threads, as py-spy writes them."""
-    frames = [{"name": name, "file": "train.py", "line": n} for n, name in enumerate(("main", "step", "load"))]
+    frames = [
+        {"name": name, "file": "train.py", "line": n} for n, name in enumerate(("main", "step", "load"))
+    ]
     profiles = [
         {"type": "sampled", "name": 'Process 7 Thread 9 "MainThread"', "samples": [[0, 1], [0, 1], [0, 2]]},
         {"type": "sampled", "name": 'Process 7 Thread 10 "pt_autograd_0"', "samples": [[1]]},

@@ -253,7 +253,9 @@ def test_forms_of_chrome_json(tmp_path: Path, form: str) -> None:
     text = text.replace("}]", "},]") if form == "trailing comma" else text
     text = text.replace("ProfilerStep#", "Something#") if form == "no steps" else text
     text = text.replace(", ", ",\r\n") if form == "crlf" else text
-    reading = read(write(tmp_path / "rank0.json", ("\ufeff" if form == "bom" else "").encode() + text.encode()))
+    reading = read(
+        write(tmp_path / "rank0.json", ("\ufeff" if form == "bom" else "").encode() + text.encode())
+    )
     assert len(reading.records.steps) == 1 and len(reading.records.collectives) == 2
 
 
@@ -266,7 +268,10 @@ def test_amd_and_intel_kernels_communicate_too(tmp_path: Path) -> None:
             event["name"] = "oneccl_allreduce_pcie<float>"
         if "SendRecv" in event["name"]:
             event["name"] = "ncclDevKernel_Generic(ncclDevKernelArgs)"
-    assert [call[0] for call in calls(read(write(tmp_path / "t.json", trace)))] == ["all_to_all", "all_reduce"]
+    assert [call[0] for call in calls(read(write(tmp_path / "t.json", trace)))] == [
+        "all_to_all",
+        "all_reduce",
+    ]
 
 
 def test_deep_nesting_ends_the_reading(tmp_path: Path) -> None:

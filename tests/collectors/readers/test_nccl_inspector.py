@@ -63,7 +63,14 @@ def test_no_pattern_is_one_step_and_is_said(tmp_path: Path) -> None:
 
 
 def test_flat_lines_and_sends_are_understood_or_said(tmp_path: Path) -> None:
-    flat = {"id": "0x1", "rank": 0, "n_ranks": 2, "pid": 7, "hostname": "w-0", "dump_timestamp_us": 10_000_000}
+    flat = {
+        "id": "0x1",
+        "rank": 0,
+        "n_ranks": 2,
+        "pid": 7,
+        "hostname": "w-0",
+        "dump_timestamp_us": 10_000_000,
+    }
     perf = {"coll": "AllGather", "coll_sn": 1, "coll_msg_size_bytes": 8, "coll_exec_time_us": 61.5}
     send = {**flat, "p2p_perf": {"p2p": "Send", "p2p_sn": 1}}
     text = json.dumps({**flat, "coll_perf": perf}) + "\n" + json.dumps(send) + "\nbroken {\n"

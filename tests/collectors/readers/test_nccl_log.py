@@ -69,7 +69,11 @@ def test_what_nccl_says_of_hosts_and_ranks(tmp_path: Path) -> None:
 
 
 def test_one_log_holds_lines_for_several_readers(tmp_path: Path) -> None:
-    text = nccl_lines() + "".join(ITERATION.format(step=n, ms=1000 + n) for n in range(40)) + watchdog_lines({1: 2}, world=4)
+    text = (
+        nccl_lines()
+        + "".join(ITERATION.format(step=n, ms=1000 + n) for n in range(40))
+        + watchdog_lines({1: 2}, world=4)
+    )
     (tmp_path / "slurm-7.out").write_text(text)
     readings = gather([tmp_path], tmp_path / "s").readings
     assert sum(one.series is not None for one in readings) == 1

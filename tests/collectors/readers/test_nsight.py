@@ -34,7 +34,9 @@ def test_steps_phases_kernels_and_collectives(tmp_path: Path) -> None:
     assert not reading.is_world_known and any("rank 3 is inferred" in warning for warning in reading.warnings)
 
 
-@pytest.mark.parametrize("name", ["Step #{step}", "training_step {step}", "iter{step}", "iteration", "train_step"])
+@pytest.mark.parametrize(
+    "name", ["Step #{step}", "training_step {step}", "iter{step}", "iteration", "train_step"]
+)
 def test_steps_by_whatever_their_range_is_called(tmp_path: Path, name: str) -> None:
     (reading,) = read(fake_report(tmp_path / "rank0.sqlite", num_steps=3, step_name=name))
     assert reading.records.steps["step"].tolist() == [0, 1, 2]
@@ -62,7 +64,12 @@ def test_one_process_without_a_rank_is_one_sentence(tmp_path: Path) -> None:
 
 def test_tables_that_were_not_needed_are_not_there(tmp_path: Path) -> None:
     path = fake_report(tmp_path / "rank0.sqlite")
-    missing = ("TARGET_INFO_GPU", "TARGET_INFO_SYSTEM_ENV", "TARGET_INFO_SESSION_START_TIME", "CUPTI_ACTIVITY_KIND_RUNTIME")
+    missing = (
+        "TARGET_INFO_GPU",
+        "TARGET_INFO_SYSTEM_ENV",
+        "TARGET_INFO_SESSION_START_TIME",
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+    )
     (reading,) = read(sql(path, *(f"DROP TABLE {table}" for table in missing)))
     assert len(reading.records.kernels) and not reading.is_time_known and reading.records.layout.host == ""
     (reading,) = read(sql(path, "DROP TABLE NVTX_EVENTS"))

@@ -39,7 +39,9 @@ def test_a_table_of_all_ranks_becomes_the_ranks_phases(tmp_path: Path, name: str
     assert one.steps["user_step"].tolist() == [10, 20, 30] and one.steps["step"].tolist() == [0, 1, 2]
     cells = phase_cells(one.phases)
     found = {
-        one.name(cell["phase"]): (cell["sum_ns"] / 1e6, cell["wait_ns"] / 1e6) for cell in cells if not cell["step"]
+        one.name(cell["phase"]): (cell["sum_ns"] / 1e6, cell["wait_ns"] / 1e6)
+        for cell in cells
+        if not cell["step"]
     }
     assert found["forward"] == (8.0, 0.0), "the batch is loaded inside of the forward timer"
     assert found["data"] == (2.0, 0.0) and found["backward"] == (20.0, 0.0)
@@ -67,11 +69,15 @@ def test_least_and_largest_are_told_where_they_lie_apart(tmp_path: Path) -> None
 def test_trap_9_the_straggler_line_prints_milliwatts_with_a_w(tmp_path: Path) -> None:
     assert (watts(601_796.0), watts(601.8)) == (601.796, 601.8)
     (reading,) = read(tmp_path / "t.log", STRAGGLER * 4)
-    told = {event.text.split(" ")[1] if "GPU" in event.text else event.text[:4]: event for event in reading.events}
+    told = {
+        event.text.split(" ")[1] if "GPU" in event.text else event.text[:4]: event for event in reading.events
+    }
     assert "451.8 W against 683.8 W" in told["power"].text and told["power"].node == "rank:5"
     assert not any("451796" in event.text or "683801" in event.text for event in reading.events)
     assert told["clock"].kind == "clock" and told["clock"].value == 1410.0 and told["clock"].node == "rank:5"
-    assert told["power"].kind == told["temperature"].kind == "", "only the clock is a sign, the others are notes"
+    assert told["power"].kind == told["temperature"].kind == "", (
+        "only the clock is a sign, the others are notes"
+    )
     assert any("among the slowest by throughput in 4 of 4" in event.text for event in reading.events)
 
 
@@ -94,7 +100,9 @@ def test_deepspeed_timers_of_several_ranks_are_compared(tmp_path: Path) -> None:
 
 
 def test_each_rank_that_prints_step_lines_has_its_own_series(tmp_path: Path) -> None:
-    line = "[rank{rank}]:[titan] 2026-01-05 - root - INFO - step: {step:2d}  loss: 8.1  tps: {tps:,}  mfu: 4%\n"
+    line = (
+        "[rank{rank}]:[titan] 2026-01-05 - root - INFO - step: {step:2d}  loss: 8.1  tps: {tps:,}  mfu: 4%\n"
+    )
     text = "".join(
         line.format(rank=rank, step=step, tps=2000 - 500 * rank) for step in range(1, 5) for rank in (0, 1)
     )

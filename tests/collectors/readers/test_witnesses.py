@@ -141,7 +141,7 @@ def test_an_evented_profile_and_frames_that_are_not_there(tmp_path: Path) -> Non
     path = tmp_path / "rank0.json"
     path.write_text(json.dumps(raw))
     (reading,) = speedscope.read(path)
-    shares = {stack: 0 for stack in ("main (train.py:0)", "main (train.py:0);step (train.py:1)")}
+    shares = dict.fromkeys(("main (train.py:0)", "main (train.py:0);step (train.py:1)"), 0)
     for dump in reading.stacks:
         shares[dump.threads[0].stack] += 1
     assert shares["main (train.py:0);step (train.py:1)"] > shares["main (train.py:0)"] > 0
