@@ -40,6 +40,11 @@ AUTOGRAD = "autograd::engine::evaluate_function"
 _MAX_US = 4.6e15
 """Larger times do not fit into nanoseconds of 64 bits with room for arithmetic."""
 
+MAX_ROWS = 20_000_000
+MAX_SPANS = 1_000_000
+MAX_NAMES = 100_000
+"""Of each sort so many are kept: ten times what a trace of two gigabytes holds, and no more than 4 GB in memory."""
+
 _IN_NS = 1e17
 """Microseconds since 1970 reach this in the year 5138: a file that begins here counts nanoseconds."""
 
@@ -63,6 +68,8 @@ _KEPT_ARGS = frozenset(
 )
 """What is read of a communication's arguments; traces of gigabytes repeat the others millions of times."""
 
+MANY = "one of very many names"
+
 EMPTY: Mapping[str, Any] = {}
 
 
@@ -80,22 +87,27 @@ class Span:
 class Table:
     """Rows of whole numbers below each other, eight bytes each.
 
-    >>> table = Table(2)
-    >>> table.append((1, 5))
-    >>> len(table), table.rows().tolist()
-    (1, [[1, 5]])
+    >>> table = Table(2, limit=1)
+    >>> table.append((1, 5)), table.append((2, 6)), table.num_lost, table.rows().tolist()
+    (True, False, 1, [[1, 5]])
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, limit: int = MAX_ROWS) -> None:
         self._cells = array("q")
         self._width = width
+        self._limit = limit * width
+        self.num_lost = 0
 
     def __len__(self) -> int:
         return len(self._cells) // self._width
 
-    def append(self, row: tuple[int, ...]) -> None:
-        """Add a row; no longer possible once `rows` was asked for."""
+    def append(self, row: tuple[int, ...]) -> bool:
+        """Add a row, if there is room; no longer possible once `rows` was asked for."""
+        if len(self._cells) >= self._limit:
+            self.num_lost += 1
+            return False
         self._cells.extend(row)
+        return True
 
     def rows(self) -> Ints:
         """All rows without a copy. (row, width)"""
@@ -124,11 +136,33 @@ class Columns:
     device: int = -1
     num_bad: int = 0
     num_events: int = 0
+    num_spans_lost: int = 0
     is_in_ns: bool | None = None
 
     def thread(self, tid: object) -> int:
         """The small number of a thread."""
-        return self.threads.setdefault(str(tid), len(self.threads))
+        key = str(tid)
+        return self.threads.setdefault(key, len(self.threads)) if len(self.threads) < MAX_NAMES else 0
+
+    def kernel(self, row: tuple[int, int, int, int], name: str, *, kind: int) -> int:
+        """Add a kernel by start, duration, stream and correlation; its index, -1 if there is no room."""
+        known = name if name in self.names or len(self.names) < MAX_NAMES else MANY
+        index = self.names.setdefault(known, len(self.names))
+        return len(self.kernels) - 1 if self.kernels.append((*row, index, kind)) else -1
+
+    def span(self, span: Span, *, is_comm: bool) -> None:
+        """Add what a thread was inside of."""
+        spans = self.comms if is_comm else self.marks
+        if len(spans) < MAX_SPANS:
+            spans.append(span)
+        else:
+            self.num_spans_lost += 1
+
+    @property
+    def num_lost(self) -> int:
+        """Events that found no room."""
+        tables = (self.kernels, self.launches, self.blocked, self.ops)
+        return self.num_spans_lost + sum(table.num_lost for table in tables)
 
     def when(self, event: Mapping[str, Any]) -> tuple[int, int] | None:
         """Start and duration of an event in ns; one without usable numbers is counted, None."""
@@ -202,7 +236,7 @@ def _cpu(columns: Columns, event: Mapping[str, Any], name: str, *, is_mark: bool
     if is_comm or is_mark or _OLD_MARK.match(name):
         args = comm_arguments(event) if is_comm else EMPTY
         span = Span(start_ns=start, end_ns=start + dur, tid=event.get("tid"), name=name[:200], args=args)
-        (columns.comms if is_comm else columns.marks).append(span)
+        columns.span(span, is_comm=is_comm)
     if not is_mark:
         kind = 1 if name.startswith(AUTOGRAD) else 0
         columns.ops.append((start, start + dur, columns.thread(event.get("tid")), kind))
@@ -214,13 +248,12 @@ def _gpu(columns: Columns, event: Mapping[str, Any], name: str, *, is_copy: bool
         return
     args = arguments(event)
     kind = 2 if is_copy else int(is_comm(name))
-    if kind == 1:
-        columns.comm_args[len(columns.kernels)] = comm_arguments(event)
     stream = whole(args.get("stream", event.get("tid")))
     if not is_copy and columns.device < 0:
         columns.device = whole(args.get("device", event.get("pid")))
-    index = columns.names.setdefault(name, len(columns.names))
-    columns.kernels.append((*when, stream, whole(args.get("correlation")), index, kind))
+    index = columns.kernel((*when, stream, whole(args.get("correlation"))), name, kind=kind)
+    if kind == 1 and index >= 0:
+        columns.comm_args[index] = comm_arguments(event)
 
 
 def _runtime(columns: Columns, event: Mapping[str, Any], name: str) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from argus.collectors.readers._columns import Columns, Span
+from argus.collectors.readers._columns import MAX_SPANS, Columns, Span
 from argus.collectors.readers._nsight_tables import Row, Tables
 from argus.collectors.records.kernel_names import is_comm
 
@@ -109,10 +109,10 @@ def _kernels(tables: Tables, found: dict[int, Process], texts: dict[object, str]
 def _kernel(process: Process, when: tuple[int, int], row: Row, text: str) -> None:
     columns = process.columns
     kind = int(is_comm(text))
-    if kind:
-        columns.comm_args[len(columns.kernels)] = {}
-    index = columns.names.setdefault(text, len(columns.names))
-    columns.kernels.append((when[0], when[1] - when[0], _whole(row[2]), _whole(row[3]), index, kind))
+    found = (when[0], when[1] - when[0], _whole(row[2]), _whole(row[3]))
+    index = columns.kernel(found, text, kind=kind)
+    if kind and index >= 0:
+        columns.comm_args[index] = {}
     process.devices[_whole(row[5])] += 1
 
 
@@ -128,10 +128,8 @@ def _copies(tables: Tables, found: dict[int, Process]) -> None:
             if process is None or when is None:
                 continue
             named = f"{text} {_COPIES.get(_whole(row[5]), '')}".strip()
-            index = process.columns.names.setdefault(named, len(process.columns.names))
-            process.columns.kernels.append(
-                (when[0], when[1] - when[0], _whole(row[2]), _whole(row[3]), index, 2)
-            )
+            found_row = (when[0], when[1] - when[0], _whole(row[2]), _whole(row[3]))
+            process.columns.kernel(found_row, named, kind=2)
 
 
 _COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
@@ -167,7 +165,8 @@ def _ranges(tables: Tables, found: dict[int, Process], texts: dict[object, str])
             continue
         when = _span(process, row[0], row[1])
         if when is not None:
-            process.columns.marks += _mark(process, when, name, tid=row[2])
+            for span in _mark(process, when, name, tid=row[2]):
+                process.columns.span(span, is_comm=False)
 
 
 def _mark(process: Process, when: tuple[int, int], name: str, *, tid: object) -> Iterator[Span]:
@@ -181,7 +180,7 @@ def _mark(process: Process, when: tuple[int, int], name: str, *, tid: object) ->
         name = f"ProfilerStep#{int(step['number'])}"
     span = Span(start_ns=when[0], end_ns=when[1], tid=tid, name=name[:200])
     if step is not None and not step["number"]:
-        process.unnumbered.append(span)
+        process.unnumbered += [span] if len(process.unnumbered) < MAX_SPANS else []
     else:
         yield span
 

@@ -187,6 +187,10 @@ def _unseen(columns: Columns, steps: Steps, calls: Calls) -> tuple[str, ...]:
 
 def _remarks(name: str, columns: Columns, calls: Calls) -> tuple[str, ...]:
     remarks = []
+    if columns.num_lost:
+        remarks.append(
+            f"{name}: {columns.num_lost} events are left out, it holds more than is kept of one file"
+        )
     if calls.num_unseen:
         remarks.append(
             f"{name}: {calls.num_unseen} collectives are launched but their GPU kernels are not in the trace, "
