@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from urllib.parse import quote
 
 import numpy as np
 
@@ -24,6 +25,10 @@ RANKS_A_REQUEST = 64
 """What one host sends at a time."""
 
 DUMPS_A_REQUEST = 1000
+DONE = ("analysed", "failed", "late")
+PATIENCE_S, LOOK_S = 300.0, 0.25
+"""How long the service may take for the windows it was sent, and how often it is asked."""
+
 MAX_TRIES = 30
 MAX_WAIT_S = 30.0
 BUSY = frozenset({0, 408, 425, 429, 500, 502, 503, 504})
@@ -60,9 +65,14 @@ class Sent:
 
 @dataclass(kw_only=True)
 class Replay:
-    """Sends one job; `clock` and `sleep` are those of the machine, `speed` 0 sends as fast as it is taken."""
+    """Sends one job; `clock` and `sleep` are those of the machine, `speed` 0 sends as fast as it is taken.
+
+    `get` asks the service what it has analysed: a job that is over gets no incident any more, so that its end
+    must not overtake its windows.
+    """
 
     post: Post
+    get: Callable[[str], Answer]
     clock: Callable[[], float]
     sleep: Callable[[float], None]
     rng: random.Random
@@ -89,6 +99,8 @@ class Replay:
             self._pace(began_s, _end_s(records, until=end) - first_s)
             self._windows(records, plan, index)
             is_last = end >= count
+            if is_last:
+                self._settle(layout.run)
             plan = (
                 self._beats(records, step=min(end, count) - 1, state="ended" if is_last else "running")
                 or plan
@@ -136,6 +148,21 @@ class Replay:
             answer = self._ask("/v1/ingest/heartbeats", _json(body), JSON_HEADERS)
             plan = parse_plans(answer.body.get("plans"))[0].get((layout.run, layout.attempt), plan)
         return plan
+
+    def _settle(self, run: str) -> None:
+        """Wait until the service has analysed what it took, or too long."""
+        until_s = self.clock() + PATIENCE_S
+        while num := self._waiting(run):
+            if self.clock() >= until_s:
+                self.refused.append(f"windows: {num} are not analysed yet, their incidents may be missing")
+                return
+            self.sleep(LOOK_S)
+
+    def _waiting(self, run: str) -> int:
+        """Windows that are stored and not analysed."""
+        by_status = self.get(f"/v1/runs/{quote(run, safe='/')}").body.get("windows_by_status")
+        counts = by_status if isinstance(by_status, dict) else {}
+        return sum(n for status, n in counts.items() if status not in DONE and isinstance(n, int))
 
     def _witnesses(self, events: Sequence[OutsideEvent], stacks: Sequence[StackDump]) -> None:
         for at in range(0, len(events), DUMPS_A_REQUEST):

@@ -72,7 +72,13 @@ def run(args: argparse.Namespace) -> int:
     topology = build(one.layout for one in job.records)
     outside = outside_of(seen_by(gathered.readings), job, topology)
     replay = Replay(
-        post=post, clock=time.time, sleep=time.sleep, rng=random.Random(), speed=args.speed, progress=bar
+        post=post,
+        get=post.get,
+        clock=time.time,
+        sleep=time.sleep,
+        rng=random.Random(),
+        speed=args.speed,
+        progress=bar,
     )
     try:
         sent = replay.send(job, events=outside.events, stacks=outside.stacks)

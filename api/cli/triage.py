@@ -34,7 +34,11 @@ ANALYSED, IN_PART, NOTHING, FAULT = 0, 1, 2, 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument(
-        "paths", nargs="+", type=Path, metavar="PATH", help="traces, recordings, dumps, logs, scrapes or stacks: files, folders, archives"
+        "paths",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="traces, recordings, dumps, logs, scrapes or stacks: files, folders, archives",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     parser.add_argument(

@@ -15,6 +15,9 @@ MAX_VM_STEPS = 50_000_000_000
 _STEPS_A_LOOK = 1_000_000
 """Work of one query: fifty for each of a billion rows; a table made to never end is stopped."""
 
+UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
+"""What reading damaged pages raises; the second where the message about them holds their bytes."""
+
 Row = Sequence[object]
 
 
@@ -46,7 +49,7 @@ class Tables:
         self.connection.set_progress_handler(look, _STEPS_A_LOOK)
         try:
             yield from self.connection.execute(query)
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             self.damage = str(error)[:120]
         finally:
             self.connection.set_progress_handler(None, 0)
@@ -79,6 +82,6 @@ def tables_of(connection: sqlite3.Connection, *, name: str) -> Tables:
             ):
                 found = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
                 tables.columns[str(table)] = frozenset(str(row[1]) for row in found)
-    except sqlite3.Error as error:
+    except UNREADABLE as error:
         raise ReaderError(f"{name} is a damaged SQLite file ({str(error)[:120]})") from None
     return tables

@@ -8,7 +8,7 @@ rank in the brackets counts within its group; the global one is what the launche
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from argus.collectors.readers._comms import operation
 from argus.collectors.readers._lines import Line
@@ -20,6 +20,9 @@ MAX_SEQ = 1 << 53
 
 MAX_TEXT = 4096
 """Characters of a line that are looked at: the watchdog's own are far shorter."""
+
+MADE_NS = 1
+"""When every call was made: lines tell how long a rank waited, not since when."""
 
 DEFAULT = "default_pg"
 
@@ -113,7 +116,8 @@ class Watchdog:
                 PendingCall(group=name, op=said.last.op, seq=said.last.seq, timeout_ns=said.last.timeout_ns),
             )
             said.descs.setdefault(name, DEFAULT)
-        return FlightDump(rank=rank, groups=counts, pending=calls)
+        calls = tuple(replace(call, created_ns=MADE_NS) for call in calls)
+        return FlightDump(rank=rank, groups=counts, pending=calls, last_created_ns=MADE_NS)
 
 
 def _counter(text: str | None) -> int:

@@ -14,7 +14,7 @@ from argus.collectors.readers import ReaderError, Reading
 from argus.collectors.readers._chrome import TraceStream
 from argus.collectors.readers._columns import Columns, collect
 from argus.collectors.readers._files import Inflated
-from argus.collectors.readers._groups import count, declared, literal
+from argus.collectors.readers._groups import count, declared, literal, world_of_calls
 from argus.collectors.readers._profile import named_rank, profile_of
 from argus.collectors.records.layout import MAX_WORLD, Layout
 
@@ -43,7 +43,7 @@ def read(path: Path) -> Iterator[Reading]:
     if not columns.num_events:
         why = stream.damage or "it holds no trace events"
         raise ReaderError(f"{name}: nothing can be read, {why}")
-    identity = _identity(meta, path)
+    identity = _identity(meta, path, least_world=_least_world(columns))
     base = count(meta.get("baseTimeNanoseconds")) or 0
     reading = profile_of(
         columns,
@@ -77,7 +77,12 @@ class _Identity:
     warnings: tuple[str, ...]
 
 
-def _identity(meta: Mapping[str, Any], path: Path) -> _Identity:
+def _least_world(columns: Columns) -> int:
+    """What its communication says of the world where nothing else does."""
+    return world_of_calls((*columns.comm_args.values(), *(span.args for span in columns.comms)))
+
+
+def _identity(meta: Mapping[str, Any], path: Path, *, least_world: int) -> _Identity:
     """Rank and world size from `distributedInfo`, else from the file's name. Raises ReaderError."""
     raw = literal(meta.get("distributedInfo"))
     info: Mapping[str, Any] = raw if isinstance(raw, dict) else {}
@@ -92,7 +97,7 @@ def _identity(meta: Mapping[str, Any], path: Path) -> _Identity:
             )
         warnings.append(f"{path.name}: rank {rank} is inferred from the {origin} name")
     is_known = world is not None and 0 < world <= MAX_WORLD
-    world = world if world is not None and is_known else min(rank + 1, MAX_WORLD)
+    world = world if world is not None and is_known else min(max(rank + 1, least_world), MAX_WORLD)
     if not 0 <= rank < world:
         raise ReaderError(f"{path.name}: rank {rank} does not fit into a world of {world}")
     return _Identity(rank=rank, world=world, is_world_known=is_known, info=info, warnings=tuple(warnings))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from argus.analytics.store import queries
 from argus.api.cli import main
 from argus.api.cli.serve import product_analyses
 from argus.api.replay import NotSent, Replay, as_attempt
+from argus.api.service import Service
 from argus.collectors.host.client import Answer
 from argus.collectors.job import Job, join
 from argus.collectors.readers import Reading
@@ -39,6 +42,7 @@ class FakeService:
 
     def __init__(self, *, num_busy: int = 0, status: int = 200) -> None:
         self.got: list[tuple[str, bytes]] = []
+        self.num_looks = 0
         self.num_busy, self.status = num_busy, status
 
     def __call__(self, path: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
@@ -50,6 +54,11 @@ class FakeService:
         self.got.append((path, body))
         return Answer(status=200, body={"accepted": 1})
 
+    def get(self, path: str) -> Answer:
+        """Everything is analysed at the first look."""
+        self.num_looks += 1
+        return Answer(status=200, body={"windows_by_status": {"analysed": 4}})
+
 
 def replayed(service: FakeService, job: Job, *, speed: float = 0.0) -> tuple[list[RankWindow], list[float]]:
     """The windows that arrived and how long was slept."""
@@ -59,7 +68,9 @@ def replayed(service: FakeService, job: Job, *, speed: float = 0.0) -> tuple[lis
         slept.append(seconds)
         clock.now_s += seconds
 
-    Replay(post=service, clock=clock, sleep=sleep, rng=random.Random(0), speed=speed).send(job)
+    Replay(post=service, get=service.get, clock=clock, sleep=sleep, rng=random.Random(0), speed=speed).send(
+        job
+    )
     bodies = [body for path, body in service.got if path.endswith("windows")]
     return [RankWindow.from_bytes(raw) for body in bodies for raw in decode_windows(body)], slept
 
@@ -76,7 +87,7 @@ def test_it_ends_with_the_word_that_every_rank_ended() -> None:
     path, body = service.got[-1]
     assert path.endswith("heartbeats")
     assert {beat["state"] for beat in json.loads(body)["heartbeats"]} == {"ended"}
-    assert service.got[0][0].endswith("layouts")
+    assert service.got[0][0].endswith("layouts") and service.num_looks == 1
 
 
 def test_a_busy_service_is_asked_again_and_a_refusal_ends_it() -> None:
@@ -104,17 +115,34 @@ def test_steps_count_from_zero_and_clocks_are_moved_together() -> None:
     assert (before.steps["step"] == job.records[0].steps["step"]).all(), "what was given is not changed"
 
 
+@contextmanager
+def working(service: Service, clock: FakeClock) -> Iterator[None]:
+    """The service's worker at work in a thread of its own, as `argus serve` has it."""
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            if not service.worker.turn(clock.now_s):
+                done.wait(0.01)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 @pytest.mark.slow
 def test_a_recording_becomes_its_incident(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = recordings(tmp_path / "job", kind="starved", ranks=4, steps=160)
+    folder = recordings(tmp_path / "job", kind="starved", ranks=4, steps=100)
     clock, store = FakeClock(time.time()), new_store(tmp_path / "a.sqlite")
     service = new_service(store, clock=clock, analyses=product_analyses(), window_steps=10)
-    with over_http(service) as url:
+    with over_http(service) as url, working(service, clock):
         code = main(["replay", str(folder), "--server", url, "--run", "again", "--json"])
         sent = json.loads(capsys.readouterr().out)
-    assert code == 0 and (sent["ranks"], sent["steps"], sent["run"]) == (4, 160, "again")
-    while service.worker.turn(clock.now_s):
-        pass
+    assert code == 0 and (sent["ranks"], sent["steps"], sent["run"]) == (4, 100, "again")
     with store.read() as connection:
         found = queries.incidents(
             connection, run="again", status=None, fault_class=None, limit=9, offset=0
@@ -127,7 +155,9 @@ def test_a_recording_becomes_its_incident(tmp_path: Path, capsys: pytest.Capture
 def test_a_profile_can_be_replayed_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = traces(tmp_path / "job", {5: 4_000}, num_steps=4)
     store = new_store(tmp_path / "a.sqlite")
-    with over_http(new_service(store, clock=FakeClock(time.time()))) as url:
+    clock = FakeClock(time.time())
+    service = new_service(store, clock=clock)
+    with over_http(service) as url, working(service, clock):
         assert main(["replay", str(folder), "--server", url]) == 0
     assert "8 windows of 8 ranks and 4 steps" in capsys.readouterr().out
     store.close()

@@ -250,7 +250,7 @@ def test_times_in_nanoseconds_are_those_in_microseconds(tmp_path: Path) -> None:
 def test_forms_of_chrome_json(tmp_path: Path, form: str) -> None:
     trace = fake_trace(rank=0, world_size=2)
     text = json.dumps(trace["traceEvents"] if form == "list" else trace)
-    text = text.replace("}]", "},]") if form == "trailing comma" else text
+    text = text.replace('}], "base', '},], "base') if form == "trailing comma" else text
     text = text.replace("ProfilerStep#", "Something#") if form == "no steps" else text
     text = text.replace(", ", ",\r\n") if form == "crlf" else text
     reading = read(

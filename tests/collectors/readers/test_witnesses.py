@@ -103,7 +103,7 @@ def test_other_text_is_no_profile() -> None:
 
 
 @pytest.mark.parametrize("reader", [py_spy, speedscope])
-def test_a_profile_without_a_rank_is_one_sentence(tmp_path: Path, reader: Any) -> None:
+def test_a_profile_of_nobody_is_one_sentence(tmp_path: Path, reader: Any) -> None:
     path = tmp_path / "profile.json"
     path.write_bytes(speedscope_bytes() if reader is speedscope else folded_stacks().encode())
     with pytest.raises(ReaderError, match=r"profile\.json: the rank is missing"):
