@@ -114,18 +114,21 @@ def _times(perf: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[int, int, 
     took, written = perf.get("coll_exec_time_us"), meta.get("dump_timestamp_us")
     events = _object(perf, "event_trace_ts").get("kernel_events")
     kernels = [one for one in events if isinstance(one, dict)] if isinstance(events, list) else []
-    starts = [one.get("kernel_start_ts") for one in kernels]
-    ends = [one.get("kernel_stop_ts") for one in kernels]
-    if kernels and all(map(_is_time, starts)) and all(map(_is_time, ends)) and max(ends) >= min(starts) > 0:
+    starts = [time for one in kernels if (time := _time(one.get("kernel_start_ts"))) is not None]
+    ends = [time for one in kernels if (time := _time(one.get("kernel_stop_ts"))) is not None]
+    if kernels and len(starts) == len(ends) == len(kernels) and max(ends) >= min(starts) > 0:
         return round(min(starts) * 1000), round(max(ends) * 1000), True
-    if not (_is_time(took) and _is_time(written)):
+    took_us, written_us = _time(took), _time(written)
+    if took_us is None or written_us is None:
         return None
-    assert isinstance(took, int | float) and isinstance(written, int | float)
-    return round((written - took) * 1000), round(written * 1000), False
+    return round((written_us - took_us) * 1000), round(written_us * 1000), False
 
 
-def _is_time(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < MAX_US
+def _time(value: object) -> float | None:
+    """Microseconds, None for what cannot be any."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < MAX_US:
+        return None
+    return value
 
 
 def period_of(rows: Ints) -> tuple[int, int]:

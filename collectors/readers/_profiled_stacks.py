@@ -36,8 +36,21 @@ def reading_of(counts: Mapping[Stack, float], path: Path, *, warnings: tuple[str
     total = sum(counts.values())
     if not total > 0:
         raise ReaderError(f"{path.name} holds no sample of a stack")
+    layout = Layout(run="trace", attempt=0, rank=rank, world_size=rank + 1, source="stacks")
+    told = f"{path.name}: rank {rank} is inferred from the {origin} name"
+    return Reading(
+        records=RankRecords(layout=layout),
+        source=path.name,
+        warnings=(told, *warnings),
+        is_world_known=False,
+        is_time_known=False,
+        stacks=_dumps(counts, rank=rank, total=total),
+    )
+
+
+def _dumps(counts: Mapping[Stack, float], *, rank: int, total: float) -> tuple[StackDump, ...]:
     has_main = any(_MAIN.search(thread) for thread, _ in counts)
-    dumps = tuple(
+    return tuple(
         StackDump(
             run="trace",
             attempt=0,
@@ -57,16 +70,6 @@ def reading_of(counts: Mapping[Stack, float], path: Path, *, warnings: tuple[str
         )
         for (thread, stack), num in _shares(counts, total).items()
         for _ in range(num)
-    )
-    layout = Layout(run="trace", attempt=0, rank=rank, world_size=rank + 1, source="stacks")
-    told = f"{path.name}: rank {rank} is inferred from the {origin} name"
-    return Reading(
-        records=RankRecords(layout=layout),
-        source=path.name,
-        warnings=(told, *warnings),
-        is_world_known=False,
-        is_time_known=False,
-        stacks=dumps,
     )
 
 

@@ -41,7 +41,8 @@ def sniff(head: bytes, name: str) -> bool:
 
 def read(path: Path) -> Iterator[Reading]:
     """One reading with everything the scrape says. Raises ReaderError."""
-    samples, num_bad = [], 0
+    samples: list[Sample] = []
+    num_bad = 0
     parse = _parser(path.name)
     lines = Lines(path)
     for line in lines:
