@@ -8,14 +8,16 @@ what is wrapped. Their `Work` tells the end: of a call waited for when `wait` re
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from argus.collectors.rank.calls import Call, CallLog, GroupState
 from argus.collectors.rank.guard import Part
+from argus.collectors.rank.kept_state import keep_state
 from argus.collectors.rank.session import Session
 
 if TYPE_CHECKING:
+    import torch
     from torch._C._distributed_c10d import ProcessGroup, Work
 
 NEEDS = "torch.distributed"
@@ -51,6 +53,9 @@ METHODS: dict[str, tuple[str, int]] = {
 }
 """Method of ProcessGroup: (operation, position of the argument that holds the bytes moved)."""
 
+BUCKET = "argus_bucket"
+"""Attribute of our wrapper of `ProcessGroup.allreduce`: the shorter way for DDP's reducer."""
+
 NO_FUTURE = frozenset({"send", "recv", "recv_anysource", "monitored_barrier"})
 
 
@@ -61,7 +66,11 @@ def install(session: Session, part: Part) -> None:
     hook = CollectiveHook(session, part)
     for name in METHODS:
         if hasattr(ProcessGroup, name):
-            part.patch(ProcessGroup, name, hook.method(name, getattr(ProcessGroup, name)))
+            original = getattr(ProcessGroup, name)
+            wrapper = hook.method(name, original)
+            if name == "allreduce":
+                setattr(wrapper, BUCKET, Buckets(hook, part, original).reduce)
+            part.patch(ProcessGroup, name, wrapper)
     part.patch(Work, "wait", hook.wait(Work.wait))
     session.on_group_change(hook.forget_groups)
 
@@ -70,7 +79,7 @@ class CollectiveHook:
     """Ties a work handle to its call."""
 
     def __init__(self, session: Session, part: Part) -> None:
-        self._log: CallLog = session.calls
+        self.log: CallLog = session.calls
         self._part = part
         self._recorder = session.recorder
         self._over, self._forgotten = part.guard(session.calls.over), part.guard(session.calls.forgotten)
@@ -87,12 +96,11 @@ class CollectiveHook:
         op_name, position = METHODS[name]
         op = self._recorder.names[op_name]
         peer_of = _PEER.get(name)
-        part, log, recorder = self._part, self._log, self._recorder
+        part, log, recorder = self._part, self.log, self._recorder
         has_future = name not in NO_FUTURE
 
         def begin(group: ProcessGroup, args: Args) -> Call | None:
-            known = self._groups.get(id(group))
-            state = known[1] if known is not None and known[0]() is group else self._state(group)
+            state = self.state_of(group)
             num_bytes = _bytes(args[position]) if 0 <= position < len(args) else 0
             return log.begin(op, state, peer=peer_of(args) if peer_of else -1, num_bytes=num_bytes)
 
@@ -105,7 +113,7 @@ class CollectiveHook:
                 log.over(call, recorder.now_ns())
                 log.emit(call)
             elif is_async:
-                self._follow(call, work, wants_future=has_future)
+                self.follow(call, work, wants_future=has_future)
             else:
                 recorder.here().blocking = (work, call)
 
@@ -144,7 +152,7 @@ class CollectiveHook:
             return call, recorder.now_ns(), recorder.cpu_ns()
 
         def end(begun: tuple[Call, int, int]) -> None:
-            self._log.waited(begun[0], start_ns=begun[1], start_cpu_ns=begun[2])
+            self.log.waited(begun[0], start_ns=begun[1], start_cpu_ns=begun[2])
 
         begin_safe, end_safe = part.guard(begin), part.guard(end)
 
@@ -160,7 +168,13 @@ class CollectiveHook:
 
         return wrapper
 
-    def _follow(self, call: Call, work: Work, *, wants_future: bool) -> None:
+    def state_of(self, group: ProcessGroup) -> GroupState:
+        """What is known of a group."""
+        known = self._groups.get(id(group))
+        return known[1] if known is not None and known[0]() is group else self._state(group)
+
+    def follow(self, call: Call, work: Work, *, wants_future: bool) -> None:
+        """Learn the end of a call that Python may wait for, or let go of."""
         key, recorder, open_calls = id(work), self._recorder, self._open
         over, forgotten = self._over, self._forgotten
 
@@ -175,9 +189,19 @@ class CollectiveHook:
         open_calls[key] = (weakref.ref(work, dead), call)
         if wants_future:
             try:
-                work.get_future().add_done_callback(lambda _future: over(call, recorder.now_ns()))
+                self.on_end(call, work)
             except RuntimeError:
                 wants_future = False  # this backend has none for this operation: `wait` tells the end
+
+    def on_end(self, call: Call, work: Work) -> None:
+        """Have the end told by the backend's own thread. RuntimeError if it has no future for this."""
+        over, now_ns = self._over, self._recorder.now_ns
+
+        def done(_future: object) -> None:
+            over(call, now_ns())
+            keep_state()
+
+        work.get_future().add_done_callback(done)
 
     def _state(self, group: ProcessGroup) -> GroupState:
         from torch.distributed import get_process_group_ranks
@@ -187,9 +211,76 @@ class CollectiveHook:
         except (KeyError, ValueError, RuntimeError):
             ranks = list(range(group.size()))  # not registered (yet): its own numbering
         self._session.groups_changed()
-        state = self._log.group(group.group_name or str(group.group_desc), ranks)
+        state = self.log.group(group.group_name or str(group.group_desc), ranks)
         self._groups[id(group)] = (weakref.ref(group), state)
         return state
+
+
+class Buckets:
+    """DDP's gradient buckets: the reducer holds their work, so nobody in Python waits for it or lets it go.
+
+    Each is seen once in some milliseconds, between passes over all gradients that leave nothing of ours in
+    the caches: what counts here is how much is touched, so this is `CollectiveHook.method` in one piece.
+    """
+
+    def __init__(
+        self, hook: CollectiveHook, part: Part, original: Callable[[ProcessGroup, object, object], Work]
+    ) -> None:
+        self._hook, self._part, self._original = hook, part, original
+        self._log, self._recorder = hook.log, hook.log.recorder
+        self._op, self._phase = self._recorder.names["all_reduce"], self._recorder.names["grad_sync"]
+
+    def reduce(self, group: ProcessGroup, tensors: Sequence[torch.Tensor], options: object) -> Work:
+        """The all-reduce of one bucket. Its launch never stands still: its time is its CPU time."""
+        call = None
+        if self._part.is_on:
+            try:
+                call = self._begin(group, tensors)
+            except Exception as error:  # noqa: BLE001 a collector may fail, training may not
+                self._part.fail(error)
+        work = self._original(group, tensors, options)
+        if call is not None:
+            try:
+                self._issued(call, work)
+            except Exception as error:  # noqa: BLE001
+                self._part.fail(error)
+        return work
+
+    def _begin(self, group: ProcessGroup, tensors: Sequence[torch.Tensor]) -> Call | None:
+        recorder, state = self._recorder, self._hook.state_of(group)
+        recorder.bucket_ready()
+        if not recorder.channels.collectives:
+            self._log.count(self._op, state)
+            return None
+        call = Call()
+        call.op, call.phase, call.group, call.peer = self._op, self._phase, state, -1
+        num_bytes = 0
+        for tensor in tensors:
+            num_bytes += tensor.nbytes
+        call.bytes = num_bytes
+        call.seq = state.seq
+        state.seq += 1
+        state.entered += 1
+        call.step = recorder.current_step
+        call.end_ns = call.blocked_ns = 0
+        call.is_forgotten = True
+        call._open = [None]
+        call.entry_ns = recorder.now_ns()
+        return call
+
+    def _issued(self, call: Call, work: Work) -> None:
+        now_ns, log = self._recorder.now_ns(), self._log
+        call.cpu_ns = now_ns - call.entry_ns
+        if log.spans is not None:
+            log.spans.put(call.entry_ns, end_ns=now_ns, group=call.group.index, seq=call.seq)
+        if call.group.timer is not None:
+            call.group.timer(call)
+            return
+        try:
+            self._hook.on_end(call, work)
+        except RuntimeError:
+            call.is_forgotten = False
+            self._hook.follow(call, work, wants_future=False)
 
 
 def _root(args: Args) -> int:
@@ -213,6 +304,8 @@ _PEER: dict[str, Callable[[Args], int]] = {
 
 
 def _bytes(value: object) -> int:
+    if type(value) is list:
+        return sum(map(_bytes, value))
     size = getattr(value, "nbytes", None)
     if size is not None:
         return int(size)

@@ -11,7 +11,7 @@ from functools import wraps
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from argus.collectors.hooks.torch_collectives import METHODS
+from argus.collectors.hooks.torch_collectives import BUCKET, METHODS
 from argus.collectors.rank.calls import Call
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.recorder import Recorder
@@ -66,13 +66,18 @@ class SeenGroup:
 
     def __init__(self, group: ProcessGroup, observer: Observer | None) -> None:
         self.observer = observer
+        self._group = group
         self.stand_in = _stand_in(group, self)
 
-    def allreduce(self, call: Callable[..., Work], *args: object) -> Work:
-        """The reducer's call, with its phase set."""
+    def allreduce(self, *args: object) -> Work:
+        """The reducer's call: seen as a bucket, or as any other call with its phase set."""
         observer = self.observer
+        call: Callable[..., Work] = self._group.allreduce
         if observer is None:
             return call(*args)
+        bucket: Callable[..., Work] | None = getattr(call, BUCKET, None)  # none if somebody wrapped it again
+        if bucket is not None:
+            return bucket(self._group, *args)
         observer.enter()
         try:
             return call(*args)
@@ -107,7 +112,7 @@ def _stand_in(group: ProcessGroup, seen: SeenGroup) -> ProcessGroup:
     from torch.distributed.distributed_c10d import Backend
 
     methods = {name: _passing_on(group, name) for name in METHODS if hasattr(ProcessGroup, name)}
-    methods["allreduce"] = _passing_on(group, "allreduce", through=seen.allreduce)
+    methods["allreduce"] = uncompiled(lambda _self, *args: seen.allreduce(*args))
     kind = type("SeenProcessGroup", (ProcessGroup,), methods)
     made: ProcessGroup = kind(group.rank(), group.size())
     for device in group._device_types:
@@ -119,12 +124,10 @@ def _stand_in(group: ProcessGroup, seen: SeenGroup) -> ProcessGroup:
     return made
 
 
-def _passing_on(
-    group: ProcessGroup, name: str, *, through: Callable[..., Work] | None = None
-) -> Callable[..., Work]:
+def _passing_on(group: ProcessGroup, name: str) -> Callable[..., Work]:
     def method(_self: ProcessGroup, *args: object) -> Work:
         call: Callable[..., Work] = getattr(group, name)
-        return call(*args) if through is None else through(call, *args)
+        return call(*args)
 
     return uncompiled(method)
 

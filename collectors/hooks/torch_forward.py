@@ -62,10 +62,13 @@ class ForwardHook:
     """Hooks on the roots, looked for again after steps that showed no forward."""
 
     def __init__(self, session: Session, part: Part) -> None:
+        import torch
+
         self._session = session
         self._recorder: Recorder = session.recorder
         self._before = RootHook(part.guard(self.before))
         self._after = RootHook(part.guard(self.after))
+        self._is_grad_enabled: Callable[[], bool] = torch.is_grad_enabled
         self._undo: list[Callable[[], None]] = []
         self._guard = part.guard
         self._level = 0
@@ -130,15 +133,13 @@ class ForwardHook:
 
     def before(self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         """A root is called."""
-        import torch
-
         recorder = self._recorder
         here = recorder.here()
-        if any(frame.name in self._inside for frame in here.stack):
+        if here.stack and any(frame.name in self._inside for frame in here.stack):
             here.tokens.append(None)  # a root inside a root, or recomputation in backward
             return
         native = recorder.ring.intern(type(module).__name__)
-        if torch.is_grad_enabled() and module.training:
+        if self._is_grad_enabled() and module.training:
             self._seen += 1
             recorder.begin_iteration()
             if not recorder.has_user_work:

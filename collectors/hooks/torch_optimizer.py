@@ -35,7 +35,7 @@ class OptimizerHook:
         self._part = part
         self._optimizer = session.recorder.names["optimizer"]
         self._open_safe, self._close_safe = part.guard(self._open), part.guard(self._close)
-        self._end_safe = part.guard(session.recorder.end_candidate)
+        self._end_safe = part.guard(self._end)
 
     def pre_hook(self, instance: Optimizer, args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs] | None:
         """A step starts; its closure is replaced by one that we see."""
@@ -54,7 +54,6 @@ class OptimizerHook:
     def post_hook(self, _instance: Optimizer, _args: Args, _kwargs: Kwargs) -> None:
         """It is done: the training step ends here unless another one follows."""
         if not state.is_compiling():
-            self._close_safe()
             self._end_safe()
 
     def _seen(self, instance: Optimizer, closure: Callable[[], object]) -> Callable[[], object]:
@@ -72,7 +71,9 @@ class OptimizerHook:
         native = recorder.ring.intern(type(instance).__name__)
         recorder.here().tokens.append(recorder.open(self._optimizer, native))
 
-    def _close(self) -> None:
+    def _end(self) -> None:
+        self._recorder.end_candidate(self._close())
+
+    def _close(self) -> tuple[int, int] | None:
         tokens = self._recorder.here().tokens
-        if tokens:
-            self._recorder.close(tokens.pop())
+        return self._recorder.close(tokens.pop()) if tokens else None

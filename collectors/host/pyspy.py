@@ -101,7 +101,8 @@ def _read(done: Finished) -> Dump:
             error=_reason(done.err), detail=" ".join(done.err.split("Stack backtrace")[0].split())[:200]
         )
     try:
-        return Dump(threads=tuple(_thread(item) for item in json.loads(done.out)))
+        threads = (_thread(item) for item in json.loads(done.out))
+        return Dump(threads=tuple(thread for thread in threads if thread.frames))  # else it runs no Python
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return Dump(error="no_answer", detail=f"not py-spy's JSON: {error!r:.100}")
 

@@ -111,7 +111,7 @@ class CallLog:
         """A call starts on this thread. `peer` is a group rank, -1 if none. None: only counted."""
         recorder = self.recorder
         if not recorder.channels.collectives:
-            self._count(op, group, peer=group.ranks[peer] if 0 <= peer < len(group.ranks) else -1)
+            self.count(op, group, peer=group.ranks[peer] if 0 <= peer < len(group.ranks) else -1)
             return None
         here = recorder.here()
         call = Call()
@@ -139,7 +139,7 @@ class CallLog:
             group.seq += 1
         return seq
 
-    def _count(self, op: int, group: GroupState, *, peer: int) -> None:
+    def count(self, op: int, group: GroupState, *, peer: int = -1) -> None:
         """A call while collectives are off: numbers go on, so that ranks still agree on them."""
         self._number(op, group, peer=peer)
         group.entered += 1

@@ -122,12 +122,15 @@ class Recorder:
             self.timeline.put(frame.start_ns, step=frame.step, phase=name)
         return frame
 
-    def close(self, frame: Frame | None) -> None:
-        """Close a phase and whatever was left open inside it; nothing if it is not open here."""
-        end_ns, cpu_ns = self.now_ns(), self.cpu_ns()
+    def close(self, frame: Frame | None) -> tuple[int, int] | None:
+        """Close a phase and whatever was left open inside it; nothing if it is not open here.
+
+        Returns wall and CPU time of its end: asking the kernel for the latter costs more than all else here.
+        """
         here = self._local.state
         if frame is None or frame not in here.stack:
-            return
+            return None
+        end_ns, cpu_ns = self.now_ns(), self.cpu_ns()
         if here.comm is not None:
             self.flush_comm(here)
         while here.stack.pop() is not frame:
@@ -143,6 +146,7 @@ class Recorder:
             self._acc_cpu_ns += used_ns
         wait_ns = min(here.wait_ns - frame.wait_ns, dur_ns)
         self._emit(frame, dur_ns=dur_ns, wait_ns=wait_ns, cpu_ns=used_ns, depth=min(depth, 255))
+        return end_ns, cpu_ns
 
     def bucket_ready(self) -> None:
         """A gradient bucket is complete: if it is the last, backward only waits from here on."""
@@ -262,15 +266,19 @@ class Recorder:
         number, self._user_number = self._user_number, -1
         self._close_step(end, user_step=number)
 
-    def end_candidate(self) -> None:
-        """An optimizer step is done; the training step ends here unless another one follows."""
+    def end_candidate(self, at: tuple[int, int] | None = None) -> None:
+        """An optimizer step is done; the training step ends here unless another one follows.
+
+        `at` is wall and CPU time of that end where they are known already.
+        """
         here = self._local.state
         self.train = here
         self.after_backward = False
         if here.comm is not None:
             self.flush_comm(here)
         if not self._manual and self._start_ns:
-            self._end = (self.now_ns(), self.cpu_ns(), self._acc_ns, self._acc_cpu_ns)
+            end_ns, cpu_ns = at or (self.now_ns(), self.cpu_ns())
+            self._end = (end_ns, cpu_ns, self._acc_ns, self._acc_cpu_ns)
             if self.timeline is not None:
                 self.timeline.put(self._end[0], step=self.step + 1, phase=0)
         for call in tuple(self.on_optimized):

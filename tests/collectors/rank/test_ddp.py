@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch._C._distributed_c10d import BuiltinCommHookType
+from torch._C._distributed_c10d import BuiltinCommHookType, ProcessGroup
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
+from argus.collectors.hooks.torch_collectives import Buckets
 from argus.collectors.rank import attach
 from argus.collectors.rank.fake_receiver import FakeReceiver
 from tests.collectors.rank import jobs
@@ -158,3 +159,40 @@ def test_the_broadcast_of_buffers_is_seen_and_waited_for(receiver: FakeReceiver)
         [row] = [r for r in records.collectives if r["step"] == 3 and r["peer"] == 0]
         assert records.name(int(row["phase"])) == "forward"
         assert row["blocked_ns"] > 0
+
+
+def wrapped_again(rank: int, world: int) -> None:
+    net = DistributedDataParallel(jobs.model())
+    train(net, rank)
+    ours, calls = ProcessGroup.allreduce, []
+
+    def theirs(group: ProcessGroup, *args: object) -> object:
+        calls.append(group)
+        return ours(group, *args)  # type: ignore[call-overload]
+
+    setattr(ProcessGroup, "allreduce", theirs)  # noqa: B010 as a user would
+    train(net, rank)
+    setattr(ProcessGroup, "allreduce", ours)  # noqa: B010
+    assert len(calls) >= 5
+
+
+def test_a_method_somebody_wrapped_after_us_is_called_and_seen(receiver: FakeReceiver) -> None:
+    for records in observe(wrapped_again, receiver, world=2):
+        assert ops(records, 8) == ["all_reduce"]
+
+
+def broken(rank: int, world: int) -> None:
+    def fail(*_args: object) -> None:
+        raise KeyError("planted")
+
+    train(DistributedDataParallel(jobs.model()), rank)
+    setattr(Buckets, "_issued", fail)  # noqa: B010
+    train(DistributedDataParallel(jobs.model()), rank)
+
+
+def test_a_failure_behind_a_bucket_is_counted_and_training_goes_on(receiver: FakeReceiver) -> None:
+    assert jobs.run(broken, world=2, path=receiver.path) == [0, 0]
+    receiver.drain()
+    for heard in receiver.by_rank().values():
+        assert heard.dropped == {"torch_collectives_error": 1}
+        assert len(heard.records().steps) == 10
