@@ -34,6 +34,9 @@ from argus.collectors.records.plan import DEFAULT_STEPS, WindowPlan
 from argus.topology.groups import Group
 from argus.topology.layout import Topology, build
 
+MEANS = "training_log"
+"""Source whose phases are means over micro-batches and steps, in no order that could be replayed."""
+
 NOBODY = Seen()
 """No witnesses."""
 
@@ -173,6 +176,8 @@ def _advance_over(
 
 def _what_if(job: Job, topology: Topology) -> tuple[Replayer | None, WhatIf | None, tuple[str, ...]]:
     """The replay of the job's pipeline, if there is one that can be replayed, with what is to be said of it."""
+    if any(one.layout.source == MEANS for one in job.records):
+        return None, None, ()
     try:
         replayer = replayer_of(job.records, topology)
     except NotReplayable as error:

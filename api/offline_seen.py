@@ -148,15 +148,25 @@ def analyse_seen(readings: Sequence[Reading], *, warnings: Sequence[str] = ()) -
 
 
 def stacks_of(dumps: Sequence[StackDump]) -> tuple[Stack, ...]:
-    """For each rank the stack that tells it most from the others; of one rank alone its most frequent."""
+    """The stack that tells each rank most from the others, the largest difference first; equal ones are one row."""
+    found: dict[str, list[tuple[int, float, float]]] = defaultdict(list)
     ranks = sorted({dump.rank for dump in dumps})
-    found = []
-    for rank in ranks[:MAX_STACKS]:
+    for rank in ranks:
         mine = [dump for dump in dumps if dump.rank == rank]
         others = [dump for dump in dumps if dump.rank != rank]
         for stack, share, peers in against_peers(mine, others, limit=1):
-            what = f"in {share:.0%} of its samples" + (
-                f", in {peers:.0%} of the other ranks'" if others else ""
-            )
-            found.append(Stack(what=what, ranks=(rank,), frames=tuple(reversed(stack.split(";")))))
-    return tuple(found)
+            found[stack].append((rank, share, peers))
+    rows = sorted(
+        found.items(), key=lambda item: (max(peers - share for _, share, peers in item[1]), item[0])
+    )
+    return tuple(_stack(stack, rows, num_ranks=len(ranks)) for stack, rows in rows[:MAX_STACKS])
+
+
+def _stack(stack: str, rows: Sequence[tuple[int, float, float]], *, num_ranks: int) -> Stack:
+    share = sum(row[1] for row in rows) / len(rows)
+    what = f"in {share:.0%} of {'its' if len(rows) == 1 else 'their'} samples"
+    if len(rows) == 1 and num_ranks > 1:
+        what += f", in {rows[0][2]:.0%} of the other ranks'"
+    return Stack(
+        what=what, ranks=tuple(rank for rank, _, _ in rows), frames=tuple(reversed(stack.split(";")))
+    )

@@ -28,6 +28,8 @@ MAX_WARNINGS = 20
 MAX_STACKS, MAX_FRAMES, MAX_SEEN = 8, 6, 12
 """Merged stacks and witnesses printed; all of them are in --json."""
 
+MAX_NODES = 3
+
 ANALYSED, IN_PART, NOTHING, FAULT = 0, 1, 2, 3
 
 
@@ -116,11 +118,18 @@ def _what_was_read(report: Report) -> str:
 
 
 def _seen_lines(seen: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What others than the ranks told."""
-    lines = [f" seen: {item['node']} ({item['source']}): {item['text']}" for item in seen[:MAX_SEEN]]
-    if len(seen) > MAX_SEEN:
-        lines.append(f" and {len(seen) - MAX_SEEN} more, see --json")
-    return list(map(printable, lines))
+    """What others than the ranks told, signs before mere notes; the same of several nodes is one line."""
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for item in sorted(seen, key=lambda one: not one["kind"]):
+        nodes.setdefault((item["source"], item["text"]), []).append(item["node"])
+    lines = [f" seen: {_few(who)} ({source}): {told}" for (source, told), who in nodes.items()]
+    more = [f" and {len(lines) - MAX_SEEN} more, see --json"] if len(lines) > MAX_SEEN else []
+    return [*map(printable, lines[:MAX_SEEN]), *more]
+
+
+def _few(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - MAX_NODES} more" if len(nodes) > MAX_NODES else ""
+    return ", ".join(nodes[:MAX_NODES]) + more
 
 
 def _stack_lines(report: Report) -> list[str]:

@@ -78,7 +78,12 @@ class Stragglers:
         """Whether the line was one."""
         if "^^^^ Bottom" in text and (match := _BOTTOM.search(text)):
             self.num_bottom += 1
-            self.bottom.update({int(rank) for _, rank in _RANKED.findall(match[1])})
+            ranked = [
+                (value, int(rank))
+                for raw, rank in _RANKED.findall(match[1])
+                if (value := _number(raw)) is not None
+            ]
+            self.bottom.update([min(ranked)[1]] if ranked else [])
             return True
         pairs = _PAIR.findall(text) if "/Rnk:" in text else []
         for end, measure, raw, rank in pairs:
@@ -92,9 +97,9 @@ class Stragglers:
     def events(self) -> tuple[OutsideEvent, ...]:
         """A sentence for each measure about the rank that is at its worse end most often."""
         told = [event for measure in WORDS for event in self._of(measure)]
-        if self.num_bottom:
+        if self.bottom:
             rank, count = min(self.bottom.items(), key=lambda item: (-item[1], item[0]))
-            text = f"among the slowest by throughput in {count} of {self.num_bottom} straggler reports"
+            text = f"the slowest by throughput in {count} of {self.num_bottom} straggler reports"
             told.append(OutsideEvent(time_s=0.0, node=f"rank:{rank}", source=SOURCE, text=text))
         return tuple(told)
 

@@ -123,7 +123,7 @@ def test_stacks_alone_say_what_the_ranks_do(tmp_path: Path, capsys: Capture) -> 
     mine = next(stack for stack in report["stacks"] if stack["ranks"] == [2])
     assert mine["frames"][0].startswith("__next__ (torch/utils/data")
     assert main(["triage", str(tmp_path)]) == 1
-    assert "rank 2: in 80% of its samples" in capsys.readouterr().out
+    assert "rank 2: in 80% of its samples, in 0% of the other ranks'" in capsys.readouterr().out
 
 
 def test_any_mix_is_one_answer(tmp_path: Path, capsys: Capture) -> None:
