@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from argus.collectors.readers import ReaderError, Reading
@@ -21,9 +21,30 @@ MAX_STACKS = 1_000_000
 Stack = tuple[str, str]
 """Thread and folded frames, outermost first."""
 
+_THREAD = re.compile(r"^thread \((?P<id>\w{1,20})\)(?:: (?P<name>.{1,64}))?$", re.IGNORECASE)
+_PROCESS = re.compile(r"^process (?P<pid>\d{1,10}):")
+_BEGUN = re.compile(r"^(?:Thread\.)?_bootstrap(?:_inner)? \(.*threading\.py")
 _MAIN = re.compile(r"main ?thread", re.IGNORECASE)
 _AUTOGRAD = re.compile(r"pt_autograd|autograd", re.IGNORECASE)
 _LOADER = re.compile(r"loader|QueueFeeder|pin_memory", re.IGNORECASE)
+
+
+def stack_of(frames: Sequence[str], *, thread: str = "") -> Stack:
+    """Thread and frames, outermost first; py-spy names process and thread in the first frames if it is asked to.
+
+    >>> stack_of(["process 7:\"python\"", "thread (7)", "main (a.py:1)"])
+    ('MainThread', 'main (a.py:1)')
+    """
+    pid = _PROCESS.match(frames[0]) if frames else None
+    frames = frames[1:] if pid else frames
+    named = _THREAD.match(frames[0]) if frames else None
+    if named:
+        frames = frames[1:]
+        is_first = pid is not None and named["id"] == pid["pid"]
+        thread = named["name"] or thread or ("MainThread" if is_first else f"thread {named['id']}")
+    if frames and not thread and _BEGUN.match(frames[0]):
+        thread = "a thread it began"
+    return thread, ";".join(frames)
 
 
 def reading_of(counts: Mapping[Stack, float], path: Path, *, warnings: tuple[str, ...] = ()) -> Reading:

@@ -12,15 +12,13 @@ from pathlib import Path
 
 from argus.collectors.readers import ReaderError, Reading
 from argus.collectors.readers._lines import Lines
-from argus.collectors.readers._profiled_stacks import MAX_STACKS, Stack, reading_of
+from argus.collectors.readers._profiled_stacks import MAX_STACKS, Stack, reading_of, stack_of
 
 MIN_LIKE = 0.9
 """So many of the first lines must be folded stacks."""
 
 _FOLDED = re.compile(r"^(?P<stack>[^;\s][^;]*(?:;[^;]+)*) (?P<count>\d{1,12})$")
 _FRAME = re.compile(r"\([^()]*?(?::\d+)?\)")
-_THREAD = re.compile(r"^thread \((?P<id>\w{1,20})\)(?::? (?P<name>.{1,64}))?$", re.IGNORECASE)
-_PROCESS = re.compile(r"^process \d+:")
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -43,18 +41,8 @@ def read(path: Path) -> Iterator[Reading]:
         if found is None:
             num_bad += bool(line.text.strip())
         elif len(counts) < MAX_STACKS:
-            counts[_stack(found["stack"])] += int(found["count"])
+            counts[stack_of(found["stack"].split(";"))] += int(found["count"])
     if not counts:
         raise ReaderError(f"{path.name} holds no folded stack")
     told = (f"{path.name}: {num_bad} lines are no folded stacks and are left out",) if num_bad else ()
     yield reading_of(counts, path, warnings=(*lines.warnings, *told))
-
-
-def _stack(folded: str) -> Stack:
-    """Thread and frames of a folded stack; with --threads and --subprocesses the first frames name those."""
-    frames, thread = folded.split(";"), ""
-    if frames and _PROCESS.match(frames[0]):
-        frames = frames[1:]
-    if frames and (named := _THREAD.match(frames[0])):
-        thread, frames = named["name"] or named["id"], frames[1:]
-    return thread, ";".join(frames)

@@ -14,7 +14,7 @@ from typing import Any
 
 from argus.collectors.readers import ReaderError, Reading
 from argus.collectors.readers._files import Inflated
-from argus.collectors.readers._profiled_stacks import MAX_STACKS, Stack, reading_of
+from argus.collectors.readers._profiled_stacks import MAX_STACKS, Stack, reading_of, stack_of
 
 MAX_BYTES = 1 << 30
 MAX_DEPTH = 2048
@@ -79,13 +79,13 @@ def _add(profile: Mapping[str, Any], frames: Sequence[str], counts: dict[Stack, 
     """Count the profile's stacks; how many samples were unusable."""
     named = str(profile.get("name", ""))[:200]
     match = _QUOTED.search(named)
-    thread = match[1] if match else named
+    thread = match[1] if match else named.removesuffix('""').strip()
     num_bad = 0
     for stack, weight in _evented(profile) if profile.get("type") == "evented" else _sampled(profile):
         if not all(type(index) is int and 0 <= index < len(frames) for index in stack):
             num_bad += 1
         elif weight > 0 and stack and len(counts) < MAX_STACKS:
-            counts[thread, ";".join(frames[index] for index in stack)] += weight
+            counts[stack_of([frames[index] for index in stack], thread=thread)] += weight
     return num_bad
 
 

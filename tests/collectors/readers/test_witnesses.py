@@ -96,6 +96,21 @@ def test_threads_of_a_raw_profile_are_apart(tmp_path: Path) -> None:
     assert kinds == {"main": "f (a.py:1)", "autograd": "g (b.py:2)"}
 
 
+def test_the_main_thread_is_told_from_those_it_began(tmp_path: Path) -> None:
+    """As py-spy 0.4 prints them: without names, with --threads, with --subprocesses."""
+    path = tmp_path / "rank1.txt"
+    path.write_text(
+        "<module> (w.py:9);step (w.py:6) 5\n"
+        "Thread._bootstrap (threading.py:1002);Thread.run (threading.py:982);side (w.py:8) 3\n"
+        'process 7:"/usr/bin/python w.py 2";thread (7);<module> (w.py:1);a (w.py:2) 2\n'
+        'process 8:"/usr/bin/python w.py 2";thread (9);b (w.py:2) 2\n'
+    )
+    (reading,) = py_spy.read(path)
+    kinds = {dump.threads[0].stack.split(";")[-1]: dump.threads[0].kind for dump in reading.stacks}
+    assert kinds["a (w.py:2)"] == "main" and kinds["b (w.py:2)"] == "other"
+    assert kinds["side (w.py:8)"] == "other"
+
+
 def test_other_text_is_no_profile() -> None:
     assert not py_spy.sniff(b"step 1\nstep 2\n", "rank0.txt")
     assert not py_spy.sniff(b"a b 3\n", "rank0.txt")
