@@ -16,7 +16,7 @@ from argus.collectors.readers import (
     reader_for,
 )
 from argus.collectors.readers._files import Found, find, head_of, watched
-from argus.collectors.readers._members import completed
+from argus.collectors.readers._members import completed, numbered
 
 _LOOKS_LIKE_A_TRACE = (".json", ".gz", ".argus", ".pickle", ".sqlite", ".nsys-rep", ".qdrep", ".parquet")
 """Endings whose file is missed if no reader takes it; other files of a folder are passed over in silence."""
@@ -42,12 +42,14 @@ def gather(
     paths: Iterable[Path], scratch: Path, *, progress: Progress = lambda name, share: None
 ) -> Gathered:
     """Readings of all files; `scratch` is an empty folder for unpacking. ReaderError if a path is missing."""
-    readings: list[Reading] = []
+    files: list[tuple[str, list[Reading]]] = []
     warnings: list[str] = []
     for found in find(paths, scratch):
         if found.path is None:
             warnings.append(f"{found.name} {found.refused}")
             continue
+        readings: list[Reading] = []
+        files.append((found.name, readings))
         try:
             with watched(_Meter(found.name, size=found.path.stat().st_size, progress=progress)):
                 for reading in _read(found, found.path):
@@ -58,7 +60,9 @@ def gather(
             warnings.append(text if found.path.name in text else f"{found.path.name}: {text}")
         except OSError as error:
             warnings.append(f"{found.name} cannot be read ({error.strerror or error})")
-    return Gathered(readings=completed(readings), warnings=tuple(dict.fromkeys(warnings)))
+    ranked, told = numbered(files)
+    warnings.extend(told)
+    return Gathered(readings=completed(ranked), warnings=tuple(dict.fromkeys(warnings)))
 
 
 class _Meter:

@@ -41,6 +41,7 @@ class Reading:
     the step times of a file that knows no ranks. `events` and `stacks` are what others than the ranks saw;
     an event at time 0 does not say when. `also` maps an event's node to other names of it. `are_members_known`
     is False if the groups list only the members this file tells of: the others are in other files.
+    `is_rank_known` is False if ranks only count the processes of this file.
     """
 
     records: RankRecords
@@ -56,6 +57,7 @@ class Reading:
     stacks: tuple[StackDump, ...] = ()
     also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     are_members_known: bool = True
+    is_rank_known: bool = True
 
 
 class Reader(Protocol):

@@ -7,6 +7,7 @@ not there, and columns change between versions. Steps and phases come from NVTX 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from argus.collectors.readers import ReaderError, Reading
@@ -44,12 +45,14 @@ def read(path: Path) -> Iterator[Reading]:
         why = f", it is damaged ({tables.damage})" if tables.damage else ""
         raise ReaderError(f"{path.name} holds no kernel and no NVTX range of any process{why}")
     first, warning = _first_rank(path, num=len(processes))
+    is_rank_known = bool(warning)
     for local, process in enumerate(processes):
         rank = first + local
         told = (warning,) if warning and local == 0 else ()
         if tables.damage:
             told = (*told, f"{path.name}: it is damaged ({tables.damage}); what could be read is used")
-        yield _reading(path, process, rank=rank, local=local, host=host, base_ns=base_ns, told=told)
+        reading = _reading(path, process, rank=rank, local=local, host=host, base_ns=base_ns, told=told)
+        yield replace(reading, is_rank_known=is_rank_known)
 
 
 def _reading(
@@ -83,7 +86,10 @@ def _reading(
 
 
 def _first_rank(path: Path, *, num: int) -> tuple[int, str]:
-    """Rank of the report's first process and a sentence if it is a guess; ReaderError for one that is unknown."""
+    """Rank of the report's first process with a sentence; several whose ranks no name tells are counted from 0.
+
+    Raises ReaderError for one alone whose rank no name tells.
+    """
     rank, origin = named_rank(path)
     if rank is not None and rank < MAX_WORLD // 2:
         what = f"{path.name}: rank {rank} is inferred from the {origin} name"
@@ -92,7 +98,7 @@ def _first_rank(path: Path, *, num: int) -> tuple[int, str]:
             what if num == 1 else f"{what}, {num - 1} more processes follow it in the order of their GPUs",
         )
     if num > 1:
-        return 0, f"{path.name}: ranks 0 to {num - 1} are inferred from the order of its processes' GPUs"
+        return 0, ""
     raise ReaderError(
         f"{path.name}: the rank is missing: a report has it in its name, like report-rank-3.sqlite"
     )

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from argus.collectors.gather import gather
+from argus.collectors.job import join
 from argus.collectors.readers import ReaderError, Reading, nsight
 from argus.collectors.readers._fake_nsight import EPOCH_NS, fake_report
 
@@ -52,9 +54,25 @@ def test_the_processes_of_a_node_are_ranks_in_the_order_of_their_gpus(tmp_path: 
     readings = read(fake_report(tmp_path / "node.sqlite", late_ms={0: 0.0, 1: 2.0, 2: 0.0}))
     assert [one.records.layout.rank for one in readings] == [0, 1, 2]
     assert [one.records.layout.device for one in readings] == ["0", "1", "2"]
-    assert "ranks 0 to 2 are inferred" in readings[0].warnings[0]
+    assert not any(one.is_rank_known for one in readings)
     later = read(fake_report(tmp_path / "node-rank-8.sqlite", late_ms={0: 0.0, 1: 0.0}))
     assert [one.records.layout.rank for one in later] == [8, 9]
+
+
+def test_nodes_are_numbered_in_the_order_of_their_reports(tmp_path: Path) -> None:
+    for node in ("a", "b"):
+        (tmp_path / f"node-{node}").mkdir()
+        path = tmp_path / f"node-{node}" / "report1.sqlite"
+        fake_report(path, late_ms={0: 0.0, 1: 0.0}, host=node)
+    found = gather([tmp_path], tmp_path / "s")
+    assert [(one.records.layout.rank, one.records.layout.host) for one in found.readings] == [
+        (0, "a"),
+        (1, "a"),
+        (2, "b"),
+        (3, "b"),
+    ]
+    assert [text for text in found.warnings if text.startswith("node-b/report1.sqlite: ranks 2 to 3 are")]
+    assert join(found.readings).records[0].layout.groups[0].ranks == (0, 1, 2, 3)
 
 
 def test_one_process_without_a_rank_is_one_sentence(tmp_path: Path) -> None:
