@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from argus.collectors.readers._columns import Columns
 from argus.collectors.readers._comms import Call, Calls, find_calls
 from argus.collectors.readers._intervals import union
-from argus.collectors.readers._phases import PhaseTime, find_work, phase_times
+from argus.collectors.readers._phases import PhaseTimes, find_work, phase_times
 from argus.collectors.readers._timeline import (
     Segments,
     Steps,
@@ -77,7 +77,7 @@ def profile_of(
     records = RankRecords(
         layout=replace(layout, groups=tuple(calls.groups.values())),
         steps=step_rows,
-        phases=rows.phases(list(phase_times(segments, steps, work))),
+        phases=rows.phases(phase_times(segments, steps, work)),
         collectives=rows.collectives(calls.calls, steps, segments),
         kernels=kernels,
         events=rows.launches(kernels),
@@ -122,12 +122,12 @@ class _Rows:
         rows["cpu_ns"] = UNOBSERVED_NS
         return rows
 
-    def phases(self, times: Sequence[PhaseTime]) -> Rows:
-        rows = np.zeros(len(times), PHASE)
+    def phases(self, times: PhaseTimes) -> Rows:
+        rows = np.zeros(len(times.step), PHASE)
         for column in ("step", "start_ns", "dur_ns", "wait_ns", "clock"):
-            rows[column] = [getattr(time, column) for time in times]
-        rows["name"] = [self._name(time.phase) for time in times]
-        rows["native"] = [self._name(time.native) for time in times]
+            rows[column] = getattr(times, column)
+        rows["name"] = [self._name(phase) for phase in times.phase]
+        rows["native"] = [self._name(native) for native in times.native]
         rows["start_ns"] += self._base
         rows["cpu_ns"], rows["chunk"], rows["micro_batch"] = UNOBSERVED_NS, -1, -1
         return rows

@@ -177,8 +177,7 @@ def _thread_ops(columns: Columns, thread: str) -> tuple[Ints, Spans]:
     ops = columns.ops.rows()
     is_autograd = ops[:, 3] == 1
     autograd = union(ops[is_autograd, 0], ops[is_autograd, 1])
-    mine = ops[~is_autograd & (ops[:, 2] == columns.threads.get(thread, -1))]
-    starts = np.sort(mine[:, 0])
+    starts = np.sort(ops[~is_autograd & (ops[:, 2] == columns.threads.get(thread, -1)), 0])
     outside = autograd.within(starts, starts + 1) == 0
     return starts[outside], autograd
 
