@@ -32,7 +32,7 @@ _LOADER = re.compile(r"loader|QueueFeeder|pin_memory", re.IGNORECASE)
 def stack_of(frames: Sequence[str], *, thread: str = "") -> Stack:
     """Thread and frames, outermost first; py-spy names process and thread in the first frames if it is asked to.
 
-    >>> stack_of(["process 7:\"python\"", "thread (7)", "main (a.py:1)"])
+    >>> stack_of(["process 7:python", "thread (7)", "main (a.py:1)"])
     ('MainThread', 'main (a.py:1)')
     """
     pid = _PROCESS.match(frames[0]) if frames else None
