@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from argus.agent.card import render as render_card
 from argus.agent.case import Case, triage_page
 from argus.agent.claims import documents_of
 from argus.agent.claims import render as render_claim
-from argus.agent.evidence import EvidenceBook
+from argus.agent.evidence import Pages
 from argus.agent.grounding import PREFIX
 from argus.agent.loop.chat import Answered
 from argus.agent.loop.investigate import Outcome
@@ -26,13 +26,13 @@ def card_of(case: Case, *, color: bool = False) -> str:
     return render_card(case.incident, case.diagnosis, topology=topology, color=color)
 
 
-def outcome_lines(outcome: Outcome, *, book: EvidenceBook) -> Iterator[str]:
+def outcome_lines(outcome: Outcome, *, book: Pages) -> Iterator[str]:
     """What the model had to do with a diagnosis."""
     yield f"Model: {printable(outcome.note)}"
-    documents = documents_in(outcome.diagnosis, book)
-    for claim in outcome.diagnosis["claims"]:
-        if str(claim["id"]).startswith(PREFIX):
-            yield printable(f"  · {render_claim(claim, documents)} [{', '.join(claim['evidence'])}]")
+    added = [one for one in outcome.diagnosis["claims"] if str(one["id"]).startswith(PREFIX)]
+    documents = documents_in([*added, *outcome.reasons], book)
+    for claim in (*added, *outcome.reasons):
+        yield printable(f"  · {render_claim(claim, documents)} [{', '.join(claim['evidence'])}]")
     for action in outcome.diagnosis["remediation"][2:]:
         yield printable(f"  → {action['action']} ({action['target']})")
     yield from _dropped(outcome)
@@ -60,9 +60,10 @@ def answer_lines(answer: Answered) -> Iterator[str]:
         yield f"({spent_text(answer.spent)})"
 
 
-def why_lines(case: Case, diagnosis: Mapping[str, Any], book: EvidenceBook) -> Iterator[str]:
+def why_lines(case: Case, diagnosis: Mapping[str, Any], book: Pages) -> Iterator[str]:
     """Evidence for the cause, against the others, and what is missing; every number from its pointer."""
-    documents = documents_in(diagnosis, book)
+    documents: dict[str, Mapping[str, Any]] = dict(documents_of(diagnosis))
+    documents |= documents_in(diagnosis["claims"], book)
     claims = {claim["id"]: claim for claim in diagnosis["claims"]}
     against = {key for item in diagnosis["ruled_out"] for key in item["claim_ids"]}
     yield printable(str(diagnosis["headline"]))
@@ -79,15 +80,10 @@ def why_lines(case: Case, diagnosis: Mapping[str, Any], book: EvidenceBook) -> I
     yield f"  the triage's numbers are evidence {triage_page(case).evidence_id}"
 
 
-def documents_in(diagnosis: Mapping[str, Any], book: EvidenceBook) -> dict[str, Mapping[str, Any]]:
-    """What the pointers of a diagnosis point into: its own evidence and pages of the book."""
-    documents: dict[str, Mapping[str, Any]] = dict(documents_of(diagnosis))
-    for claim in diagnosis["claims"]:
-        for key in claim["evidence"]:
-            page = book.get(key)
-            if page is not None:
-                documents[key] = page.data
-    return documents
+def documents_in(claims: Iterable[Mapping[str, Any]], book: Pages) -> dict[str, Mapping[str, Any]]:
+    """The pages of the book that the pointers of claims lead into."""
+    keys = dict.fromkeys(key for claim in claims for key in claim["evidence"])
+    return {key: page.data for key in keys if (page := book.get(key)) is not None}
 
 
 def spent_text(spent: Spent) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,11 +14,11 @@ from argus.agent.grounding import Dropped, Grounded
 from argus.agent.runbooks.catalogue import objection
 from argus.agent.triage import action_of, gain_of
 
-Rejudge = Callable[[], Mapping[str, Any] | None]
-"""The diagnosis as `fuse` gives it now, with all that came in since; None if there is none."""
-
 STANCES = ("agrees", "refines", "overturns", "differs", "doubts", "ungrounded")
 """How a model's view stands to the triage's."""
+
+ADOPTED = ("agrees", "refines", "overturns")
+"""Stances whose claims become a part of the answer; those of others are shown beside it."""
 
 UNDECIDED = "unknown"
 """The class of a cause whose kind the triage leaves open."""
@@ -31,22 +31,37 @@ SEEN_BY_TRIAGE = (TRIAGE, "list_findings", "get_finding", "compute", "submit_dia
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The final diagnosis in JSON form, how the model's view stands to it, and one sentence on that."""
+    """The final diagnosis in JSON form, how the model's view stands to it, and one sentence on that.
+
+    `reasons` are the kept claims of a view that is shown beside the answer.
+    """
 
     diagnosis: dict[str, Any]
     stance: str
     note: str
     dropped: tuple[Dropped, ...]
+    reasons: tuple[dict[str, Any], ...] = ()
 
 
-def judge(case: Case, view: Grounded, *, book: EvidenceBook, entities: Entities, rejudge: Rejudge) -> Judged:
-    """The triage's diagnosis enriched, refined, overturned, or kept beside a view that differs."""
+def has_news(case: Case, view: Grounded, *, book: EvidenceBook, entities: Entities) -> bool:
+    """Whether a view differs from the triage and rests on evidence that the triage may not have had."""
+    if stance_of(case, view, entities) != "differs":
+        return False
+    pages = [page for page in map(book.get, view.cited) if page is not None]
+    return any(page.tool not in SEEN_BY_TRIAGE for page in pages)
+
+
+def judge(
+    case: Case, view: Grounded, *, entities: Entities, again: Mapping[str, Any] | None = None
+) -> Judged:
+    """The triage's diagnosis enriched, refined, overturned, or kept beside a view that differs.
+
+    `again` is what `fuse` says when it is run again, asked for where the view `has_news`.
+    """
     stance = stance_of(case, view, entities)
     decided: Mapping[str, Any] = case.diagnosis
-    if stance == "differs":
-        again = _overturned(view, book=book, entities=entities, rejudge=rejudge)
-        if again is not None:
-            stance, decided = "overturns", again
+    if stance == "differs" and again is not None and _bears_out(again, view, entities):
+        stance, decided = "overturns", again
     advice, refused = _advice(case, view, decided, stance=stance, entities=entities)
     final = _merged(decided, view, stance=stance, entities=entities, advice=advice)
     return Judged(
@@ -54,6 +69,7 @@ def judge(case: Case, view: Grounded, *, book: EvidenceBook, entities: Entities,
         stance=stance,
         note=note_of(stance, view),
         dropped=(*view.dropped, *refused),
+        reasons=tuple(claim.to_json() for claim in view.claims) if stance in ("differs", "doubts") else (),
     )
 
 
@@ -83,18 +99,12 @@ def _place(root: Mapping[str, Any], entities: Entities) -> tuple[str, str]:
     return where, str(root["fault_class"])
 
 
-def _overturned(
-    view: Grounded, *, book: EvidenceBook, entities: Entities, rejudge: Rejudge
-) -> Mapping[str, Any] | None:
-    """The diagnosis that `fuse` now gives, if it is the model's and rests on evidence the triage had not."""
-    pages = [page for page in map(book.get, view.cited) if page is not None]
-    if all(page.tool in SEEN_BY_TRIAGE for page in pages):
-        return None
-    again = rejudge()
-    if again is None or again["verdict"] not in ("CONFIRMED", "LIKELY"):
-        return None
+def _bears_out(again: Mapping[str, Any], view: Grounded, entities: Entities) -> bool:
+    """Whether `fuse` by now ranks the view's own causes first, and is sure enough of them."""
+    if again["verdict"] not in ("CONFIRMED", "LIKELY"):
+        return False
     now = sorted(_place(root, entities) for root in again["root_causes"])
-    return again if now == sorted(_place(asdict(root), entities) for root in view.root_causes) else None
+    return now == sorted(_place(asdict(root), entities) for root in view.root_causes)
 
 
 def _advice(
@@ -132,7 +142,7 @@ def _merged(
 ) -> dict[str, Any]:
     """The decided diagnosis with what the model adds to it; a view that differs adds only what it looked at."""
     final = dict(decided)
-    if stance not in ("agrees", "refines", "overturns"):
+    if stance not in ADOPTED:
         return final
     added = Diagnosis(
         verdict=str(decided["verdict"]),

@@ -41,6 +41,16 @@ class Claim:
         """What the claim stands on."""
         return tuple(dict.fromkeys([*(value.evidence for value in self.values.values()), *self.cites]))
 
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready; numbers stay pointers."""
+        return {
+            "id": self.id,
+            "text": self.text,
+            "values": {name: asdict(value) for name, value in self.values.items()},
+            "evidence": list(self.evidence),
+            "status": self.status,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class RootCause:
@@ -138,16 +148,6 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """The form scored, stored and sent; numbers in claims stay pointers."""
-        claims = [
-            {
-                "id": claim.id,
-                "text": claim.text,
-                "values": {name: asdict(value) for name, value in claim.values.items()},
-                "evidence": list(claim.evidence),
-                "status": claim.status,
-            }
-            for claim in self.claims
-        ]
         return {
             "schema": SCHEMA,
             "verdict": self.verdict,
@@ -163,7 +163,7 @@ class Diagnosis:
             "second_best": self.second_best,
             "separation": None if self.separation is None else dict(self.separation),
             "impact": asdict(self.impact) if self.impact else None,
-            "claims": claims,
+            "claims": [claim.to_json() for claim in self.claims],
             "remediation": [_plain(asdict(action)) for action in self.remediation],
             "missing_evidence": list(self.missing_evidence),
             "evidence": [dict(item) for item in self.evidence],

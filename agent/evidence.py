@@ -99,14 +99,18 @@ class ToolResult:
         )
 
 
-class EvidenceBook(Protocol):
+class Pages(Protocol):
+    """Where results are opened."""
+
+    def get(self, evidence_id: str) -> ToolResult | None:
+        """A result by id, None if there is none."""
+
+
+class EvidenceBook(Pages, Protocol):
     """Where results are kept."""
 
     def add(self, result: ToolResult) -> None:
         """Keep a result; one that is there already stays as it is."""
-
-    def get(self, evidence_id: str) -> ToolResult | None:
-        """A result by id, None if there is none."""
 
 
 class MemoryBook:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,19 +18,17 @@ from argus.agent.guard import Guard
 from argus.agent.loop.chat import Answered, chat_turn
 from argus.agent.loop.course import Course, Step
 from argus.agent.loop.drive import Surroundings, drive_async
-from argus.agent.loop.investigate import Desk, Outcome, investigate, without_model
+from argus.agent.loop.investigate import NO_MODEL, Desk, Outcome, investigate, without_model
 from argus.agent.loop.limits import Limits
 from argus.agent.loop.spans import span
-from argus.agent.model.client import Model
 from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Message
 from argus.agent.pseudonyms import Pseudonyms, pseudonyms_of
 from argus.agent.runbooks.books import Runbook, read_books
 from argus.api.agent_metrics import AgentMetrics, make_agent_metrics
+from argus.api.service import Service
 from argus.api.settings import Settings, SettingsError
 from argus.api.toolbox import Toolbox
-
-NO_MODEL = "No model is set up (ARGUS_MODEL_URL), so this is the deterministic triage."
 
 T = TypeVar("T")
 Watch = Callable[[Step], None]
@@ -67,10 +66,8 @@ class Agent:
         """The final diagnosis of a case."""
         if self.endpoint is None:
             return without_model(case, reason=NO_MODEL)
-        desk = self._desk(self.endpoint, toolbox, case)
-        outcome = await self._run(
-            self.endpoint, toolbox, case, investigate(case, desk, question=question), watch
-        )
+        course = investigate(case, self._desk(self.endpoint, toolbox), question=question)
+        outcome = await self._run(course, endpoint=self.endpoint, toolbox=toolbox, case=case, watch=watch)
         self.metrics.outcome(outcome)
         return outcome
 
@@ -81,61 +78,83 @@ class Agent:
         *,
         question: str,
         history: Sequence[Message] = (),
+        conversation: str = "",
         watch: Watch = lambda step: None,
     ) -> Answered:
-        """The answer to one question of a chat."""
+        """The answer to one question of a chat; `conversation` is its id for who traces it."""
         if self.endpoint is None:
             return Answered(text="", note=NO_MODEL, failure="no_model")
-        desk = self._desk(self.endpoint, toolbox, case)
-        course = chat_turn(case, desk, question=question, history=history)
-        answered = await self._run(self.endpoint, toolbox, case, course, watch)
+        desk = self._desk(self.endpoint, toolbox)
+        answered = await self._run(
+            chat_turn(case, desk, question=question, history=history),
+            endpoint=self.endpoint,
+            toolbox=toolbox,
+            case=case,
+            watch=watch,
+            conversation=conversation,
+        )
         self.metrics.answered(answered)
         return answered
 
-    def _desk(self, endpoint: Endpoint, toolbox: Toolbox, case: Case) -> Desk:
-        def rejudge() -> Mapping[str, Any] | None:
-            """The incident as the analysis has it by now, with all that came in since."""
-            found = toolbox.facts.incident(case.incident.id) if case.incident else None
-            return None if found is None else found.diagnosis
-
+    def _desk(self, endpoint: Endpoint, toolbox: Toolbox) -> Desk:
         return Desk(
             guard=Guard(secret=secrets.token_hex(16)),
             endpoint=endpoint,
             registry=toolbox.registry,
             book=toolbox.book,
             limits=self.limits,
-            rejudge=rejudge,
         )
 
     async def _run(
-        self, endpoint: Endpoint, toolbox: Toolbox, case: Case, course: Course[T], watch: Watch
+        self,
+        course: Course[T],
+        *,
+        endpoint: Endpoint,
+        toolbox: Toolbox,
+        case: Case,
+        watch: Watch,
+        conversation: str = "",
     ) -> T:
+        from argus.agent.model.client import Model  # brings openai: a second that only a model is worth
+
         def watched(step: Step) -> None:
             self.metrics.step(step)
             watch(step)
 
-        latest = next(iter(case.facts.windows(limit=1)), None)
-        window = case.incident.last_window if case.incident else latest.index if latest else None
-        around = Surroundings(
-            registry=toolbox.registry,
-            context=toolbox.context(run=case.facts.run, attempt=case.facts.attempt, window=window),
-            clock=self.clock,
-            watch=watched,
-            pseudonyms=pseudonyms_of(case.hosts) if self.hides_hosts else Pseudonyms(names={}),
-            endpoint=endpoint,
-        )
+        around = await asyncio.to_thread(self._around, toolbox, case)
         model = Model(endpoint)
         attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "argus"}
+        if conversation:
+            attributes["gen_ai.conversation.id"] = conversation
         try:
             with span("invoke_agent argus", attributes):
-                return await drive_async(course, model.ask, around)
+                return await drive_async(course, model.ask, replace(around, watch=watched, endpoint=endpoint))
         finally:
             await model.close()
 
+    def _around(self, toolbox: Toolbox, case: Case) -> Surroundings:
+        """What the course meets; reads the database."""
 
-def agent_of(
-    settings: Settings, *, registry: CollectorRegistry | None = None
-) -> tuple[Agent, tuple[str, ...]]:
+        def rejudge() -> Mapping[str, Any] | None:
+            return None if case.incident is None else toolbox.look_again(case.incident)
+
+        latest = next(iter(case.facts.windows(limit=1)), None)
+        window = case.incident.last_window if case.incident else latest.index if latest else None
+        return Surroundings(
+            registry=toolbox.registry,
+            context=toolbox.context(run=case.facts.run, attempt=case.facts.attempt, window=window),
+            clock=self.clock,
+            pseudonyms=pseudonyms_of(case.hosts) if self.hides_hosts else Pseudonyms(names={}),
+            rejudge=rejudge,
+        )
+
+
+def agent_for(service: Service) -> Agent:
+    """The agent of a service, counted among the service's own metrics. Raises SettingsError."""
+    return agent_of(service.settings, metrics=service.agent_metrics)[0]
+
+
+def agent_of(settings: Settings, *, metrics: AgentMetrics | None = None) -> tuple[Agent, tuple[str, ...]]:
     """The agent of the settings, and a sentence for each of the user's runbooks that cannot be read.
 
     Raises SettingsError.
@@ -144,7 +163,7 @@ def agent_of(
     agent = Agent(
         endpoint=endpoint_of(settings),
         limits=limits_of(settings),
-        metrics=make_agent_metrics(registry or CollectorRegistry()),
+        metrics=metrics or make_agent_metrics(CollectorRegistry()),
         books=books,
         hides_hosts=bool(settings.model_hide_hosts),
     )
@@ -173,7 +192,9 @@ def endpoint_of(settings: Settings) -> Endpoint | None:
 
 
 def limits_of(settings: Settings) -> Limits:
-    """The budgets."""
+    """The budgets. Raises SettingsError for one that could never be kept."""
+    if settings.model_usd and not (settings.model_usd_in or settings.model_usd_out):
+        raise SettingsError("model_usd limits money, but no price is set: set model_usd_in and model_usd_out")
     return Limits(
         max_turns=settings.model_turns,
         max_tool_calls=settings.model_calls,

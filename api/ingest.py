@@ -37,9 +37,12 @@ class Parsed(Generic[T]):
     rejected: tuple[Rejection, ...]
 
 
-def parse_windows(body: bytes, *, max_bytes: int) -> Parsed[Arrival]:
-    """Rank windows of an upload. Raises WireError when the upload as a whole cannot be read."""
-    return _each(enumerate(decode_windows(body, max_bytes=max_bytes)), _arrival)
+def parse_windows(body: bytes, *, max_bytes: int, age_s: float = 0.0) -> Parsed[Arrival]:
+    """Rank windows of an upload that waited so long. Raises WireError when it cannot be read as a whole."""
+    parsed = _each(enumerate(decode_windows(body, max_bytes=max_bytes)), _arrival)
+    return replace(
+        parsed, items=tuple(replace(item, age_s=age_s) for item in parsed.items) if age_s else parsed.items
+    )
 
 
 def parse_layouts(body: bytes) -> Parsed[Layout]:

@@ -23,14 +23,16 @@ from argus.analytics.waits import Waits, waits_of
 from argus.analytics.whatif.graph import NotReplayable
 from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
 from argus.analytics.window import Window, assemble
-from argus.api.offline_seen import Seen, analyse_seen, end_s, outside_of, seen_by, stacks_of
+from argus.api.offline_seen import Seen, analyse_seen, end_s, outside_of, seen_by, told_apart
 from argus.api.offline_series import SeriesReport, analyse_series
 from argus.api.offline_stops import analyse_dumps, with_hang
 from argus.api.report import NothingUsable, Report, costliest
 from argus.collectors.gather import Progress, gather
 from argus.collectors.host.window import cut
 from argus.collectors.job import Job, join
+from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.plan import DEFAULT_STEPS, WindowPlan
+from argus.collectors.records.stacks import StackDump
 from argus.topology.groups import Group
 from argus.topology.layout import Topology, build
 
@@ -119,7 +121,8 @@ def analyse(
     windows = windows_of(job, topology, window_steps)
     replayer, replayed, doubts = _what_if(job, topology)
     worth_s = replayed.worth_s if replayed is not None and replayed.is_close else None
-    outside = outside_of(seen, job, topology)
+    witnesses = outside_of(seen, job, topology)
+    outside = replace(witnesses, stacks=(*stacks_of(job), *witnesses.stacks))
     now_s = end_s(job) if seen else now_s
     state, findings = _advance_over(windows, topology, now_s=now_s, worth_s=worth_s, outside=outside)
     missing = missing_evidence(windows, job)
@@ -141,8 +144,9 @@ def analyse(
         warnings=tuple(dict.fromkeys([*warnings, *job.warnings, *topology.conflicts, *doubts])),
         what_if=replayed,
         replayer=replayer,
-        stacks=stacks_of(outside.stacks),
+        stacks=told_apart(witnesses.stacks),
         seen=seen.to_json(),
+        witnesses=witnesses,
     )
 
 
@@ -167,11 +171,32 @@ def _advance_over(
             votes=1 if is_lone else VOTES,
             min_past=0 if is_lone else MIN_PAST,
             worth_s=worth_s,
-            outside=outside,
+            outside=_until(outside, window, is_last=window is windows[-1]),
         )
         state = step.state
         findings += step.findings
     return state, tuple(findings)
+
+
+def _until(outside: Outside, window: Window, *, is_last: bool) -> Outside:
+    """What was known by the end of the window; what does not say of which step it is, was known at the last."""
+    end = window.first_step + window.num_steps
+    if is_last:
+        return outside
+    return replace(outside, stacks=tuple(dump for dump in outside.stacks if dump.step < end))
+
+
+def stacks_of(job: Job) -> tuple[StackDump, ...]:
+    """What the ranks' hosts saw their threads do, in order of time."""
+    return tuple(sorted((dump for one in job.records for dump in one.stacks), key=lambda dump: dump.ts_s))
+
+
+def samples_of(job: Job) -> dict[str, HostSample]:
+    """What each host's devices last said, where a recording kept it."""
+    found = {
+        look.sample.host: look.sample for one in job.records for look in one.looks if look.sample is not None
+    }
+    return dict(sorted(found.items()))
 
 
 def _what_if(job: Job, topology: Topology) -> tuple[Replayer | None, WhatIf | None, tuple[str, ...]]:

@@ -141,13 +141,13 @@ def analyse_seen(readings: Sequence[Reading], *, warnings: Sequence[str] = ()) -
             num_ranks=len(by_rank),
         ),
         warnings=tuple(dict.fromkeys(warnings)),
-        stacks=stacks_of(seen.stacks),
+        stacks=told_apart(seen.stacks),
         seen=seen.to_json(),
         what=what,
     )
 
 
-def stacks_of(dumps: Sequence[StackDump]) -> tuple[Stack, ...]:
+def told_apart(dumps: Sequence[StackDump]) -> tuple[Stack, ...]:
     """The stack that tells each rank most from the others, the largest difference first; equal ones are one row."""
     found: dict[str, list[tuple[int, float, float]]] = defaultdict(list)
     ranks = sorted({dump.rank for dump in dumps})

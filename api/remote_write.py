@@ -10,7 +10,8 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -94,7 +95,9 @@ class RemoteWriter:
         clock: Callable[[], float],
         rng: random.Random,
         period_s: float = PERIOD_S,
+        labels: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        self._labels = labels
         self._post, self._registry, self._sent = post, registry, sent
         self._clock, self._rng, self._period_s = clock, rng, period_s
         self._waiting: deque[_Request] = deque()
@@ -129,7 +132,10 @@ class RemoteWriter:
             continue
 
     def _collect(self) -> None:
-        ts_ms, samples = int(self._clock() * 1000), list(samples_of(self._registry))
+        ts_ms, samples = (
+            int(self._clock() * 1000),
+            [replace(one, labels={**self._labels, **one.labels}) for one in samples_of(self._registry)],
+        )
         for start in range(0, len(samples), MAX_SERIES):
             part = samples[start : start + MAX_SERIES]
             self._waiting.append(_Request(body=encode_request(part, ts_ms=ts_ms), num=len(part)))

@@ -12,7 +12,7 @@ import numpy as np
 
 from argus.collectors.host.client import Answer, Post
 from argus.collectors.host.plans import parse_plans
-from argus.collectors.host.window import cut_window
+from argus.collectors.host.window import cut_window, with_looks
 from argus.collectors.job import Job
 from argus.collectors.records.events import DTYPES, RankRecords
 from argus.collectors.records.heartbeat import Heartbeat, Status
@@ -34,8 +34,8 @@ MAX_WAIT_S = 30.0
 BUSY = frozenset({0, 408, 425, 429, 500, 502, 503, 504})
 """Answers after which the same request may be taken; 0 is none at all."""
 
-JSON_HEADERS = {"Content-Type": "application/json"}
-WINDOW_HEADERS = {"Content-Type": CONTENT_TYPE, WIRE_HEADER: WIRE_VERSION}
+JSON_HEADERS = {"Content-Type": "application/json", WIRE_HEADER: str(WIRE_VERSION)}
+WINDOW_HEADERS = {**JSON_HEADERS, "Content-Type": CONTENT_TYPE}
 
 _TIMES: Mapping[str, tuple[str, ...]] = {
     "steps": ("start_ns", "end_ns"),
@@ -90,7 +90,7 @@ class Replay:
         records = job.records
         layout = records[0].layout
         plan = self._layouts(records)
-        self._witnesses(events, stacks)
+        self._witnesses(events, (*(dump for one in records for dump in one.stacks), *stacks))
         first_s = min(int(one.steps["start_ns"].min()) for one in records if len(one.steps)) * 1e-9
         step, count = 0, job.num_steps
         while step < count:
@@ -128,7 +128,7 @@ class Replay:
 
     def _windows(self, records: Sequence[RankRecords], plan: WindowPlan, index: int) -> None:
         for part in _parts(records):
-            windows = [cut_window(one, plan, index) for one in part]
+            windows = [with_looks(cut_window(one, plan, index), one) for one in part]
             windows = [window for window in windows if len(window.steps)]
             if windows:
                 body = encode_windows(window.to_bytes() for window in windows)
@@ -217,16 +217,20 @@ def _moved(records: RankRecords, *, run: str, first: int, shift_ns: int) -> Rank
             part[column] += shift_ns
         rows[kind] = part
     rows["kernels"]["launch_ns"] += np.where(rows["kernels"]["launch_ns"] > 0, shift_ns, 0)
-    return RankRecords(
+    shift_s = shift_ns * 1e-9
+    return replace(
+        records,
         layout=replace(records.layout, run=run),
-        names=records.names,
         steps=rows["steps"],
         phases=rows["phases"],
         collectives=rows["collectives"],
         kernels=rows["kernels"],
         events=rows["events"],
-        dropped=records.dropped,
-        unseen=records.unseen,
+        looks=tuple(replace(look, ts_s=look.ts_s + shift_s) for look in records.looks),
+        stacks=tuple(
+            replace(dump, run=run, step=max(dump.step - first, 0), ts_s=dump.ts_s + shift_s)
+            for dump in records.stacks
+        ),
     )
 
 

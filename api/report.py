@@ -10,6 +10,7 @@ import numpy as np
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.whatif.shares import Replayer, WhatIf
 from argus.analytics.whatif.timeline import trace_of
 from argus.analytics.window import Window
@@ -35,7 +36,7 @@ class Stack:
 class Report:
     """What offline triage found; `diagnosis` is that of the costliest incident, or says there is none.
 
-    `seen` is what others than the ranks told, `series` what bare step times beside the ranks showed, `stop` is
+    `seen` is what others than the ranks told, `witnesses` the same as the analysis takes it, `series` what bare step times beside the ranks showed, `stop` is
     the incident of a job that stands still after its steps, `what` says what was read where there are no windows.
     """
 
@@ -53,6 +54,7 @@ class Report:
     seen: Sequence[Mapping[str, Any]] = ()
     series: SeriesReport | None = None
     stop: Incident | None = None
+    witnesses: Outside = NOTHING
     what: str = "flight-recorder dumps"
 
     def ideal_timeline(self) -> dict[str, Any] | None:

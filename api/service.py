@@ -15,6 +15,7 @@ from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Reject
 from argus.analytics.store.levels import levels_of
 from argus.analytics.store.relaunch import make_room
 from argus.api import ingest
+from argus.api.agent_metrics import AgentMetrics, make_agent_metrics
 from argus.api.analysis import Means
 from argus.api.board import Board
 from argus.api.course import Analyses
@@ -50,6 +51,7 @@ class Service:
     analyses: Analyses
     clock: Callable[[], float]
     board: Board
+    agent_metrics: AgentMetrics
     peers_asked_s: dict[int, float] = field(default_factory=dict)
 
     def receive_layouts(self, body: bytes) -> Answer:
@@ -121,9 +123,9 @@ class Service:
             "rejected": [asdict(item) for item in parsed.rejected],
         }
 
-    def receive_windows(self, body: bytes) -> Answer:
-        """Store rank windows, each once. Raises WireError, NothingTaken."""
-        parsed = ingest.parse_windows(body, max_bytes=self.settings.max_upload_bytes)
+    def receive_windows(self, body: bytes, *, age_s: float = 0.0) -> Answer:
+        """Store rank windows that waited `age_s` on their host, each once. Raises WireError, NothingTaken."""
+        parsed = ingest.parse_windows(body, max_bytes=self.settings.max_upload_bytes, age_s=age_s)
         now_s = self.clock()
         with self.store.write() as connection:
             attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
@@ -209,6 +211,7 @@ def make_service(
         analyses=analyses,
         clock=clock,
         board=Board(store=store, clock=clock),
+        agent_metrics=make_agent_metrics(metrics.registry),
     )
 
 

@@ -12,6 +12,8 @@ T = TypeVar("T")
 
 DEFAULT_FILE = Path("argus.toml")
 SECTION = "serve"
+NOTIFY_SECTION = "notify"
+"""Tables of this section are the notifiers' own: `api.notify.settings`."""
 
 JOB_VARIABLES = frozenset(
     {
@@ -50,7 +52,22 @@ class Settings:
         "argus.sqlite", "path of an SQLite file, or postgresql://USER@HOST/DATABASE", env="ARGUS_DB"
     )
     key: str = _setting(
-        "", "secret that every /v1 request must bear; only from the environment", env="ARGUS_KEY", secret=True
+        "",
+        "admin key of the default project, longer than any other lives; only from the environment",
+        env="ARGUS_KEY",
+        secret=True,
+    )
+    tls_cert: str = _setting(
+        "", "PEM file of the certificate and its chain; with it the service speaks TLS", env="ARGUS_TLS_CERT"
+    )
+    tls_key: str = _setting("", "PEM file of the certificate's private key", env="ARGUS_TLS_KEY")
+    trusted_proxies: str = _setting(
+        "",
+        "addresses of proxies, separated by commas, whose X-Forwarded-* headers are believed",
+        env="ARGUS_TRUSTED_PROXIES",
+    )
+    keep_audit_s: float = _setting(
+        365 * 86400.0, "how long the audit is kept; a year", env="ARGUS_KEEP_AUDIT_S", low=86400.0
     )
     window_steps: int = _setting(
         0,
@@ -139,6 +156,50 @@ class Settings:
         "1: hosts have other names towards the model, taken back in its answer",
         env="ARGUS_MODEL_HIDE_HOSTS",
     )
+    investigate_from: str = _setting(
+        "warning",
+        "severity from which the agent looks into a new incident by itself: info, warning, critical; off = never",
+        env="ARGUS_INVESTIGATE_FROM",
+    )
+    investigations_at_once: int = _setting(
+        4, "investigations that run at once; others wait", env="ARGUS_INVESTIGATIONS_AT_ONCE", low=1
+    )
+    keep_investigations_s: float = _setting(
+        7776000.0,
+        "how long an investigation with its steps is kept; 90 days",
+        env="ARGUS_KEEP_INVESTIGATIONS_S",
+    )
+    callback_hosts: str = _setting(
+        "",
+        "hosts that may be called back, comma-separated; *.x allows what ends in .x, * everything; empty = none",
+        env="ARGUS_CALLBACK_HOSTS",
+    )
+    callback_secret: str = _setting(
+        "",
+        "key that calls back are signed with; only from the environment",
+        env="ARGUS_CALLBACK_SECRET",
+        secret=True,
+    )
+    approval_expires_s: float = _setting(
+        3600.0, "how long an approval may be decided", env="ARGUS_APPROVAL_EXPIRES_S", low=1
+    )
+    public_url: str = _setting(
+        "",
+        "address under which people open this service, for links in messages; empty = no links",
+        env="ARGUS_PUBLIC_URL",
+    )
+    notify_max: int = _setting(
+        5,
+        "messages a channel gets in notify_window_s; what is more becomes a digest",
+        env="ARGUS_NOTIFY_MAX",
+        low=1,
+    )
+    notify_window_s: float = _setting(
+        600.0, "the stretch of time that notify_max is counted over", env="ARGUS_NOTIFY_WINDOW_S", low=1
+    )
+    digest_hour: int = _setting(
+        7, "hour (UTC) of the daily digest of what healed by itself", env="ARGUS_DIGEST_HOUR"
+    )
     runbooks: str = _setting("", "folder of your own runbooks, Markdown", env="ARGUS_RUNBOOKS")
     keep_conversations_s: float = _setting(
         7776000.0,
@@ -170,6 +231,27 @@ class Settings:
     max_uploads: int = _setting(
         16, "requests that may wait to be stored; beyond it the answer is 503", env="ARGUS_MAX_UPLOADS", low=1
     )
+    max_requests_s: float = _setting(
+        100.0,
+        "requests a second of one key, thirty seconds' worth at once; uploads of hosts not counted; 0 = no limit",
+        env="ARGUS_MAX_REQUESTS_S",
+    )
+    max_ingest_s: float = _setting(
+        5000.0,
+        "uploads a second of one key, thirty seconds' worth at once; 0 = no limit",
+        env="ARGUS_MAX_INGEST_S",
+    )
+    max_replay_s: float = _setting(
+        50.0,
+        "uploads a second taken that waited on their hosts through an outage; the others are told when to come",
+        env="ARGUS_MAX_REPLAY_S",
+    )
+    max_connections: int = _setting(
+        8192,
+        "connections held at once; beyond it new ones are closed at once",
+        env="ARGUS_MAX_CONNECTIONS",
+        low=16,
+    )
     max_backlog: int = _setting(
         2000,
         "closed windows that may wait for their analysis; beyond it ingest answers 503",
@@ -191,6 +273,13 @@ class Settings:
     ray_address: str = _setting(
         "auto", "address of the Ray cluster that engine = ray joins", env="ARGUS_RAY_ADDRESS"
     )
+
+
+def notifier_variables() -> frozenset[str]:
+    """The variables of the notifiers; their files say what each means."""
+    from argus.api.notify.notifier import all_settings
+
+    return frozenset(all_settings())
 
 
 def settings_table() -> list[tuple[str, str, str, str]]:
@@ -218,7 +307,7 @@ def load_settings(
     for name in sorted(name for name in env if name.startswith("ARGUS_")):
         if name in known:
             values[known[name].name] = _parse(known[name], env[name], where=name)
-        elif name not in JOB_VARIABLES:
+        elif name not in JOB_VARIABLES and name not in notifier_variables():
             warnings.append(f"{name} is not a variable of argus; it is ignored")
     values.update(overrides or {})
     for item in fields(Settings):
@@ -235,9 +324,9 @@ def _from_file(path: Path | None) -> dict[str, str | int | float]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}") from None
     section = raw.get(SECTION, {})
-    if not isinstance(section, dict) or set(raw) - {SECTION}:
-        got = ", ".join(sorted(set(raw) - {SECTION})) or SECTION
-        raise SettingsError(f"{path}: expected only the section [{SECTION}], got {got}")
+    if not isinstance(section, dict) or set(raw) - {SECTION, NOTIFY_SECTION}:
+        got = ", ".join(sorted(set(raw) - {SECTION, NOTIFY_SECTION})) or SECTION
+        raise SettingsError(f"{path}: expected only [{SECTION}] and [{NOTIFY_SECTION}.…], got {got}")
     known = {item.name: item for item in fields(Settings) if not item.metadata["secret"]}
     for name in section:
         if name not in known:
@@ -274,6 +363,10 @@ def _check(item: Field[object], value: object) -> None:
     low = item.metadata["low"]
     if isinstance(value, int | float) and not (low <= value < 1 << 53):
         raise SettingsError(f"{item.name} must be at least {low}, got {value}")
+    if item.name == "investigate_from" and value not in ("off", "info", "warning", "critical"):
+        raise SettingsError(f"investigate_from must be off, info, warning or critical, got {value!r:.40}")
+    if item.name == "digest_hour" and not 0 <= int(str(value)) <= 23:
+        raise SettingsError(f"digest_hour must be in [0, 23], got {value}")
     if item.name == "port" and not 0 <= int(str(value)) <= 65535:
         raise SettingsError(f"port must be in [0, 65535], got {value}")
     if item.name == "window_steps" and not 0 <= int(str(value)) <= 100_000:

@@ -8,7 +8,9 @@ from sqlalchemy import Connection
 
 from argus.analytics.store import control, levels, observations, queries
 from argus.analytics.store.queries import Which
+from argus.collectors.host.reporting import product_version
 from argus.collectors.records.channels import off_at
+from argus.collectors.records.upload import OLDEST_WIRE, WIRE_VERSION
 
 MAX_RANKS = 1 << 20
 MAX_CHANGES = 8
@@ -16,7 +18,7 @@ MAX_CHANGES = 8
 
 
 def run_status(connection: Connection, which: Which, *, now_s: float) -> dict[str, Any]:
-    """The status document of an attempt: switch, last window's coverage, hosts with their ranks."""
+    """The status document of an attempt: versions, switch, last window's coverage, hosts with their ranks."""
     beats = queries.heartbeats(connection, which.id, limit=MAX_RANKS, offset=0).items
     hosts = sorted({beat["host"] for beat in beats})
     reports = control.reports(connection, hosts)
@@ -27,6 +29,7 @@ def run_status(connection: Connection, which: Which, *, now_s: float) -> dict[st
     return {
         "run": which.run,
         "attempt": which.attempt,
+        "service": {"version": product_version(), "wire": WIRE_VERSION, "oldest_wire": OLDEST_WIRE},
         "is_off": control.switches(connection, [which.run]).get(which.run, False),
         "governor": {
             "channels_off": list(off_at(level)),

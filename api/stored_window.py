@@ -18,13 +18,20 @@ MAX_CELLS = 50_000_000
 """Rank × step × phase cells of one window: 10,240 ranks × 200 steps × 20 phases, 0.4 GB an array."""
 
 
-def read_window(store: Store, attempt_id: int, row: WindowRow, *, topology: Topology) -> Window:
-    """All that came in of a window, with what of it cannot be read. Raises ValueError if it is too large."""
+def read_window(
+    store: Store, attempt_id: int, row: WindowRow, *, topology: Topology, with_late: bool = False
+) -> Window:
+    """All that came in of a window before it closed, or at all, with what of it cannot be read.
+
+    Raises ValueError if it is too large.
+    """
     with store.read() as connection:
-        bodies = progress.bodies_of(connection, attempt_id, row.window)
+        bodies = progress.bodies_of(connection, attempt_id, row.window, with_late=with_late)
         stored = kernel_store.blobs_of(connection, attempt_id, row.window)
         blobs, refused = kernel_store.readable(stored)
         names = kernel_store.used_names(connection, blobs)
+    if not bodies:
+        raise ValueError("its records are not kept any more")
     parts = [RankWindow.from_bytes(body) for body in bodies]
     phases = {part.name(int(index)) for part in parts for index in set(part.cells["phase"].tolist())}
     cells = topology.world_size * row.num_steps * (len(phases) + 2)

@@ -11,7 +11,9 @@ from argus.agent.evidence import EvidenceBook, Json, MemoryBook, ToolResult
 from argus.agent.facts import Facts
 from argus.agent.registry import Registry
 from argus.agent.registry import registry as all_tools
+from argus.analytics.incident import Incident
 from argus.api.evidence_book import StoreBook
+from argus.api.look_again import LookAgain, look_again_on
 from argus.api.service import Service
 from argus.api.store_facts import StoreFacts
 from argus.api.tool_capture import capture_for
@@ -19,6 +21,10 @@ from argus.api.tool_capture import capture_for
 READ = frozenset({"read"})
 ALL = frozenset({"read", "capture"})
 """What a caller with the service's key may do: the same key orders captures directly."""
+
+
+def not_again(incident: Incident) -> None:
+    """No second look: of a recording, nothing more comes in."""
 
 
 class Face(Protocol):
@@ -43,13 +49,14 @@ class Face(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Toolbox:
-    """The tools over facts that are at hand."""
+    """The tools over facts that are at hand; `look_again` has the analysis judge an incident anew."""
 
     facts: Facts
     book: EvidenceBook = field(default_factory=MemoryBook)
     capture: Capture | None = None
     scopes: frozenset[str] = READ
     registry: Registry = field(default_factory=all_tools)
+    look_again: LookAgain = not_again
 
     def context(
         self, *, run: str | None = None, attempt: int | None = None, window: int | None = None
@@ -88,4 +95,10 @@ def toolbox_of(service: Service) -> Toolbox:
     """The tools over a service's database, with everything its key allows."""
     book = StoreBook(store=service.store, clock=service.clock, keep_s=service.settings.keep_evidence_s)
     facts = StoreFacts.of(service.store)
-    return Toolbox(facts=facts, book=book, capture=capture_for(service), scopes=ALL)
+    return Toolbox(
+        facts=facts,
+        book=book,
+        capture=capture_for(service),
+        scopes=ALL,
+        look_again=look_again_on(service.store, service.analyses),
+    )

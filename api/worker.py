@@ -12,7 +12,7 @@ from argus.analytics.store import progress
 from argus.analytics.store.intake import is_newer
 from argus.analytics.store.kernels import PRUNED_AT_ONCE, prune_kernels
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
-from argus.api import analysis, historian
+from argus.api import analysis, historian, late
 from argus.api.analysis import Means
 from argus.api.published import Published
 from argus.api.run_gauges import RunNow
@@ -133,6 +133,8 @@ class Worker:
         newest = {live.row.run: live.row.id for live in sorted(lives, key=lambda live: live.row.attempt)}
         is_tick = not 0 <= now_s - self._ticked_s < TICK_S
         self._prune(now_s)
+        if is_tick:
+            late.take_up(self._means, now_s=now_s)
         self._ticked_s = now_s if is_tick else self._ticked_s
         more = False
         for attempt_id, watch in list(self._watches.items()):
@@ -220,6 +222,7 @@ class Worker:
                 channels_off=off_at(watch.level.level),
                 scores=watch.scores,
                 host_gaps=watch.host_gaps,
+                kernels=watch.kernels,
             )
             for watch in watches
         )

@@ -58,9 +58,8 @@ def asked_on(
         registry=registry(),
         book=context.book,
         limits=limits or Limits(),
-        rejudge=lambda: case.diagnosis,
     )
-    around = Surroundings(registry=registry(), context=context, clock=clock)
+    around = Surroundings(registry=registry(), context=context, clock=clock, rejudge=lambda: case.diagnosis)
     return drive(investigate(case, desk, question=question), ask, around)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
+from argus.evals.demo_agent import asked_about
 from argus.evals.pause import Pauser
 from argus.evals.stack import TRAIN, Stack, StackError
 
@@ -124,10 +125,12 @@ def _faulty(stack: Stack, plan: Plan, *, say: Progress) -> str:
             return "No incident."
         say(f"incident {incident['id']}: {incident['class']} on rank {incident['suspects']}")
         card = _card(stack, incident)
+        say("an agent looks into it")
+        lines = asked_about(stack.directory / "argus.sqlite", incident["id"])
     say("fault off; waiting for the incident to resolve")
     resolved = _wait_for(stack, lambda i: i["status"] == "resolved", timeout_s=RESOLVE_S)
     say("incident resolved" if resolved else f"the incident did not resolve within {RESOLVE_S:.0f} s")
-    return card
+    return "\n".join([card, "", *lines])
 
 
 @contextlib.contextmanager

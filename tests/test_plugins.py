@@ -45,7 +45,7 @@ FOLDERS = (
     "api.notifiers",
     "evals.scenarios",
 )
-ENTRY = {"analytics.detectors": "detect", "evals.scenarios": "scenario"}
+ENTRY = {"analytics.detectors": "detect", "evals.scenarios": "scenario", "api.notifiers": "notifier"}
 """The function of a plug-in whose keyword-only parameters are its settings."""
 
 MAX_LONE_WINDOWS = 5
@@ -82,7 +82,7 @@ def test_the_docstring_of_a_plugin_is_its_documentation(name: str) -> None:
 def test_the_settings_of_a_plugin_are_keyword_only_with_defaults(name: str) -> None:
     folder = name.removeprefix("argus.").rpartition(".")[0]
     parameters = list(inspect.signature(getattr(module(name), ENTRY[folder])).parameters.values())
-    settings = parameters[1:] if folder == "analytics.detectors" else parameters
+    settings = parameters if folder == "evals.scenarios" else parameters[1:]
     assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty for p in settings), name
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -37,7 +37,14 @@ class Answered:
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {**asdict(self), "spent": {**asdict(self.spent), "tokens": self.spent.tokens}}
+        lists = {"pages": list(self.pages), "unknown": list(self.unknown)}
+        return {**asdict(self), **lists, "spent": self.spent.to_json()}
+
+    @staticmethod
+    def from_json(raw: Mapping[str, Any]) -> Answered:
+        """Inverse of `to_json`."""
+        lists = {name: tuple(raw[name]) for name in ("pages", "unknown")}
+        return Answered(**{**raw, **lists, "spent": Spent.from_json(raw["spent"])})
 
 
 def chat_turn(case: Case, desk: Desk, *, question: str, history: Sequence[Message] = ()) -> Course[Answered]:

@@ -18,28 +18,41 @@ class UseTool:
 
     name: str
     arguments: Mapping[str, Any]
+    call_id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookAgain:
+    """Have the analysis look at the incident anew, with everything that is known by now.
+
+    Answered with the diagnosis it comes to, None where there is none.
+    """
+
+
+WHATS = ("asking", "calling", "called", "refused", "repaired", "looking", "answered")
+"""Kinds of steps: of them `calling` has the arguments as details, `called` evidence, status and note."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """Something a user who watches may want to see; nothing is answered to it.
-
-    `what`: asking, calling, called, refused, repaired, budget, failed, answered.
-    """
+    """Something a user who watches may want to see, one of `WHATS`; nothing is answered to it."""
 
     what: str
     text: str
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-Effect = Ask | UseTool | Step
+Effect = Ask | UseTool | LookAgain | Step
+
+Met = Reply | ModelError | ToolResult | Mapping[str, Any] | None
+"""What may come of an effect."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
     """The answer to an effect, and the seconds since the conversation began."""
 
-    value: Reply | ModelError | ToolResult | None
+    value: Met
     at_s: float
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from argus.agent.arbiter import Judged, Rejudge, judge
+from argus.agent.arbiter import ADOPTED, Judged, has_news, judge
 from argus.agent.case import Case, triage_page
 from argus.agent.evidence import EvidenceBook, ToolResult
 from argus.agent.grounding import Dropped, Grounded, ground
 from argus.agent.guard import Guard
-from argus.agent.loop.course import Course, Step, UseTool
+from argus.agent.loop.course import Course, LookAgain, Step, UseTool
 from argus.agent.loop.limits import Limits, Spent, reached
 from argus.agent.loop.prompt import first_view, system_text
 from argus.agent.loop.talk import Ended, Talk, open_talk
@@ -26,6 +26,8 @@ HISTORY = "history"
 TRIAGE, AGENT = "triage", "agent"
 """Stages: which of them the answer comes from."""
 
+NO_MODEL = "No model is set up (ARGUS_MODEL_URL), so this is the deterministic triage."
+
 LAST_CALL = "Your budget is used up. Answer now as one JSON object with the fields of submit_diagnosis, with what you have."
 
 
@@ -34,7 +36,8 @@ class Outcome:
     """The final diagnosis in JSON form and how it came about.
 
     `stance`: see `arbiter.STANCES`, or `failed` where no usable answer came. `note` is one plain sentence about the
-    model. `view` = the root causes the model named, `pages` = the evidence ids it looked at, in order.
+    model. `view` = the root causes the model named, `reasons` = its kept claims where they are not in the diagnosis,
+    `pages` = the evidence ids it looked at, in order.
     """
 
     diagnosis: Mapping[str, Any]
@@ -46,6 +49,7 @@ class Outcome:
     spent: Spent = field(default_factory=Spent)
     dropped: tuple[Dropped, ...] = ()
     view: tuple[Mapping[str, Any], ...] = ()
+    reasons: tuple[Mapping[str, Any], ...] = ()
     pages: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -56,11 +60,30 @@ class Outcome:
             "failure": self.failure or None,
             "budget": self.budget or None,
             "view": list(self.view),
+            "reasons": list(self.reasons),
             "dropped": [asdict(item) for item in self.dropped],
             "pages": list(self.pages),
-            "spent": {**asdict(self.spent), "tokens": self.spent.tokens},
+            "spent": self.spent.to_json(),
         }
         return {**self.diagnosis, "stage": self.stage, "agent": agent}
+
+    @staticmethod
+    def from_json(raw: Mapping[str, Any]) -> Outcome:
+        """Inverse of `to_json`."""
+        agent = raw["agent"]
+        return Outcome(
+            diagnosis={name: value for name, value in raw.items() if name not in ("stage", "agent")},
+            stage=raw["stage"],
+            stance=agent["stance"],
+            note=agent["note"],
+            failure=agent["failure"] or "",
+            budget=agent["budget"] or "",
+            spent=Spent.from_json(agent["spent"]),
+            dropped=tuple(Dropped(**item) for item in agent["dropped"]),
+            view=tuple(agent["view"]),
+            reasons=tuple(agent["reasons"]),
+            pages=tuple(agent["pages"]),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +95,6 @@ class Desk:
     registry: Registry
     book: EvidenceBook
     limits: Limits
-    rejudge: Rejudge
 
 
 def without_model(case: Case, *, reason: str) -> Outcome:
@@ -94,9 +116,20 @@ def investigate(case: Case, desk: Desk, *, question: str = "") -> Course[Outcome
     if view.dropped and not ended.budget and not reached(talk.limits, talk.spent):
         ended, view = yield from _repaired(case, desk, talk, ended, view, pages)
     known = [one for one in map(desk.book.get, pages) if one is not None]
-    judged = judge(case, view, book=desk.book, entities=case.entities(*known), rejudge=desk.rejudge)
+    entities = case.entities(*known)
+    again = None
+    if has_news(case, view, book=desk.book, entities=entities):
+        again = yield from _looked_again()
+    judged = judge(case, view, entities=entities, again=again)
     yield Step(what="answered", text=judged.note)
     return _judged(judged, view, talk, ended, pages)
+
+
+def _looked_again() -> Course[Mapping[str, Any] | None]:
+    """What the analysis says by now, with everything that came in since it last looked."""
+    yield Step(what="looking", text="the analysis looks again with what came in since")
+    heard = yield LookAgain()
+    return heard.value if isinstance(heard.value, Mapping) else None
 
 
 def _past(case: Case, desk: Desk) -> Course[ToolResult | None]:
@@ -185,12 +218,13 @@ def _failed(case: Case, talk: Talk, ended: Ended, pages: list[str]) -> Outcome:
 def _judged(judged: Judged, view: Grounded, talk: Talk, ended: Ended, pages: list[str]) -> Outcome:
     return Outcome(
         diagnosis=judged.diagnosis,
-        stage=AGENT if judged.stance in ("agrees", "refines", "overturns") else TRIAGE,
+        stage=AGENT if judged.stance in ADOPTED else TRIAGE,
         stance=judged.stance,
         note=judged.note,
         budget=ended.budget,
         spent=talk.spent,
         dropped=judged.dropped,
         view=tuple({"node": root.node, "fault_class": root.fault_class} for root in view.root_causes),
+        reasons=judged.reasons,
         pages=tuple(pages),
     )

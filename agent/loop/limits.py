@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from argus.agent.model.message import Reply
 
@@ -42,6 +44,15 @@ class Spent:
     def tokens(self) -> int:
         """Both ways together."""
         return self.prompt_tokens + self.completion_tokens
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {**asdict(self), "tokens": self.tokens}
+
+    @staticmethod
+    def from_json(raw: Mapping[str, Any]) -> Spent:
+        """Inverse of `to_json`."""
+        return Spent(**{name: value for name, value in raw.items() if name != "tokens"})
 
     def after(self, reply: Reply, *, usd: float, at_s: float) -> Spent:
         """One turn more."""

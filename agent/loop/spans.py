@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from argus.agent.evidence import ToolResult
-from argus.agent.loop.course import Effect, UseTool
+from argus.agent.loop.course import Effect, Met, UseTool
 from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Ask, ModelError, Reply
+
+if TYPE_CHECKING:
+    from opentelemetry import trace
 
 Attributes = Mapping[str, str | int | float | bool]
 
@@ -33,14 +37,18 @@ def span(name: str, attributes: Attributes) -> Iterator[Span]:
 class Span:
     """What is set on a span when its block ends."""
 
-    def __init__(self, made: object) -> None:
+    def __init__(self, made: trace.Span | None) -> None:
         self._made = made
 
     def tell(self, attributes: Attributes) -> None:
-        """Set attributes."""
-        set_attributes = getattr(self._made, "set_attributes", None)
-        if set_attributes is not None:
-            set_attributes(dict(attributes))
+        """Set attributes; one that names an error makes the span a failed one."""
+        if self._made is None:
+            return
+        self._made.set_attributes(dict(attributes))
+        if "error.type" in attributes:
+            from opentelemetry.trace import StatusCode
+
+            self._made.set_status(StatusCode.ERROR)
 
 
 def named(effect: Effect, endpoint: Endpoint, *, model: str) -> tuple[str, Attributes] | None:
@@ -56,11 +64,12 @@ def named(effect: Effect, endpoint: Endpoint, *, model: str) -> tuple[str, Attri
         return f"execute_tool {effect.name[:64]}", {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": effect.name[:64],
+            **({"gen_ai.tool.call.id": effect.call_id[:64]} if effect.call_id else {}),
         }
     return None
 
 
-def told(value: Reply | ModelError | ToolResult | None) -> Attributes:
+def told(value: Met) -> Attributes:
     """Attributes of what came of it."""
     if isinstance(value, Reply):
         return {

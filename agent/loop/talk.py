@@ -192,7 +192,7 @@ class Talk:
 
     def _call(self, call: ToolCall) -> Course[ToolResult]:
         yield Step(what="calling", text=call.name, details=dict(call.arguments))
-        heard = yield UseTool(name=call.name, arguments=call.arguments)
+        heard = yield UseTool(name=call.name, arguments=call.arguments, call_id=call.id)
         result = heard.value
         assert isinstance(result, ToolResult), result
         self.spent = replace(self.spent, tool_calls=self.spent.tool_calls + 1, seconds=heard.at_s)

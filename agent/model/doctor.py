@@ -138,13 +138,13 @@ def _num_ctx(parameters: str) -> int:
 
 
 async def _tools(model: Model) -> list[Check]:
-    """A tool call, its answer taken back, two at once, a stream, a demanded form."""
+    """A tool call, its answer taken back, two at once, one with a strict schema, a stream, a demanded form."""
     first, reply = await _one_call(model)
     if reply is None:
         return [first]
     checks = [first]
     if reply.calls:
-        checks += [await _answered(model, reply), await _parallel(model)]
+        checks += [await _answered(model, reply), await _parallel(model), await _strict(model)]
     checks += [await _streamed(model), await _formed(model)]
     return checks
 
@@ -191,6 +191,27 @@ async def _parallel(model: Model) -> Check:
         return Check(name="parallel calls", ok=False, found=str(error), is_needed=False)
     number = len(reply.calls)
     return Check(name="parallel calls", ok=number > 1, found=f"{number} in one turn", is_needed=False)
+
+
+async def _strict(model: Model) -> Check:
+    """Whether arguments can be held to their schema, also where this kind of server is not asked to."""
+    usual = model.dialect
+    if "strict" not in usual.refused:
+        model.dialect = replace(usual, profile=replace(usual.profile, strict=True))
+    messages = (_user("Call the tool report_rank with rank 4."),)
+    try:
+        reply = await model.ask(Ask(messages=messages, tools=(_TOOL,), timeout_s=PROBE_S))
+        is_refused = "strict" in model.dialect.refused
+    except ModelError as error:
+        return Check(name="strict", ok=False, found=str(error), is_needed=False)
+    finally:
+        model.dialect = usual
+    if is_refused:
+        return Check(name="strict", ok=False, found="not taken; tools are sent without", is_needed=False)
+    given = [dict(call.arguments) for call in reply.calls]
+    fits = bool(given) and all(set(one) == {"rank"} and isinstance(one["rank"], int) for one in given)
+    found = "taken, arguments fit their schema" if fits else f"taken, but called with {given!r:.60}"
+    return Check(name="strict", ok=fits, found=found, is_needed=False)
 
 
 async def _streamed(model: Model) -> Check:

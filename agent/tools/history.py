@@ -140,6 +140,7 @@ def _row(one: Likeness) -> Json:
         "status": past.status,
         "onset_step": past.onset_step,
         "end_step": past.end_step,
+        "ended": tame(past.ended, 120),
         "gpu_hours": number(past.cost.gpu_hours_so_far),
         "advised": tame(str(advice[0].get("action", "")), 160),
     }

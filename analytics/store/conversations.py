@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import (
     Column,
+    ColumnElement,
     Connection,
     Float,
     ForeignKey,
@@ -108,13 +109,23 @@ def entries(connection: Connection, conversation_id: str) -> list[Json]:
     return [{"number": row.number, "at_s": row.at_s, "role": row.role, **load(row.body)} for row in rows]
 
 
-def conversations(connection: Connection, *, run: str | None, limit: int) -> list[Conversation]:
+def conversations(
+    connection: Connection, *, run: str | None, limit: int, offset: int = 0
+) -> list[Conversation]:
     """Those spoken in last, the latest first."""
-    wanted = () if run is None else (CONVERSATIONS.c.run == run,)
-    latest = (
-        select(CONVERSATIONS).where(*wanted).order_by(CONVERSATIONS.c.updated_s.desc(), CONVERSATIONS.c.id)
-    )
-    return [Conversation(**row._mapping) for row in connection.execute(latest.limit(limit))]
+    order = (CONVERSATIONS.c.updated_s.desc(), CONVERSATIONS.c.id)
+    latest = select(CONVERSATIONS).where(*_of_run(run)).order_by(*order).limit(limit).offset(offset)
+    return [Conversation(**row._mapping) for row in connection.execute(latest)]
+
+
+def num_conversations(connection: Connection, *, run: str | None) -> int:
+    """How many there are."""
+    counted = select(func.count()).select_from(CONVERSATIONS).where(*_of_run(run))
+    return int(connection.execute(counted).scalar_one())
+
+
+def _of_run(run: str | None) -> tuple[ColumnElement[bool], ...]:
+    return () if run is None else (CONVERSATIONS.c.run == run,)
 
 
 def forget_conversations(connection: Connection, *, before_s: float) -> int:

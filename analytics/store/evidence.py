@@ -6,7 +6,7 @@ from sqlalchemy import Connection, delete, func, select
 
 from argus.analytics.store.documents import dump, load
 from argus.analytics.store.engine import upsert
-from argus.analytics.store.queries import Json
+from argus.analytics.store.queries import Found, Json
 from argus.analytics.store.tables import EVIDENCE
 
 FORGOTTEN_AT_ONCE = 1000
@@ -35,14 +35,14 @@ def evidence_of(connection: Connection, evidence_id: str) -> Json | None:
     return None if body is None else load(body)
 
 
-def list_evidence(connection: Connection, *, run: str | None, limit: int) -> list[Json]:
+def list_evidence(connection: Connection, *, run: str | None, limit: int, offset: int = 0) -> Found:
     """The results last answered, the latest first, without their data."""
     wanted = () if run is None else (EVIDENCE.c.run == run,)
     columns = (EVIDENCE.c.id, EVIDENCE.c.tool, EVIDENCE.c.status, EVIDENCE.c.run, EVIDENCE.c.seen_s)
-    rows = connection.execute(
-        select(*columns).where(*wanted).order_by(EVIDENCE.c.seen_s.desc(), EVIDENCE.c.id).limit(limit)
-    )
-    return [dict(row._mapping) for row in rows]
+    total = connection.execute(select(func.count()).select_from(EVIDENCE).where(*wanted)).scalar_one()
+    latest = select(*columns).where(*wanted).order_by(EVIDENCE.c.seen_s.desc(), EVIDENCE.c.id)
+    rows = connection.execute(latest.limit(limit).offset(offset))
+    return Found(items=[dict(row._mapping) for row in rows], total=total)
 
 
 def forget_evidence(connection: Connection, *, before_s: float) -> None:

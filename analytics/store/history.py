@@ -46,6 +46,7 @@ def windows_after(
     here = (
         WINDOWS.c.attempt_id == attempt_id,
         WINDOWS.c.window > window,
+        WINDOWS.c.status == "analysed",  # late ones are added one by one, see api.late
         WINDOWS.c.numbers.is_not(None),
     )
     columns = (WINDOWS.c.window, WINDOWS.c.analysed_s, WINDOWS.c.numbers)
@@ -55,6 +56,13 @@ def windows_after(
 
 def add_days(connection: Connection, attempt_id: int, parts: Iterable[UnitDays], *, mark: Rolled) -> None:
     """Add rows to the history and remember how far the attempt is: both or neither."""
+    add_parts(connection, parts)
+    row = {"attempt_id": attempt_id, "window": mark.window, "kernels_s": mark.kernels_s}
+    connection.execute(upsert(connection, ROLLED, set_=("window", "kernels_s")), [row])
+
+
+def add_parts(connection: Connection, parts: Iterable[UnitDays]) -> None:
+    """Add rows to the history."""
     for part in parts:
         rows = [
             {
@@ -72,8 +80,6 @@ def add_days(connection: Connection, attempt_id: int, parts: Iterable[UnitDays],
         ]
         if rows:
             connection.execute(add_up(connection, UNIT_DAYS, columns=("num", "sum_log")), rows)
-    row = {"attempt_id": attempt_id, "window": mark.window, "kernels_s": mark.kernels_s}
-    connection.execute(upsert(connection, ROLLED, set_=("window", "kernels_s")), [row])
 
 
 def risen(

@@ -14,6 +14,7 @@ from argus.analytics.store.tables import ATTEMPTS, HEARTBEATS, LAYOUTS, RANK_WIN
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
+from argus.collectors.records.upload import REPLAY_S
 
 AttemptKey = tuple[str, int]
 
@@ -59,6 +60,7 @@ class Arrival:
     host: str
     body: bytes
     kernels: bytes = b""
+    age_s: float = 0.0  # how long it waited on its host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,17 +286,20 @@ def _mismatch(arrival: Arrival, attempt: AttemptRow, bounds: tuple[int, int] | N
 
 
 def _is_late(arrival: Arrival, attempt: AttemptRow) -> bool:
-    return attempt.status == "ended" or arrival.window <= attempt.closed_window
+    """Whether a window is history only: it closed without this one, or it waited through an outage."""
+    return attempt.status == "ended" or arrival.window <= attempt.closed_window or arrival.age_s > REPLAY_S
 
 
 def _new_window(arrival: Arrival, attempt: AttemptRow, *, now_s: float) -> dict[str, object]:
+    is_late = _is_late(arrival, attempt)
     return {
         "attempt_id": attempt.id,
         "window": arrival.window,
-        "status": "late" if _is_late(arrival, attempt) else "open",
+        "status": "late" if is_late else "open",
         "first_step": arrival.first_step,
         "num_steps": arrival.num_steps,
         "opened_s": now_s,
+        "closed_s": now_s - arrival.age_s if is_late else None,  # of a late one: when it was made
     }
 
 

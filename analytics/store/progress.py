@@ -18,6 +18,7 @@ from argus.collectors.records.cost import costs_to_json
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
+from argus.topology.stored import read_layouts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +55,21 @@ class HeardBeat:
 def live_attempts(connection: Connection) -> list[LiveAttempt]:
     """Every attempt that has not ended, oldest first."""
     rows = connection.execute(select(ATTEMPTS).where(ATTEMPTS.c.status == "live").order_by(ATTEMPTS.c.id))
-    return [
-        LiveAttempt(
-            row=attempt_row(row._mapping),
-            layouts_version=row.layouts_version,
-            last_seen_s=row.last_seen_s,
-            end_reason=row.end_reason,
-        )
-        for row in rows
-    ]
+    return [_attempt_seen(row) for row in rows]
+
+
+def attempt_seen(connection: Connection, attempt_id: int) -> LiveAttempt:
+    """One attempt, live or over, as the analysis would look at it."""
+    return _attempt_seen(connection.execute(select(ATTEMPTS).where(ATTEMPTS.c.id == attempt_id)).one())
+
+
+def _attempt_seen(row: Row[Any]) -> LiveAttempt:
+    return LiveAttempt(
+        row=attempt_row(row._mapping),
+        layouts_version=row.layouts_version,
+        last_seen_s=row.last_seen_s,
+        end_reason=row.end_reason,
+    )
 
 
 def layouts_of(connection: Connection, attempt_id: int) -> list[Layout]:
@@ -72,7 +79,7 @@ def layouts_of(connection: Connection, attempt_id: int) -> list[Layout]:
         .where(LAYOUTS.c.attempt_id == attempt_id)
         .order_by(LAYOUTS.c.received_s, LAYOUTS.c.rank, LAYOUTS.c.host)
     )
-    return [Layout.from_json(load(body)) for body in connection.execute(statement).scalars()]
+    return read_layouts(connection.execute(statement).scalars())
 
 
 def beats_of(connection: Connection, attempt_id: int) -> list[HeardBeat]:
@@ -132,10 +139,13 @@ def close_windows(connection: Connection, attempt_id: int, windows: Sequence[int
         )
 
 
-def bodies_of(connection: Connection, attempt_id: int, window: int) -> list[bytes]:
-    """What came in for a window before it closed, by rank."""
-    here = (RANK_WINDOWS.c.attempt_id == attempt_id, RANK_WINDOWS.c.window == window)
-    statement = select(RANK_WINDOWS.c.body).where(*here, RANK_WINDOWS.c.is_late.is_(False))
+def bodies_of(
+    connection: Connection, attempt_id: int, window: int, *, with_late: bool = False
+) -> list[bytes]:
+    """What came in for a window before it closed, or also later, by rank."""
+    here = [RANK_WINDOWS.c.attempt_id == attempt_id, RANK_WINDOWS.c.window == window]
+    here += [] if with_late else [RANK_WINDOWS.c.is_late.is_(False)]
+    statement = select(RANK_WINDOWS.c.body).where(*here)
     return list(connection.execute(statement.order_by(RANK_WINDOWS.c.rank)).scalars())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ def runs(connection: Connection, *, limit: int, offset: int) -> Found:
         .join(latest, (ATTEMPTS.c.run == latest.c.run) & (ATTEMPTS.c.attempt == latest.c.attempt))
         .order_by(ATTEMPTS.c.last_seen_s.desc(), ATTEMPTS.c.id.desc())
     )
-    found = _page(connection, statement, limit=limit, offset=offset, read=dict)
+    found = page_of_rows(connection, statement, limit=limit, offset=offset, read=dict)
     return Found(items=[_counted(connection, row) for row in found.items], total=found.total)
 
 
@@ -102,7 +102,7 @@ def _attempt(row: Json) -> Json:
 def heartbeats(connection: Connection, attempt_id: int, *, limit: int, offset: int) -> Found:
     """The latest heartbeat of each rank."""
     statement = select(HEARTBEATS).where(HEARTBEATS.c.attempt_id == attempt_id).order_by(HEARTBEATS.c.rank)
-    return _page(
+    return page_of_rows(
         connection,
         statement,
         limit=limit,
@@ -117,7 +117,7 @@ def windows(connection: Connection, attempt_id: int, *, status: str | None, limi
     if status:
         statement = statement.where(WINDOWS.c.status == status)
     statement = statement.order_by(WINDOWS.c.window.desc())
-    return _page(connection, statement, limit=limit, offset=offset, read=_window)
+    return page_of_rows(connection, statement, limit=limit, offset=offset, read=_window)
 
 
 def window(connection: Connection, attempt_id: int, index: int) -> Json | None:
@@ -204,7 +204,7 @@ def findings(
     if level:
         statement = statement.where(FINDINGS.c.level == level)
     statement = statement.order_by(FINDINGS.c.window.desc(), FINDINGS.c.id)
-    return _page(connection, statement, limit=limit, offset=offset, read=lambda row: load(row["body"]))
+    return page_of_rows(connection, statement, limit=limit, offset=offset, read=lambda row: load(row["body"]))
 
 
 def incidents(
@@ -229,7 +229,7 @@ def incidents(
         .where(*wanted)
         .order_by(INCIDENTS.c.status, INCIDENTS.c.opened_s.desc(), INCIDENTS.c.id)
     )
-    return _page(connection, statement, limit=limit, offset=offset, read=_incident)
+    return page_of_rows(connection, statement, limit=limit, offset=offset, read=_incident)
 
 
 def incident(connection: Connection, incident_id: str) -> Json | None:
@@ -259,7 +259,15 @@ def _incident(row: RowMapping) -> Json:
     return {**read_incident(row).to_json(), **times}
 
 
-def _page(connection: Connection, statement: Select[Any], *, limit: int, offset: int, read: Any) -> Found:
+def page_of_rows(
+    connection: Connection,
+    statement: Select[Any],
+    *,
+    limit: int,
+    offset: int,
+    read: Callable[[RowMapping], Json],
+) -> Found:
+    """One page of what a statement finds, each row as `read` makes it."""
     total = connection.execute(select(func.count()).select_from(statement.order_by(None).subquery()))
     rows = connection.execute(statement.limit(limit).offset(offset))
     return Found(items=[read(row._mapping) for row in rows], total=total.scalar_one())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 from argus.agent.wording import printable
-from argus.api.cli.conversing import Memory, Table, add_common, open_table, say, step_text
+from argus.api.cli.conversing import Talking, add_common, open_talk, say, step_text
 
 if TYPE_CHECKING:
     from argus.agent.loop.course import Step
@@ -31,44 +30,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 answered, or no model is set up; 1 the model failed and the triage stands alone."""
-    table = open_table(args)
+    talking = open_talk(args)
     is_shown = sys.stderr.isatty() and not args.json
 
     def watch(step: Step) -> None:
         if is_shown and (text := step_text(step)):
             print(printable(text), file=sys.stderr)
 
-    if args.question.strip():
-        body, lines, failure = _answered(table, args.question, watch)
-    else:
-        body, lines, failure = _investigated(table, watch)
+    if not args.json:  # the triage's answer is there already: nobody waits for a model to see it
+        say([talking.case["card"], ""])
+    asked = _answered if args.question.strip() else _investigated
+    body, lines, failure = asked(talking, args.question, watch)
     if args.json:
         print(json.dumps(body))
     else:
-        from argus.agent.answer import card_of
-
-        say([card_of(table.case, color=sys.stdout.isatty()), "", *lines])
-    return WITHOUT_MODEL if failure and table.agent.endpoint is not None else ANSWERED
+        say(lines)
+    return WITHOUT_MODEL if failure and talking.case["has_model"] else ANSWERED
 
 
-def _answered(table: Table, question: str, watch: Any) -> tuple[dict[str, Any], list[str], str]:
+def _answered(talking: Talking, question: str, watch: Any) -> tuple[dict[str, Any], list[str], str]:
     from argus.agent.answer import answer_lines
 
-    answer = asyncio.run(table.agent.answer(table.toolbox, table.case, question=question, watch=watch))
-    memory = Memory(table)
-    memory.add(question, answer.to_json())
+    answer = talking.answer(question, watch=watch)
     body = {
         "question": question,
         "answer": answer.to_json(),
-        "diagnosis": dict(table.case.diagnosis),
-        "conversation": memory.id if table.store is not None else None,
+        "diagnosis": talking.case["diagnosis"],
+        "conversation": talking.conversation,
     }
     return body, list(answer_lines(answer)), answer.failure
 
 
-def _investigated(table: Table, watch: Any) -> tuple[dict[str, Any], list[str], str]:
+def _investigated(talking: Talking, question: str, watch: Any) -> tuple[dict[str, Any], list[str], str]:
     from argus.agent.answer import outcome_lines
 
-    outcome = asyncio.run(table.agent.investigate(table.toolbox, table.case, watch=watch))
-    lines = list(outcome_lines(outcome, book=table.toolbox.book))
-    return outcome.to_json(), lines, outcome.failure
+    outcome = talking.investigate(question, watch=watch)
+    return outcome.to_json(), list(outcome_lines(outcome, book=talking.pages)), outcome.failure

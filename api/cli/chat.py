@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from argus.agent.wording import printable
-from argus.api.cli.conversing import Memory, Table, add_common, open_table, say, step_text
-from argus.api.cli.errors import CliError
+from argus.api.cli.conversing import Talking, add_common, open_talk, say, step_text
 
 if TYPE_CHECKING:
     from argus.agent.loop.course import Step
@@ -37,28 +35,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Card, then questions until the end of the input."""
-    from argus.agent.answer import card_of
-
-    table = open_table(args)
+    talking = open_talk(args, conversation=args.resume)
     if args.list:
-        say(list(_listed(table)))
+        say(list(_listed(talking)))
         return 0
-    memory = Memory(table, args.resume)
-    if args.resume:
-        memory.load()
-    say([card_of(table.case, color=sys.stdout.isatty()), ""])
-    if table.agent.endpoint is None:
-        from argus.api.agent import NO_MODEL
+    say([talking.case["card"], ""])
+    if not talking.case["has_model"]:
+        from argus.agent.loop.investigate import NO_MODEL
 
         say([NO_MODEL, "Commands work without one; /help lists them."])
     while (line := _line()) is not None:
         try:
-            if _is_end(table, memory, line):
+            if _is_end(talking, line):
                 break
         except KeyboardInterrupt:  # a question that takes too long, not the end of the chat
             say(["stopped"])
-    if table.store is not None and memory.is_begun:
-        say([f"kept: argus chat --resume {memory.id}"])
+    if talking.conversation is not None:
+        say([f"kept: argus chat --resume {talking.conversation}"])
     return 0
 
 
@@ -70,28 +63,23 @@ def _line() -> str | None:
         return None
 
 
-def _is_end(table: Table, memory: Memory, line: str) -> bool:
+def _is_end(talking: Talking, line: str) -> bool:
     word, _, rest = line.partition(" ")
     if word in ("/quit", "/exit"):
         return True
     if word in COMMANDS:
-        say(list(COMMANDS[word](table, rest.strip())))
+        say(list(COMMANDS[word](talking, rest.strip())))
     elif word.startswith("/"):
         say([f"no command {word!r}", HELP])
     elif line:
-        _ask(table, memory, line)
+        _ask(talking, line)
     return False
 
 
-def _ask(table: Table, memory: Memory, question: str) -> None:
+def _ask(talking: Talking, question: str) -> None:
     from argus.agent.answer import answer_lines
 
-    asked = table.agent.answer(
-        table.toolbox, table.case, question=question, history=memory.messages, watch=_watch
-    )
-    answer = asyncio.run(asked)
-    memory.add(question, answer.to_json())
-    say(list(answer_lines(answer)))
+    say(list(answer_lines(talking.answer(question, watch=_watch))))
 
 
 def _watch(step: Step) -> None:
@@ -99,40 +87,38 @@ def _watch(step: Step) -> None:
         print(printable(text), flush=True)
 
 
-def _help(table: Table, rest: str) -> Iterator[str]:
+def _help(talking: Talking, rest: str) -> Iterator[str]:
     yield HELP
 
 
-def _tools(table: Table, rest: str) -> Iterator[str]:
-    for tool in table.toolbox.registry.tools.values():
+def _tools(talking: Talking, rest: str) -> Iterator[str]:
+    from argus.agent.registry import registry
+
+    for tool in registry().tools.values():
         if tool.read_only:
             yield f"  {tool.name}: {' '.join(tool.description.split())}"
 
 
-def _evidence(table: Table, rest: str) -> Iterator[str]:
-    found = table.toolbox.evidence(rest) if rest else None
+def _evidence(talking: Talking, rest: str) -> Iterator[str]:
+    found = talking.pages.get(rest) if rest else None
     if found is None:
         yield f"no evidence {rest!r}: ids begin with ev- and stand behind each call above"
     else:
-        yield printable(json.dumps(found, indent=1))
+        yield printable(json.dumps(found.to_json(), indent=1))
 
 
-def _why(table: Table, rest: str) -> Iterator[str]:
-    from argus.agent.answer import why_lines
-    from argus.agent.case import triage_page
-
-    table.toolbox.book.add(triage_page(table.case))
-    yield from why_lines(table.case, table.case.diagnosis, table.toolbox.book)
+def _why(talking: Talking, rest: str) -> Iterator[str]:
+    yield from talking.case["why"]
 
 
-def _diagnose(table: Table, rest: str) -> Iterator[str]:
+def _diagnose(talking: Talking, rest: str) -> Iterator[str]:
     from argus.agent.answer import outcome_lines
 
-    outcome = asyncio.run(table.agent.investigate(table.toolbox, table.case, question=rest, watch=_watch))
-    yield from outcome_lines(outcome, book=table.toolbox.book)
+    outcome = talking.investigate(rest, watch=_watch)
+    yield from outcome_lines(outcome, book=talking.pages)
 
 
-COMMANDS: Mapping[str, Callable[[Table, str], Iterator[str]]] = {
+COMMANDS: Mapping[str, Callable[[Talking, str], Iterator[str]]] = {
     "/help": _help,
     "/tools": _tools,
     "/evidence": _evidence,
@@ -141,15 +127,10 @@ COMMANDS: Mapping[str, Callable[[Table, str], Iterator[str]]] = {
 }
 
 
-def _listed(table: Table) -> Iterator[str]:
-    from argus.analytics.store import conversations
-
-    if table.store is None:
-        raise CliError("a recording keeps no conversations; --list needs a database")
-    with table.store.read() as connection:
-        found = conversations.conversations(connection, run=None, limit=MAX_LISTED)
+def _listed(talking: Talking) -> Iterator[str]:
+    found = talking.earlier(limit=MAX_LISTED)
     if not found:
         yield "no conversation yet"
     for one in found:
-        about = f" incident {one.incident_id}" if one.incident_id else ""
-        yield printable(f"{one.id}  run {one.run}{about}: {one.title}")
+        about = f" incident {one['incident_id']}" if one["incident_id"] else ""
+        yield printable(f"{one['id']}  run {one['run']}{about}: {one['title']}")

@@ -4,24 +4,47 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import sys
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from argus.api.cli.errors import CliError
-from argus.api.settings import Settings, SettingsError, load_settings
+from argus.api.cli.over_http import add_server, server_of
+from argus.api.settings import SettingsError, load_settings
 
 if TYPE_CHECKING:
-    from argus.agent.case import Case
+    from argus.agent.evidence import Pages
+    from argus.agent.loop.chat import Answered
     from argus.agent.loop.course import Step
-    from argus.agent.model.message import Message
-    from argus.analytics.store.engine import Store
-    from argus.api.agent import Agent
-    from argus.api.toolbox import Toolbox
+    from argus.agent.loop.drive import Watch
+    from argus.agent.loop.investigate import Outcome
+
+Json = dict[str, Any]
+
+
+class Talking(Protocol):
+    """A conversation with an agent, wherever that runs. Every method may raise CliError."""
+
+    conversation: str | None
+    """Its id once something of it is kept."""
+
+    @property
+    def case(self) -> Json:
+        """What it is about: card, why, diagnosis, incident, run, has_model."""
+
+    @property
+    def pages(self) -> Pages:
+        """What tools answered."""
+
+    def answer(self, question: str, *, watch: Watch) -> Answered:
+        """The answer to a question, after what was said before."""
+
+    def investigate(self, question: str, *, watch: Watch) -> Outcome:
+        """The whole case looked into."""
+
+    def earlier(self, *, limit: int) -> Sequence[Json]:
+        """The latest conversations."""
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -40,26 +63,24 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="traces or recordings instead; nothing is kept",
     )
+    add_server(where, help="a running service instead; its key is ARGUS_KEY (default: ARGUS_SERVER)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default argus.toml)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Everything a conversation needs; `store` None = it is kept nowhere."""
+def open_talk(args: argparse.Namespace, *, conversation: str | None = None) -> Talking:
+    """The conversation that the arguments mean. Raises CliError."""
+    if args.server or (os.environ.get("ARGUS_SERVER") and not args.db and not args.recording):
+        from argus.api.cli.talk_there import There
 
-    settings: Settings
-    agent: Agent
-    toolbox: Toolbox
-    case: Case
-    store: Store | None
+        server = server_of(args, os.environ)
+        return There(server, run=args.run, incident=args.incident, conversation=conversation)
+    return _here(args, conversation)
 
 
-def open_table(args: argparse.Namespace) -> Table:
-    """Settings, data, case. Raises CliError."""
-    from argus.agent.context import Unknown
+def _here(args: argparse.Namespace, conversation: str | None) -> Talking:
     from argus.api.agent import agent_of
     from argus.api.cli.face import recorded, stored
-    from argus.api.store_facts import StoreFacts
+    from argus.api.cli.talk_here import Here, asking_at
 
     try:
         settings, warnings = load_settings(env=os.environ, path=args.config)
@@ -69,76 +90,8 @@ def open_table(args: argparse.Namespace) -> Table:
     for text in (*warnings, *problems):
         print(f"argus: {text}", file=sys.stderr)
     toolbox = recorded(args.recording) if args.recording else stored(args.db or settings.db)
-    store = toolbox.facts.store if isinstance(toolbox.facts, StoreFacts) else None
-    try:
-        case = agent.case(toolbox, run=args.run, incident=args.incident)
-    except Unknown as error:
-        close = f"; close: {', '.join(error.close)}" if error.close else ""
-        raise CliError(f"{error}{close}", code=1) from None
-    return Table(settings=settings, agent=agent, toolbox=toolbox, case=case, store=store)
-
-
-class Memory:
-    """One conversation, kept in the database where there is one."""
-
-    def __init__(self, table: Table, conversation_id: str | None = None) -> None:
-        self.store = table.store
-        self.keep_s = table.settings.keep_conversations_s
-        self.case = table.case
-        self.id = conversation_id or secrets.token_hex(8)
-        self.is_begun = conversation_id is not None
-        self.messages: list[Message] = []
-
-    def load(self) -> None:
-        """What was said before. Raises CliError if there is no such conversation."""
-        from argus.agent.model.message import Message
-        from argus.analytics.store import conversations
-
-        if self.store is None:
-            raise CliError("a recording keeps no conversations; --resume needs a database")
-        with self.store.read() as connection:
-            if conversations.conversation(connection, self.id) is None:
-                raise CliError(f"no conversation {self.id!r}; argus chat --list shows them", code=1)
-            kept = conversations.entries(connection, self.id)
-        self.messages = [
-            Message(role=item["role"], content=str(item["text"])) for item in kept if item["text"]
-        ]
-
-    def add(self, question: str, answer: Mapping[str, Any]) -> None:
-        """Keep a question with its answer."""
-        from argus.agent.model.message import Message
-
-        text = str(answer["text"])
-        if text:
-            self.messages += [Message(role="user", content=question), Message(role="assistant", content=text)]
-        if self.store is not None:
-            self._keep(question, answer)
-
-    def _keep(self, question: str, answer: Mapping[str, Any]) -> None:
-        from argus.analytics.store import conversations
-
-        assert self.store is not None
-        now_s = time.time()
-        with self.store.write() as connection:
-            if not self.is_begun:
-                conversations.begin(connection, self._new(question, now_s))
-                conversations.forget_conversations(connection, before_s=now_s - self.keep_s)
-            conversations.add_entry(connection, self.id, role="user", body={"text": question}, now_s=now_s)
-            conversations.add_entry(connection, self.id, role="assistant", body=dict(answer), now_s=now_s)
-        self.is_begun = True
-
-    def _new(self, question: str, now_s: float) -> Any:
-        from argus.analytics.store.conversations import Conversation
-
-        incident = self.case.incident
-        return Conversation(
-            id=self.id,
-            run=self.case.facts.run,
-            incident_id=incident.id if incident else None,
-            title=question,
-            created_s=now_s,
-            updated_s=now_s,
-        )
+    asking = asking_at(toolbox, agent, keep_s=settings.keep_conversations_s)
+    return Here(asking, run=args.run, incident=args.incident, conversation=conversation)
 
 
 def step_text(step: Step) -> str:
@@ -146,7 +99,7 @@ def step_text(step: Step) -> str:
     if step.what == "called":
         note = f": {step.details['note']}" if step.details.get("note") else ""
         return f"  {step.text} → {step.details['evidence']} {step.details['status']}{note}"[:200]
-    return f"  {step.text}" if step.what in ("asking", "repaired", "refused") else ""
+    return f"  {step.text}" if step.what in ("asking", "repaired", "refused", "looking") else ""
 
 
 def say(lines: Sequence[str]) -> None:

@@ -1,9 +1,10 @@
-"""`argus dev`: helpers for people who build on Argus; now a stand-in for a language model."""
+"""`argus dev`: helpers for people who build on Argus; stand-ins for a language model and for Slack."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 
 from argus.api.cli.errors import CliError
 
@@ -26,10 +27,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a habit of real servers; may be given again; NAME-once: only in the first answer",
     )
     stub.add_argument("--list", action="store_true", help="list scripts and quirks, and end")
+    slack = helpers.add_parser(
+        "slack-double", help="a Slack workspace on loopback with the real one's limits"
+    )
+    slack.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
+    return _slack_double(args) if args.helper == "slack-double" else _stub_llm(args)
+
+
+def _slack_double(args: argparse.Namespace) -> int:
+    from argus.api.slack.double import APP_TOKEN, CHANNEL, TOKEN, SlackDouble
+    from argus.api.slack.double_socket import DoubleSocket
+
+    try:
+        double = SlackDouble(port=args.port, told=print_message)
+    except (OSError, OverflowError) as error:
+        raise CliError(f"cannot listen on 127.0.0.1:{args.port}: {error}") from None
+    with DoubleSocket(double):
+        print(f"argus dev slack-double: ready on {double.url}", flush=True)
+        print(
+            f"  ARGUS_SLACK_API_URL={double.url} ARGUS_SLACK_TOKEN={TOKEN} ARGUS_SLACK_CHANNEL={CHANNEL} "
+            f"ARGUS_SLACK_APP_TOKEN={APP_TOKEN} argus serve",
+            file=sys.stderr,
+        )
+        double.serve_forever()
+    return 0
+
+
+def print_message(what: str, message: Mapping[str, object]) -> None:
+    """One line for each message, edit or whisper."""
+    from argus.agent.wording import printable
+
+    thread = " (thread)" if message.get("thread_ts") else ""
+    print(printable(f"{what}{thread}: {str(message.get('text', ''))[:200]}"), flush=True)
+
+
+def _stub_llm(args: argparse.Namespace) -> int:
     from argus.agent.stub_llm.quirks import QUIRKS
     from argus.agent.stub_llm.scripts import SCRIPTS
     from argus.agent.stub_llm.server import StubServer

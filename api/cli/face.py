@@ -47,7 +47,7 @@ def recorded(paths: Sequence[Path]) -> Toolbox:
     """The tools over files that are triaged first. Raises CliError."""
     from argus.agent.held_facts import HeldFacts, HeldRun
     from argus.api.facts import job_facts
-    from argus.api.offline import triage_files
+    from argus.api.offline import samples_of, stacks_of, triage_files
     from argus.api.report import NothingUsable, Report
     from argus.api.toolbox import Toolbox
     from argus.collectors.readers import ReaderError
@@ -65,6 +65,8 @@ def recorded(paths: Sequence[Path]) -> Toolbox:
         windows_held=report.windows,
         findings_held=report.findings,
         incidents=report.incidents,
+        dumps=(*stacks_of(report.job), *report.witnesses.stacks) or None,
+        host_samples=samples_of(report.job) or None,
         replay=report.replayer,
         profile=job_facts(report.job, report.topology, report.windows),
     )
@@ -76,7 +78,9 @@ def stored(where: str) -> Toolbox:
     from sqlalchemy.exc import SQLAlchemyError
 
     from argus.analytics.store.engine import StoreError, open_store
+    from argus.api.cli.serve import product_analyses
     from argus.api.evidence_book import StoreBook
+    from argus.api.look_again import look_again_on
     from argus.api.migrate import is_newest
     from argus.api.settings import Settings
     from argus.api.store_facts import StoreFacts
@@ -93,7 +97,8 @@ def stored(where: str) -> Toolbox:
     except (StoreError, SQLAlchemyError) as error:
         raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
     book = StoreBook(store=store, clock=time.time, keep_s=Settings().keep_evidence_s)
-    return Toolbox(facts=StoreFacts.of(store), book=book)
+    again = look_again_on(store, product_analyses())
+    return Toolbox(facts=StoreFacts.of(store), book=book, look_again=again)
 
 
 def _remote(server: str) -> Remote:

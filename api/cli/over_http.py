@@ -8,22 +8,30 @@ import os
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
-from http.client import HTTPException
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPException, HTTPResponse
 from typing import Any
 
 from argus.api.cli.errors import CliError
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
 TIMEOUT_S = 30.0
+"""Longest silence of a service; while it streams it says something every 15 s."""
+
 MAX_ANSWER = 256 << 20
 
 
-def add_server(parser: argparse.ArgumentParser) -> None:
+class NotThere(CliError):
+    """404: there is nothing of that name."""
+
+
+HELP = f"the service (default: ARGUS_SERVER, else {DEFAULT_SERVER})"
+
+
+def add_server(parser: argparse._ActionsContainer, *, help: str = HELP) -> None:
     """Declare where the service is."""
-    parser.add_argument(
-        "--server", metavar="URL", help=f"the service (default: ARGUS_SERVER, else {DEFAULT_SERVER})"
-    )
+    parser.add_argument("--server", metavar="URL", help=help)
 
 
 def server_of(args: argparse.Namespace, env: Mapping[str, str]) -> str:
@@ -51,6 +59,48 @@ def ask(url: str, *, method: str = "GET", body: object = None) -> dict[str, Any]
 
 def ask_bytes(url: str, *, method: str = "GET", body: object = None) -> bytes:
     """The body at `url`. Raises CliError with one sentence."""
+    with _open(url, method=method, body=body) as answer:
+        return bytes(answer.read(MAX_ANSWER))
+
+
+def events(url: str, *, method: str = "GET", body: object = None) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Server-sent events at `url`: name and JSON object of each. Raises CliError with one sentence."""
+    with _open(url, method=method, body=body) as answer:
+        yield from read_events(raw.decode("utf-8", "replace") for raw in answer)
+
+
+def read_events(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The events of a stream (WHATWG HTML, 9.2.6) whose data are JSON objects; others are passed over.
+
+    >>> list(read_events(["event: step\n", 'data: {"a": 1}\n', "\n"]))
+    [('step', {'a': 1})]
+    """
+    name, data = "", []
+    for line in lines:
+        field, _, value = line.rstrip("\r\n").partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            data.append(value)
+        elif not field and not value:
+            told = _object("\n".join(data))
+            if told is not None:
+                yield name or "message", told
+            name, data = "", []
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+@contextmanager
+def _open(url: str, *, method: str, body: object) -> Iterator[HTTPResponse]:
+    """An answer that is a success; what goes wrong while it is read is told in one sentence too."""
     key = os.environ.get("ARGUS_KEY", "")
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     payload = None
@@ -59,9 +109,10 @@ def ask_bytes(url: str, *, method: str = "GET", body: object = None) -> bytes:
     try:
         request = urllib.request.Request(url, payload, headers, method=method)
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            return bytes(answer.read(MAX_ANSWER))
+            yield answer
     except urllib.error.HTTPError as error:
-        raise CliError(_reason(error), code=1) from None
+        kind = NotThere if error.code == 404 else CliError
+        raise kind(_reason(error), code=1) from None
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise CliError(
@@ -71,6 +122,8 @@ def ask_bytes(url: str, *, method: str = "GET", body: object = None) -> bytes:
 
 def _reason(error: urllib.error.HTTPError) -> str:
     with error:
+        if error.code == 401:
+            return "this service needs a key: set ARGUS_KEY to one of `argus key create`"
         try:
             return str(json.loads(error.read(1 << 16))["detail"])
         except (ValueError, KeyError, TypeError, OSError):

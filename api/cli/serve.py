@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import fcntl
-import ipaddress
 import os
 import random
 import signal
 import socket
+import ssl
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,11 +26,18 @@ if TYPE_CHECKING:
     from argus.analytics.kernel_digest import Engine
     from argus.analytics.recurrence import Bout
     from argus.api.course import Analyses, Course
+    from argus.api.notify.settings import NotifySettings
+    from argus.api.projects import Companion, Projects
     from argus.api.remote_write import RemoteWriter
     from argus.api.service import Service
 
 BACKLOG = 2048
 """Connections the kernel holds while the service is busy: every host of a large cluster after an outage."""
+
+SHORTEST_KEY = 16
+"""Characters of a key that other machines may try."""
+
+DEFAULT_PROJECT = "default"
 
 SHUTDOWN_S = 10
 """How long requests in flight may take to end after SIGTERM."""
@@ -38,9 +45,13 @@ SHUTDOWN_S = 10
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `argus serve`; each overrides argus.toml and the environment."""
-    parser.add_argument("--host", help="address to listen on (default 127.0.0.1); others need ARGUS_KEY")
+    parser.add_argument("--host", help="address to listen on (default 127.0.0.1); others need a key")
     parser.add_argument("--port", type=int, help="port to listen on (default 8321); 0 takes a free one")
     parser.add_argument("--db", help="SQLite file or postgresql:// URL (default argus.sqlite)")
+    parser.add_argument(
+        "--tls-cert", metavar="FILE", help="speak TLS with this certificate and its chain, PEM"
+    )
+    parser.add_argument("--tls-key", metavar="FILE", help="the certificate's private key, PEM")
     parser.add_argument("--window-steps", type=int, metavar="N", help="steps per window, for every attempt")
     parser.add_argument("--engine", choices=("local", "ray"), help="where L3 computes (default local)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default argus.toml)")
@@ -49,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
     settings = settings_of(args)
-    serve(settings, analyses=product_analyses(_engine(settings)))
+    serve(settings, analyses=product_analyses(_engine(settings)), notify=notify_of(args))
     return 0
 
 
@@ -85,19 +96,94 @@ def _engine(settings: Settings) -> Engine:
     return RayEngine(address=settings.ray_address)
 
 
-def serve(settings: Settings, *, analyses: Analyses) -> None:
+def notify_of(args: argparse.Namespace) -> NotifySettings:
+    """What is set of the notifiers in the file and in the environment. Raises CliError."""
+    from argus.api.notify.notifier import NotifierError
+    from argus.api.notify.settings import load_notify
+
+    try:
+        return load_notify(env=os.environ, path=args.config)
+    except NotifierError as error:
+        raise CliError(str(error)) from None
+
+
+def serve(settings: Settings, *, analyses: Analyses, notify: NotifySettings | None = None) -> None:
     """Serve with the given analysis until SIGTERM or SIGINT. Raises CliError."""
-    if not settings.key and not _is_loopback(settings.host):
-        raise CliError(
-            f"--host {settings.host} can be reached from other machines: set ARGUS_KEY to the key they must bear"
-        )
+    from argus.api.masking import mask_logs
+
+    _check_key(settings)
+    tls = _tls(settings)
+    _check_agent(settings)
     with _listen(settings) as listener, _claim(settings.db):
-        _serve(_open(settings, analyses=analyses), listener, settings=settings)
+        unmask = mask_logs(settings, more=notify.secrets if notify else ())
+        try:
+            service = _open(settings, analyses=analyses)
+            projects = _projects(service, analyses=analyses, notify=notify)
+            _serve(service, listener, projects=projects, tls=tls)
+        finally:
+            unmask()
+
+
+def _check_key(settings: Settings) -> None:
+    """Other machines may not reach a service without keys, nor one whose key can be guessed. Raises CliError."""
+    from argus.api.keys import is_loopback
+
+    if is_loopback(settings.host):
+        return
+    if settings.key and len(settings.key) < SHORTEST_KEY:
+        raise CliError(
+            f"ARGUS_KEY is shorter than {SHORTEST_KEY} characters; `openssl rand -hex 32` makes one"
+        )
+    if not settings.key and not _has_keys(settings):
+        raise CliError(
+            f"--host {settings.host} can be reached from other machines: set ARGUS_KEY to the key they must bear, "
+            "or make one with `argus key create --scope admin`"
+        )
+
+
+def _has_keys(settings: Settings) -> bool:
+    """Whether the database, if there is one, has keys. Raises CliError."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from argus.analytics.store.engine import StoreError, open_store
+    from argus.analytics.store.keys import has_keys
+    from argus.api.migrate import is_newest
+
+    if "://" not in settings.db and not Path(settings.db).exists():
+        return False
+    try:
+        store = open_store(settings.db)
+        try:
+            if not is_newest(store):
+                return False
+            with store.read() as connection:
+                return has_keys(connection)
+        finally:
+            store.close()
+    except (StoreError, SQLAlchemyError) as error:
+        raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
+
+
+def _tls(settings: Settings) -> dict[str, str]:
+    """What uvicorn needs for TLS; empty without a certificate. Raises CliError."""
+    if not settings.tls_cert and not settings.tls_key:
+        return {}
+    if not settings.tls_cert or not settings.tls_key:
+        raise CliError("TLS needs both --tls-cert and --tls-key")
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            settings.tls_cert, settings.tls_key, password=""
+        )
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise CliError(
+            f"cannot use the certificate {settings.tls_cert} with the key {settings.tls_key}: {error}"
+        ) from None
+    return {"ssl_certfile": settings.tls_cert, "ssl_keyfile": settings.tls_key}
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Settings from file, environment and command line. Raises CliError."""
-    names = ("host", "port", "db", "window_steps", "engine")
+    names = ("host", "port", "db", "window_steps", "engine", "tls_cert", "tls_key")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     try:
         settings, warnings = load_settings(env=os.environ, path=args.config, overrides=given)
@@ -108,11 +194,16 @@ def settings_of(args: argparse.Namespace) -> Settings:
     return settings
 
 
-def _is_loopback(host: str) -> bool:
+def _check_agent(settings: Settings) -> None:
+    """Say what is wrong with the agent's settings before anybody connects. Raises CliError."""
+    from argus.api.agent import agent_of
+
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        _, problems = agent_of(settings)
+    except SettingsError as error:
+        raise CliError(str(error)) from None
+    for problem in problems:
+        print(f"argus serve: {problem}", file=sys.stderr)
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -150,54 +241,96 @@ def _claim(db: str) -> Iterator[None]:
 def _open(settings: Settings, *, analyses: Analyses) -> Service:
     from sqlalchemy.exc import SQLAlchemyError
 
-    from argus.analytics.store.engine import StoreError, open_store
+    from argus.analytics.store.engine import StoreError
+
+    try:
+        return _service(settings, analyses=analyses)
+    except (StoreError, SQLAlchemyError) as error:
+        raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
+
+
+def _service(settings: Settings, *, analyses: Analyses) -> Service:
+    from argus.analytics.store.engine import open_store
     from argus.api.migrate import upgrade
     from argus.api.service import make_service
 
-    try:
-        store = open_store(settings.db)
-        upgrade(store)
-    except (StoreError, SQLAlchemyError) as error:
-        raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
+    store = open_store(settings.db)
+    upgrade(store)
     return make_service(settings=settings, store=store, analyses=analyses, clock=time.time)
 
 
-def _serve(service: Service, listener: socket.socket, *, settings: Settings) -> None:
+def _projects(service: Service, *, analyses: Analyses, notify: NotifySettings | None) -> Projects:
+    """The projects of a service, each with its own database beside the default one's. Raises CliError."""
+    from argus.api.companions import companions_of
+    from argus.api.http.app import make_auditor
+    from argus.api.notify.notifier import NotifierError
+    from argus.api.notify.settings import NO_NOTIFIERS
+    from argus.api.projects import Project, Projects, database_of
+
+    settings, auditor = service.settings, make_auditor(service)
+
+    def beside(project: Project) -> list[Companion]:
+        writer = remote_writer(project.service, project=project.name)
+        try:
+            others = companions_of(project, notify=notify or NO_NOTIFIERS, auditor=auditor)
+        except NotifierError as error:
+            raise CliError(str(error)) from None
+        return [*others, *([writer] if writer is not None else [])]
+
+    def opened(name: str) -> Service:
+        db = database_of(settings.db, name, root=service.store)
+        return _service(replace(settings, db=db), analyses=analyses)
+
+    return Projects(root=service, open_service=opened, companions_of=beside)
+
+
+def _serve(service: Service, listener: socket.socket, *, projects: Projects, tls: Mapping[str, str]) -> None:
     import uvicorn
 
     from argus.api.http.app import make_app
+    from argus.api.http.connections import HEAD_BYTES, KEEP_ALIVE_S, listening, protocol_of, room_for
 
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
+    settings = service.settings
+    shown = url_of(listener, scheme="https" if tls else "http")
 
     def ready() -> None:
-        print(f"argus serve: ready on http://{shown}:{port}, database {_shown(settings.db)}", flush=True)
+        print(f"argus serve: ready on {shown}, database {_shown(settings.db)}", flush=True)
 
+    listening(listener)
     config = uvicorn.Config(
-        make_app(service, on_ready=ready),
+        make_app(service, on_ready=ready, projects=projects),
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=SHUTDOWN_S,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        http=protocol_of(max_connections=room_for(settings.max_connections)),
+        ws="none",
         server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies or None,
+        **tls,  # type: ignore[arg-type]
     )
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            service.board.close()  # hosts that wait for orders must not hold up the end
+            for project in projects.opened():
+                project.service.board.close()  # hosts that wait for orders must not hold up the end
             super().handle_exit(sig, frame)
 
-    writer = remote_writer(service)
     # uvicorn raises the signal again once it has shut down; to end in order is no failure.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
-    if writer is not None:
-        writer.start()
     Server(config).run(sockets=[listener])
-    if writer is not None:
-        writer.stop()
 
 
-def remote_writer(service: Service) -> RemoteWriter | None:
-    """Pushes the metrics if the settings say where to. Raises CliError."""
+def url_of(listener: socket.socket, *, scheme: str) -> str:
+    """Where a listener is reached."""
+    host, port = listener.getsockname()[:2]
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def remote_writer(service: Service, *, project: str = DEFAULT_PROJECT) -> RemoteWriter | None:
+    """Pushes the metrics of a project if the settings say where to. Raises CliError."""
     from argus.api.remote_write import RemoteWriter
     from argus.collectors.host.client import parse_server
 
@@ -209,7 +342,14 @@ def remote_writer(service: Service) -> RemoteWriter | None:
     except ValueError as error:
         raise CliError(f"remote_write_url: {error}") from None
     metrics = service.metrics
-    return RemoteWriter(post, metrics.registry, sent=metrics.pushed, clock=time.time, rng=random.Random())
+    return RemoteWriter(
+        post,
+        metrics.registry,
+        sent=metrics.pushed,
+        clock=time.time,
+        rng=random.Random(),
+        labels={} if project == DEFAULT_PROJECT else {"project": project},
+    )
 
 
 def _shown(db: str) -> str:

@@ -49,7 +49,7 @@ def render(status: dict[str, Any]) -> Iterator[str]:
     for change in status["governor"]["changes"]:
         yield tame(f"  {change['text']}", MAX_LINE)
     for host in status["hosts"]:
-        yield from _host_lines(host)
+        yield from _host_lines(host, service=status["service"])
 
 
 def _window_lines(window: dict[str, Any] | None) -> Iterator[str]:
@@ -81,10 +81,24 @@ def _overhead_lines(ranks: list[dict[str, Any]]) -> Iterator[str]:
         yield tame(f"  {channel}: off, stepped down", MAX_LINE)
 
 
-def _host_lines(host: dict[str, Any]) -> Iterator[str]:
+def skew_of(processor: dict[str, Any], service: dict[str, Any]) -> str:
+    """How a host's processor and the service differ in their versions, and what to do; "" if they do not."""
+    wire, speaks = processor["wire"], service["wire"]
+    if wire < speaks:
+        return f"sends wire {wire}, the service speaks {speaks} and still reads it: upgrade this host"
+    if wire > speaks:
+        return f"sends wire {wire}, the service speaks {speaks} and cannot read it: upgrade the service"
+    if processor["version"] != service["version"]:
+        return f"version {processor['version']}, the service has {service['version']}; both speak wire {wire}"
+    return ""
+
+
+def _host_lines(host: dict[str, Any], *, service: dict[str, Any]) -> Iterator[str]:
     processor = host["processor"]
     yield tame(f"  host {host['host']}: {_processor(processor)}", MAX_LINE)
     if processor is not None:
+        if skew := skew_of(processor, service):
+            yield tame(f"    skew: {skew}", MAX_LINE)
         for part, text in processor["parts"].items():
             yield tame(f"    {part}: {text}", MAX_LINE)
         for reason, count in processor["dropped"].items():

@@ -69,6 +69,12 @@ def add_problem_handlers(app: FastAPI) -> None:
     """Every foreseeable error as a problem document."""
     for kind in (StarletteHTTPException, NothingTaken, WireError, RequestValidationError, SQLAlchemyError):
         app.add_exception_handler(kind, _handle)
+    app.add_exception_handler(Exception, _broken)
+
+
+async def _broken(_request: Request, error: Exception) -> Response:
+    """What nobody foresaw: the server logs it with its trace, the caller hears nothing of our insides."""
+    return problem(500, "the service failed at this; its log says more")
 
 
 async def _handle(_request: Request, error: Exception) -> Response:

@@ -1,57 +1,156 @@
-"""The application: routes, key, problems, and the service's life with it."""
+"""The application: routes, keys, problems, and the service's life with it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import ModuleType
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI, Request
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from argus.api import metrics
-from argus.api.http import capturing, events, history, intake, observed, reading, tools
+from argus.api.auditing import Auditor
+from argus.api.companions import companions_of
+from argus.api.http import (
+    approvals,
+    asking,
+    capturing,
+    chat,
+    events,
+    facade,
+    history,
+    intake,
+    investigations,
+    keys,
+    observed,
+    reading,
+    records,
+    session,
+    silences,
+    slack,
+    tools,
+    webhooks,
+)
 from argus.api.http.answers import Json, add_problem_handlers
-from argus.api.http.intake import Gate
+from argus.api.http.frame import Frame
+from argus.api.http.guard import READ, Guard, the_service
 from argus.api.http.mcp_route import PATH as MCP_PATH
 from argus.api.http.mcp_route import mcp_route
-from argus.api.http.wiring import ServiceOf, require_key
+from argus.api.http.openapi import add_openapi
+from argus.api.http.shapes import Document
+from argus.api.keyring import Keyring
+from argus.api.keys import is_loopback
+from argus.api.masking import secrets_of
+from argus.api.projects import Projects
 from argus.api.service import Service
-from argus.api.toolbox import toolbox_of
 
 API_VERSION = "1"
 
+ROUTERS: tuple[ModuleType, ...] = (
+    intake,
+    events,
+    history,
+    capturing,
+    observed,
+    tools,
+    session,
+    keys,
+    records,
+    asking,
+    chat,
+    facade,
+    investigations,
+    approvals,
+    silences,
+    webhooks,
+    slack,
+    reading,  # last: a run's name may hold a slash
+)
+"""Modules whose `router()` is served; every route says its scope, see `guard`."""
 
-def make_app(service: Service, *, on_ready: Callable[[], None] = lambda: None) -> FastAPI:
-    """The ASGI application; it starts and stops the service's worker."""
 
-    toolbox = toolbox_of(service)
-    mcp, mcp_running = mcp_route(toolbox, has_key=bool(service.settings.key))
+def make_app(
+    service: Service, *, on_ready: Callable[[], None] = lambda: None, projects: Projects | None = None
+) -> FastAPI:
+    """The ASGI application; it starts and stops the projects' workers. `service` is the default project's."""
+    served = projects or Projects(root=service, companions_of=companions_of)
+    mcp, mcp_running = mcp_route(served.default.toolbox.registry)
 
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:
-        service.worker.start()
+        served.start()
         try:
             async with mcp_running():
                 on_ready()
                 yield
         finally:
-            service.worker.stop()
-            service.store.close()
+            served.stop()
 
     app = FastAPI(title="Argus", version=API_VERSION, lifespan=life, docs_url=None, redoc_url=None)
-    app.state.service = service
-    app.state.toolbox = toolbox
-    app.state.gate = Gate(room=service.settings.max_uploads)
+    app.state.guard = make_guard(service, served)
+    app.state.gates = {}
     add_problem_handlers(app)
-    routers = (intake, events, history, capturing, observed, tools, reading)
-    for routes in (module.router() for module in routers):
-        app.include_router(routes, dependencies=[Depends(require_key)])
-    for path, handler in (("/healthz", healthz), ("/readyz", readyz), ("/metrics", get_metrics)):
-        app.add_api_route(path, handler, methods=["GET"], operation_id=handler.__name__, tags=["probes"])
+    for module in ROUTERS:
+        app.router.routes += (
+            module.router().routes
+        )  # flat: every route can be looked at, see `guard.needs_of`
+    add_probes(app)
     app.router.routes.append(Route(MCP_PATH, endpoint=mcp))
+    app.add_middleware(Frame, auditor=make_auditor(service), max_upload_bytes=service.settings.max_body_bytes)
+    add_openapi(app)
     return app
+
+
+def add_probes(app: FastAPI) -> None:
+    """What watches the service asks."""
+    for path, handler in (("/healthz", healthz), ("/readyz", readyz)):
+        app.add_api_route(
+            path,
+            handler,
+            methods=["GET"],
+            operation_id=handler.__name__,
+            tags=["probes"],
+            responses={200: {"model": Document}, 503: {"model": Document}},
+        )
+    app.add_api_route(
+        "/metrics",
+        get_metrics,
+        methods=["GET"],
+        operation_id="get_metrics",
+        tags=["probes"],
+        dependencies=[READ],
+        response_class=PlainTextResponse,
+    )
+
+
+def make_guard(service: Service, projects: Projects) -> Guard:
+    """What stands before the routes; the keys are those of the default project's database."""
+    settings = service.settings
+    keyring = Keyring(
+        store=service.store,
+        bootstrap=settings.key,
+        is_exposed=not is_loopback(settings.host),
+        clock=service.clock,
+    )
+    return Guard(
+        keyring=keyring,
+        projects=projects,
+        max_requests_s=settings.max_requests_s,
+        max_ingest_s=settings.max_ingest_s,
+    )
+
+
+def make_auditor(service: Service) -> Auditor:
+    """Writes into the default project's database."""
+    return Auditor(
+        store=service.store,
+        clock=service.clock,
+        keep_s=service.settings.keep_audit_s,
+        secrets=secrets_of(service.settings),
+    )
 
 
 def healthz() -> Response:
@@ -59,10 +158,16 @@ def healthz() -> Response:
     return Json({"status": "ok"})
 
 
-def readyz(*, service: ServiceOf) -> Response:
-    """200 while uploads are taken, with the reasons if the analysis is degraded; else 503 with the reasons."""
-    obstacles, troubles = service.obstacles(), service.published.troubles_now()
-    count, lag_s = service.published.backlog_now()
+def readyz(request: Request) -> Response:
+    """200 while uploads are taken, with the reasons if something is degraded; else 503 with the reasons.
+
+    Probes bear no key: where one is needed, what happens in a project is told without its names.
+    """
+    guard: Guard = request.app.state.guard
+    root = guard.projects.root
+    obstacles = root.obstacles()
+    troubles = _troubles(guard)
+    count, lag_s = root.published.backlog_now()
     body = {
         "status": "unavailable" if obstacles else "degraded" if troubles else "ok",
         "reasons": [*obstacles, *troubles],
@@ -72,6 +177,15 @@ def readyz(*, service: ServiceOf) -> Response:
     return Json(body, status_code=503 if obstacles else 200)
 
 
-def get_metrics(*, service: ServiceOf) -> Response:
-    """The service's metrics in Prometheus' text format."""
-    return Response(metrics.render(service.metrics), media_type=CONTENT_TYPE_LATEST)
+def _troubles(guard: Guard) -> list[str]:
+    services = [project.service for project in guard.projects.opened()]
+    told = [trouble for service in services for trouble in service.published.troubles_now()]
+    told += [reason for service in services[1:] for reason in service.obstacles()]
+    if not told or guard.keyring.is_known_open():
+        return told
+    return [f"{len(told)} things are in trouble in {len(services)} projects; the log says which"]
+
+
+def get_metrics(request: Request) -> Response:
+    """The metrics of the caller's project in Prometheus' text format."""
+    return Response(metrics.render(the_service(request).metrics), media_type=CONTENT_TYPE_LATEST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Query, Request
@@ -14,10 +14,13 @@ from argus.analytics.store import orders
 from argus.api import captures
 from argus.api.captures import Refused, Wanted
 from argus.api.http.answers import Json, not_found, problem
-from argus.api.http.reading import Document, which_attempt
+from argus.api.http.guard import INGEST, INVESTIGATE, READ
+from argus.api.http.reading import which_attempt
+from argus.api.http.shapes import Document
 from argus.api.http.wiring import AttemptQuery, HostPath, IdPath, RunPath, ServiceOf, read_body
 from argus.collectors.records.layout import MAX_WORLD
 from argus.collectors.records.order import RECORDING_TYPE
+from argus.collectors.records.upload import WIRE_HEADER, check_wire
 
 MAX_WAIT_S = 30.0
 MAX_RANKS = 256
@@ -59,24 +62,31 @@ class Burst(BaseModel):
 def router() -> APIRouter:
     """The routes; they come before `/runs/{run}`, whose name may hold a slash."""
     routes = APIRouter(prefix="/v1", tags=["captures"])
-    table: tuple[tuple[str, str, Callable[..., object]], ...] = (
-        ("GET", "/hosts/{host}/orders", list_orders),
-        ("POST", "/runs/{run:path}/burst", post_burst),
-        ("POST", "/captures", post_capture),
-        ("GET", "/captures/{capture}", get_capture),
-        ("POST", "/captures/{capture}/ranks/{rank}", put_part),
+    table: tuple[tuple[str, str, Callable[..., object], Any], ...] = (
+        ("GET", "/hosts/{host}/orders", list_orders, INGEST),
+        ("POST", "/runs/{run:path}/burst", post_burst, INVESTIGATE),
+        ("POST", "/captures", post_capture, INVESTIGATE),
+        ("GET", "/captures/{capture}", get_capture, READ),
+        ("POST", "/captures/{capture}/ranks/{rank}", put_part, INGEST),
     )
-    for method, path, handler in table:
+    for method, path, handler, needs in table:
         routes.add_api_route(
             path,
             handler,
             methods=[method],
             operation_id=handler.__name__,
+            dependencies=[needs],
             response_class=Json,
             responses={200: {"model": Document}},
         )
     routes.add_api_route(
-        "/captures/{capture}/ranks/{rank}", get_part, methods=["GET"], operation_id="get_part"
+        "/captures/{capture}/ranks/{rank}",
+        get_part,
+        methods=["GET"],
+        operation_id="get_part",
+        dependencies=[READ],
+        response_class=Response,
+        responses={200: {"content": {RECORDING_TYPE: {"schema": {"type": "string", "format": "binary"}}}}},
     )
     return routes
 
@@ -143,6 +153,7 @@ async def put_part(request: Request, *, service: ServiceOf, capture: IdPath, ran
     """Takes one rank's recording from its host, zstd."""
     if request.headers.get("content-type", "") != RECORDING_TYPE:
         return problem(415, f"Content-Type must be {RECORDING_TYPE}")
+    check_wire(request.headers.get(WIRE_HEADER))
     body = await read_body(request, limit=service.settings.max_body_bytes)
     is_taken = await to_thread.run_sync(_store_part, service, capture, rank, body)
     if not is_taken:

@@ -12,13 +12,17 @@ from argus.analytics.outside import ranks_under
 from argus.analytics.store import events, progress
 from argus.analytics.store.queries import Json as Row
 from argus.api.http.answers import Json
+from argus.api.http.guard import READ, TELL
 from argus.api.http.intake import JSON_TYPE, take
-from argus.api.http.reading import Items, which_attempt
+from argus.api.http.reading import which_attempt
+from argus.api.http.shapes import Items
 from argus.api.http.wiring import Name, PageQuery, ServiceOf
 from argus.api.service import Service
 from argus.topology.layout import Topology, build
 
 MAX_NODES = 64
+
+BODY = {"type": "object", "properties": {"events": {"type": "array"}}, "required": ["events"]}
 
 Nodes = Annotated[list[str] | None, Query(max_length=MAX_NODES, description="kind:name; may be repeated")]
 Seconds = Annotated[float | None, Query(description="Unix seconds")]
@@ -32,16 +36,16 @@ def router() -> APIRouter:
         post_events,
         methods=["POST"],
         operation_id="post_events",
+        dependencies=[TELL],
         response_class=Json,
-        openapi_extra={
-            "requestBody": {"required": True, "content": {JSON_TYPE: {"schema": {"type": "object"}}}}
-        },
+        openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": BODY}}}},
     )
     routes.add_api_route(
         "/events",
         list_events,
         methods=["GET"],
         operation_id="list_events",
+        dependencies=[READ],
         response_class=Json,
         responses={200: {"model": Items}},
     )

@@ -12,7 +12,9 @@ from starlette.responses import Response
 from argus.analytics.history import DAY_S, day_of
 from argus.analytics.store import history
 from argus.api.http.answers import add_read
-from argus.api.http.reading import Items, page_of
+from argus.api.http.guard import READ
+from argus.api.http.reading import page_of
+from argus.api.http.shapes import Items
 from argus.api.http.wiring import Name, PageQuery, ServiceOf
 
 Days = Annotated[int, Query(ge=1, le=3660, description="days back")]
@@ -20,7 +22,7 @@ Days = Annotated[int, Query(ge=1, le=3660, description="days back")]
 
 def router() -> APIRouter:
     """The routes."""
-    routes = APIRouter(prefix="/v1/history", tags=["history"])
+    routes = APIRouter(prefix="/v1/history", tags=["history"], dependencies=[READ])
     table: tuple[tuple[str, Callable[..., Response], type[BaseModel]], ...] = (
         ("", list_history, Items),
         ("/offenders", list_offenders, Items),

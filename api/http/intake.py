@@ -2,41 +2,66 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
-from anyio import CapacityLimiter, fail_after, to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, HTTPException, Request
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import Response
 
 from argus.api.http.answers import Json, overloaded, problem, response_to
-from argus.api.http.wiring import read_body, the_service
+from argus.api.http.guard import INGEST, the_project, the_service
+from argus.api.http.limits import Queue
+from argus.api.http.wiring import read_body
 from argus.api.service import Answer, NothingTaken, Service
-from argus.collectors.records.errors import NewerError, WireError
-from argus.collectors.records.upload import CONTENT_TYPE, WIRE_HEADER, WIRE_VERSION
+from argus.collectors.records.errors import WireError
+from argus.collectors.records.upload import (
+    AGE_HEADER,
+    CONTENT_TYPE,
+    REPLAY_S,
+    WIRE_HEADER,
+    check_wire,
+    parse_age,
+)
 
 THREADS = 2
 """Uploads decoded at once: the database takes one writer, another may decode meanwhile."""
 
-BODY_TIMEOUT_S = 30.0
-"""How long a body may take to arrive: a slow sender must not hold the room of the others."""
+BODIES_HELD = 4
+"""Bodies of the largest size that may be in memory while they arrive; smaller ones, so many more."""
 
 JSON_TYPE = "application/json"
+
+LISTS = {
+    "/layouts": ("layouts",),
+    "/heartbeats": ("heartbeats",),
+    "/observations": ("dumps", "samples", "stacks"),
+}
+"""What a body must hold."""
 
 Receive = Callable[[Service, bytes], Answer]
 
 
 class Gate:
-    """Lets a bounded number of requests in, and a few of those at a time to work."""
+    """Of one project: lets a bounded number of requests in, and a few of those at a time to work."""
 
-    def __init__(self, *, room: int) -> None:
-        self._room = room
-        self._inside = 0
+    def __init__(self, *, room: int, max_bytes: int, replay: Queue) -> None:
+        self._room, self._max_bytes = room, max_bytes
+        self._inside = self._held_bytes = 0
+        self.replay = replay
         self.workers = CapacityLimiter(THREADS)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one more would be turned away."""
+        return self._inside >= self._room
 
     def enter(self) -> bool:
         """Whether there was room; then `leave` must follow."""
-        if self._inside >= self._room:
+        if self.is_full:
             return False
         self._inside += 1
         return True
@@ -45,17 +70,44 @@ class Gate:
         """Make room for the next."""
         self._inside -= 1
 
+    async def read(self, request: Request, *, limit: int) -> bytes:
+        """The body; 503 while the bodies that arrive hold too much memory, however slowly they do."""
+        size = min(int(length[:19]), limit) if (length := _announced(request)) else limit
+        if self._held_bytes + size > self._max_bytes:
+            raise HTTPException(503, "too many bodies are arriving", headers={"Retry-After": "5"})
+        self._held_bytes += size
+        try:
+            return await read_body(request, limit=limit)
+        finally:
+            self._held_bytes -= size
+
+
+def gate_of(request: Request) -> Gate:
+    """The gate of the caller's project: one project's flood does not shut out the others."""
+    gates: dict[str, Gate] = request.app.state.gates
+    name, settings = the_project(request).name, the_service(request).settings
+    if name not in gates:
+        gates[name] = Gate(
+            room=settings.max_uploads,
+            max_bytes=BODIES_HELD * settings.max_body_bytes,
+            replay=Queue(per_s=settings.max_replay_s, ticks=request.app.state.guard.ticks),
+        )
+    return gates[name]
+
 
 def router() -> APIRouter:
     """The ingest routes."""
-    routes = APIRouter(prefix="/v1/ingest", tags=["ingest"])
+    routes = APIRouter(prefix="/v1/ingest", tags=["ingest"], dependencies=[INGEST])
     for path, handler, summary, media in (
         ("/layouts", put_layouts, "Layout records of ranks", JSON_TYPE),
         ("/windows", put_windows, "Rank windows of a host, packed and compressed", CONTENT_TYPE),
         ("/heartbeats", put_heartbeats, "Heartbeats of a host's ranks", JSON_TYPE),
         ("/observations", put_observations, "Stack dumps and host samples", JSON_TYPE),
     ):
-        schema = {"type": "object"} if media == JSON_TYPE else {"type": "string", "format": "binary"}
+        names = LISTS.get(path, ())
+        lists = {name: {"type": "array"} for name in names}
+        listed = {"type": "object", "properties": lists, "required": list(names)}
+        schema = listed if media == JSON_TYPE else {"type": "string", "format": "binary"}
         routes.add_api_route(
             path,
             handler,
@@ -63,9 +115,16 @@ def router() -> APIRouter:
             operation_id=f"ingest_{path[1:]}",
             summary=summary,
             response_class=Json,
-            openapi_extra={"requestBody": {"required": True, "content": {media: {"schema": schema}}}},
+            openapi_extra={
+                "requestBody": {"required": True, "content": {media: {"schema": schema}}},
+                "parameters": [_header(WIRE_HEADER, "integer"), _header(AGE_HEADER, "number")],
+            },
         )
     return routes
+
+
+def _header(name: str, kind: str) -> dict[str, Any]:
+    return {"in": "header", "name": name, "required": False, "schema": {"type": kind, "minimum": 0}}
 
 
 async def put_layouts(request: Request) -> Response:
@@ -80,48 +139,59 @@ async def put_heartbeats(request: Request) -> Response:
 
 async def put_observations(request: Request) -> Response:
     """Takes `{"host", "stacks": [...], "dumps": [...], "samples": [...]}`; each is stored once."""
-    return await take(request, Service.receive_observations, media=JSON_TYPE)
+    return await take(request, Service.receive_observations, media=JSON_TYPE, may_be_old=True)
 
 
 async def put_windows(request: Request) -> Response:
     """Takes what `records.upload.encode_windows` makes; each (run, attempt, rank, window) is stored once."""
-    return await take(request, Service.receive_windows, media=CONTENT_TYPE)
+    age_s = parse_age(request.headers.get(AGE_HEADER))
+    receive = cast(Receive, partial(Service.receive_windows, age_s=age_s))
+    return await take(request, receive, media=CONTENT_TYPE, may_be_old=True)
 
 
-async def take(request: Request, receive: Receive, *, media: str) -> Response:
-    """Let `receive` have the body, if there is room and it is of the right kind; count the answer."""
+async def take(request: Request, receive: Receive, *, media: str, may_be_old: bool = False) -> Response:
+    """Let `receive` have the body, if there is room and it is of the right kind; count the answer.
+
+    What `may_be_old` and waited long on its host comes after an outage, from everybody at once: it queues.
+    """
     service = the_service(request)
     try:
-        response = await _received(request, receive, media=media)
+        check_wire(request.headers.get(WIRE_HEADER))
+        wait_s = 0.0
+        if may_be_old and parse_age(request.headers.get(AGE_HEADER)) > REPLAY_S:
+            wait_s = gate_of(request).replay.wait_s()
+        response = _come_back(wait_s) if wait_s else await _received(request, receive, media=media)
     except (WireError, NothingTaken, HTTPException, SQLAlchemyError) as error:
         response = response_to(error)
     service.metrics.requests.labels(route=request.url.path, code=str(response.status_code)).inc()
     return response
 
 
+def _come_back(wait_s: float) -> Response:
+    headers = {"Retry-After": str(math.ceil(wait_s))}
+    return problem(429, "what waited through an outage is taken in turn: come back", headers=headers)
+
+
 async def _received(request: Request, receive: Receive, *, media: str) -> Response:
-    service = the_service(request)
-    gate: Gate = request.app.state.gate
+    service, gate = the_service(request), gate_of(request)
     got = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if got != media:
         return problem(415, f"Content-Type must be {media}, got {got!a:.60}")
-    version = request.headers.get(WIRE_HEADER, WIRE_VERSION)
-    if version.isdecimal() and int(version) > int(WIRE_VERSION):
-        raise NewerError(
-            f"{WIRE_HEADER} is {version:.20}, this side speaks {WIRE_VERSION}: upgrade this side"
-        )
-    if version != WIRE_VERSION:
-        return problem(415, f"{WIRE_HEADER} is {version!a:.20}, this side speaks {WIRE_VERSION}")
     if reason := service.overload():
         return overloaded(reason)
+    full = f"{service.settings.max_uploads} requests are being stored already"
+    if gate.is_full:
+        return overloaded(full)
+    body = await gate.read(request, limit=service.settings.max_body_bytes)
     if not gate.enter():
-        return overloaded(f"{service.settings.max_uploads} requests are being stored already")
+        return overloaded(full)
     try:
-        with fail_after(BODY_TIMEOUT_S):
-            body = await read_body(request, limit=service.settings.max_body_bytes)
         service.metrics.body_bytes.inc(len(body))
         return Json(await to_thread.run_sync(receive, service, body, limiter=gate.workers))
-    except TimeoutError:
-        return problem(408, f"the body did not arrive within {BODY_TIMEOUT_S:.0f} s")
     finally:
         gate.leave()
+
+
+def _announced(request: Request) -> str:
+    announced = request.headers.get("content-length", "")
+    return announced if announced.isdecimal() else ""

@@ -12,7 +12,9 @@ from starlette.responses import Response
 
 from argus.analytics.store import observations
 from argus.api.http.answers import Json, add_read, not_found
-from argus.api.http.reading import MAX_SERIES_RANKS, Document, Items, page_of, which_attempt
+from argus.api.http.guard import APPROVE, READ
+from argus.api.http.reading import MAX_SERIES_RANKS, page_of, which_attempt
+from argus.api.http.shapes import Document, Items
 from argus.api.http.wiring import AttemptQuery, HostPath, PageQuery, RunPath, ServiceOf
 from argus.api.status import run_status
 
@@ -37,12 +39,13 @@ class Reason(StrEnum):
 
 def router() -> APIRouter:
     """The routes; they come before `/runs/{run}`, whose name may hold a slash."""
-    routes = APIRouter(prefix="/v1", tags=["observed"])
+    routes = APIRouter(prefix="/v1", tags=["observed"], dependencies=[READ])
     routes.add_api_route(
         "/runs/{run:path}/switch",
         put_switch,
         methods=["PUT"],
         operation_id="put_switch",
+        dependencies=[APPROVE],
         response_class=Json,
         responses={200: {"model": Switch}},
     )

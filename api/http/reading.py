@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from sqlalchemy import Connection
 from starlette.responses import Response
 
@@ -15,6 +14,18 @@ from argus.analytics.store import progress, queries
 from argus.analytics.store.queries import Found, Which
 from argus.api.facts import stored_facts
 from argus.api.http.answers import Json, add_read, not_found
+from argus.api.http.guard import READ
+from argus.api.http.shapes import (
+    Document,
+    Finding,
+    Incident,
+    IncidentStatus,
+    Items,
+    Level,
+    ListOf,
+    WindowItem,
+    WindowStatus,
+)
 from argus.api.http.wiring import (
     MAX_PAGE,
     AttemptQuery,
@@ -35,63 +46,22 @@ MAX_SERIES_RANKS = 64
 """Ranks of one series: what a chart can show."""
 
 
-class WindowStatus(StrEnum):
-    """Where a window is in its life."""
-
-    OPEN = "open"
-    CLOSED = "closed"
-    ANALYSED = "analysed"
-    FAILED = "failed"
-    LATE = "late"
-
-
-class IncidentStatus(StrEnum):
-    """Whether the cause still lasts."""
-
-    OPEN = "open"
-    RESOLVED = "resolved"
-
-
-class Level(StrEnum):
-    """Level of a finding."""
-
-    L1 = "L1"
-    L2 = "L2"
-    L3 = "L3"
-    L5 = "L5"
-
-
-class Items(BaseModel):
-    """One page of a list."""
-
-    items: list[dict[str, object]]
-    total: int = Field(description="length of the whole list")
-    limit: int
-    offset: int
-
-
-class Document(BaseModel):
-    """One object."""
-
-    model_config = {"extra": "allow"}
-
-
 def router() -> APIRouter:
     """The reading routes; an operation's id is the name of its function."""
-    routes = APIRouter(prefix="/v1")
+    routes = APIRouter(prefix="/v1", dependencies=[READ])
     table: tuple[tuple[str, Callable[..., Response], type[BaseModel]], ...] = (
         ("/runs", list_runs, Items),
         ("/runs/{run}/topology", get_topology, Document),
         ("/runs/{run}/facts", get_facts, Document),
         ("/runs/{run}/report", get_report, Document),
         ("/runs/{run}/heartbeats", list_heartbeats, Items),
-        ("/runs/{run}/windows", list_windows, Items),
-        ("/runs/{run}/windows/{window}", get_window, Document),
+        ("/runs/{run}/windows", list_windows, ListOf[WindowItem]),
+        ("/runs/{run}/windows/{window}", get_window, WindowItem),
         ("/runs/{run}/series", get_series, Document),
-        ("/runs/{run}/findings", list_run_findings, Items),
+        ("/runs/{run}/findings", list_run_findings, ListOf[Finding]),
         ("/runs/{run}", get_run, Document),  # last: a run's name may hold a slash
-        ("/incidents", list_incidents, Items),
-        ("/incidents/{incident}", get_incident, Document),
+        ("/incidents", list_incidents, ListOf[Incident]),
+        ("/incidents/{incident}", get_incident, Incident),
         ("/incidents/{incident}/diagnosis", get_diagnosis, Document),
         ("/incidents/{incident}/card", get_card, Document),
     )

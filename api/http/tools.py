@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable
-from typing import Annotated, cast
+from dataclasses import replace
+from typing import Annotated
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Request
@@ -14,17 +15,26 @@ from starlette.responses import Response
 from argus.agent.evidence import Json as JsonObject
 from argus.agent.registry import Tool, registry
 from argus.api.http.answers import Json, not_found, problem
-from argus.api.http.reading import Document
+from argus.api.http.guard import INVESTIGATE, READ, the_principal, the_project
+from argus.api.http.shapes import Document, ToolAnswer
 from argus.api.http.wiring import IdPath, read_body
-from argus.api.toolbox import Toolbox
+from argus.api.keys import Principal
+from argus.api.projects import Project
+from argus.api.toolbox import ALL, Toolbox
+from argus.api.toolbox import READ as READ_ONLY
 
 MAX_CALL_BYTES = 1 << 18
 """A diagnosis with every claim is some 10 kB."""
 
 
 def the_toolbox(request: Request) -> Toolbox:
-    """The tools behind the application."""
-    return cast(Toolbox, request.app.state.toolbox)
+    """The tools of the caller's project, with what the caller may do."""
+    return toolbox_for(the_project(request), the_principal(request))
+
+
+def toolbox_for(project: Project, principal: Principal) -> Toolbox:
+    """A project's tools for one caller: to order captures is to investigate."""
+    return replace(project.toolbox, scopes=ALL if principal.may("investigate") else READ_ONLY)
 
 
 ToolboxOf = Annotated[Toolbox, Depends(the_toolbox)]
@@ -35,7 +45,7 @@ def router() -> APIRouter:
 
     A call that was understood is answered with 200: that there is nothing, or that it is denied, is its status.
     """
-    routes = APIRouter(prefix="/v1", tags=["tools"])
+    routes = APIRouter(prefix="/v1", tags=["tools"], dependencies=[READ])
     for path, handler in (("/tools", list_tools), ("/evidence/{evidence}", get_evidence)):
         routes.add_api_route(
             path,
@@ -51,10 +61,11 @@ def router() -> APIRouter:
             _handler(tool.name),
             methods=["POST"],
             operation_id=tool.name,
+            dependencies=[] if tool.read_only else [INVESTIGATE],
             summary=tool.description.split("\n")[0],
             description=tool.description,
             response_class=Json,
-            responses={200: {"model": Document}},
+            responses={200: {"model": ToolAnswer}},
             openapi_extra=_extra(tool),
         )
     routes.add_api_route("/tools/{name}:call", call_unknown, methods=["POST"], include_in_schema=False)

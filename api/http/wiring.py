@@ -1,37 +1,19 @@
-"""What every route needs: the service, the key, a bounded body, a page of a list."""
+"""What every route needs: the service, a bounded body, a page of a list."""
 
 from __future__ import annotations
 
-import hmac
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import Annotated
 
 from fastapi import Depends, HTTPException, Path, Query, Request
 from pydantic import AfterValidator
 
+from argus.api.http.guard import the_service
 from argus.api.service import Service
 
 MAX_PAGE = 1000
 MAX_INDEX = (1 << 53) - 1
 """Largest window or offset: exact in every JSON reader, and far inside every database's integer."""
-
-
-def the_service(request: Request) -> Service:
-    """The service behind the application."""
-    return cast(Service, request.app.state.service)
-
-
-def require_key(request: Request) -> None:
-    """401 unless the request bears the service's key; no key set, none needed."""
-    key = the_service(request).settings.key
-    if not key:
-        return
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    right = hmac.compare_digest(given.strip().encode("utf-8", "replace"), key.encode())
-    if scheme.lower() != "bearer" or not right:
-        raise HTTPException(
-            401, "this service needs 'Authorization: Bearer KEY'", headers={"WWW-Authenticate": "Bearer"}
-        )
 
 
 async def read_body(request: Request, *, limit: int) -> bytes:

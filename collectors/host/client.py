@@ -13,6 +13,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from argus.collectors.records.upload import WIRE_HEADER, WIRE_VERSION
+
 TIMEOUT_S = 10.0
 MAX_ANSWER = 4 << 20
 MAX_RETRY_AFTER_S = 300.0
@@ -63,7 +65,8 @@ class HttpPost:
 
     def send(self, path: str, body: bytes, content_type: str) -> Answer:
         """POST `body` of a type."""
-        return self._exchange("POST", path, body, headers={"Content-Type": content_type})
+        headers = {"Content-Type": content_type, WIRE_HEADER: str(WIRE_VERSION)}
+        return self._exchange("POST", path, body, headers=headers)
 
     def _exchange(self, method: str, path: str, body: bytes | None, *, headers: Mapping[str, str]) -> Answer:
         connection = self._connect()

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from argus.collectors.host.counters import Counters
 from argus.collectors.records.report import MAX_ENTRIES, Report
+from argus.collectors.records.upload import WIRE_VERSION
 
 LOSSES = (
     "argus_collector_dropped_events_total",
@@ -32,6 +33,7 @@ def make_report(
     return Report(
         host=host,
         version=product_version(),
+        wire=WIRE_VERSION,
         started_s=started_s,
         cpu_s=time.process_time(),
         num_ranks=int(values.get(("argus_collector_ranks", ""), 0)),

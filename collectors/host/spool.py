@@ -5,10 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from argus.collectors.records.endpoint import private_directory
@@ -23,12 +24,16 @@ _PART = ".part"
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One waiting upload; `num` counts what is in it. `payload` is set if it could not be put on disk."""
+    """One waiting upload; `num` counts what is in it, `made_s` is Unix time.
+
+    `payload` is set if it could not be put on disk.
+    """
 
     seq: int
     kind: str
     num: int
     num_bytes: int
+    made_s: float
     payload: bytes | None = None
 
     @property
@@ -47,7 +52,15 @@ class Spool:
     `lost(kind, num)` is told what was dropped because the limit was reached.
     """
 
-    def __init__(self, directory: Path, *, max_bytes: int, lost: Callable[[str, int], None]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        max_bytes: int,
+        lost: Callable[[str, int], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock = clock
         self._directory = private_directory(directory)
         self._max_bytes = max_bytes
         self._lost = lost
@@ -75,7 +88,7 @@ class Spool:
         with self._lock:
             seq, self._next = self._next, self._next + 1
             self._make_room(len(payload))
-        entry = Entry(seq=seq, kind=kind, num=num, num_bytes=len(payload))
+        entry = Entry(seq=seq, kind=kind, num=num, num_bytes=len(payload), made_s=self._clock())
         try:
             self._write(entry, payload)
         except OSError:
@@ -85,9 +98,20 @@ class Spool:
         return True
 
     def oldest(self) -> Entry | None:
-        """The upload to send next."""
+        """The upload that waits longest."""
         with self._lock:
             return next(iter(self._entries.values()), None)
+
+    def oldest_within(self, age_s: float) -> Entry | None:
+        """The one that waits longest of those that wait for no more than `age_s`."""
+        since_s = self._clock() - age_s
+        found = None
+        with self._lock:
+            for entry in reversed(self._entries.values()):  # made in their order
+                if entry.made_s < since_s:
+                    break
+                found = entry
+        return found
 
     def read(self, entry: Entry) -> bytes | None:
         """Its bytes, None if they are gone."""
@@ -97,6 +121,10 @@ class Spool:
             return (self._directory / entry.file_name).read_bytes()
         except OSError:
             return None
+
+    def age_s(self, entry: Entry) -> float:
+        """How long an upload has waited."""
+        return max(self._clock() - entry.made_s, 0.0)
 
     def done(self, entry: Entry) -> None:
         """The service has it, or will never take it."""
@@ -126,9 +154,7 @@ class Spool:
             if self._memory_bytes + len(payload) > MEMORY_BYTES:
                 self._lost(entry.kind, entry.num)
                 return False
-            self._remember(
-                Entry(seq=entry.seq, kind=entry.kind, num=entry.num, num_bytes=len(payload), payload=payload)
-            )
+            self._remember(replace(entry, payload=payload))
         return False
 
     def _make_room(self, num_bytes: int) -> None:
@@ -171,8 +197,11 @@ def _scan(directory: Path) -> list[Entry]:
             continue
         seq, _, num = path.stem.partition("-")
         if path.suffix[1:] in KINDS and seq.isdecimal() and num.isdecimal():
-            size = path.stat(follow_symlinks=False).st_size
-            entries.append(Entry(seq=int(seq), kind=path.suffix[1:], num=int(num), num_bytes=size))
+            stat = path.stat(follow_symlinks=False)
+            kind, made_s = path.suffix[1:], stat.st_mtime
+            entries.append(
+                Entry(seq=int(seq), kind=kind, num=int(num), num_bytes=stat.st_size, made_s=made_s)
+            )
     return entries
 
 

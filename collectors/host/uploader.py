@@ -20,7 +20,7 @@ from argus.collectors.host.switches import parse_switches
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.report import Report
-from argus.collectors.records.upload import CONTENT_TYPE, WIRE_HEADER, WIRE_VERSION
+from argus.collectors.records.upload import AGE_HEADER, CONTENT_TYPE, REPLAY_S, WIRE_HEADER, WIRE_VERSION
 
 PATHS = {
     "layouts": "/v1/ingest/layouts",
@@ -29,10 +29,10 @@ PATHS = {
 }
 COUNTED = ("windows", "observations")
 BEATS_PATH = "/v1/ingest/heartbeats"
-JSON_HEADERS = {"Content-Type": "application/json"}
+JSON_HEADERS = {"Content-Type": "application/json", WIRE_HEADER: str(WIRE_VERSION)}
 HEADERS = {
     "layouts": JSON_HEADERS,
-    "windows": {"Content-Type": CONTENT_TYPE, WIRE_HEADER: WIRE_VERSION},
+    "windows": {**JSON_HEADERS, "Content-Type": CONTENT_TYPE},
     "observations": JSON_HEADERS,
 }
 
@@ -40,6 +40,10 @@ FIRST_DELAY_S = 0.5
 MAX_DELAY_S = 30.0
 MAX_BEATS_HOLD_S = 10.0
 """Longest that Retry-After may silence heartbeats: a host silent for 15 s counts as lost."""
+
+MAX_JITTER = 1.25
+"""Up to so many times as long as a service asks for: it tells a thousand hosts the same, and they must not come back
+in the same moment."""
 
 NOT_THE_BODY = frozenset({401, 403, 404, 405, 407, 408, 409, 421, 425, 426, 429, 431})
 """4xx that say nothing against the body (key, address, load): kept and tried again. The others refuse it."""
@@ -79,6 +83,7 @@ class Uploader:
         self._num_fails = 0
         self._next_try_s = 0.0
         self._beats_from_s = 0.0
+        self._replay_from_s = 0.0
         self._asked_about: int | None = None
         self._stop_s: float | None = None
         self._is_busy = False
@@ -110,7 +115,7 @@ class Uploader:
         """Send what can be sent; end when nothing is left, at the first failure or when the time is up."""
         with self._wake:
             self._stop_s = self._clock() + within_s
-            self._next_try_s = self._beats_from_s = 0.0
+            self._next_try_s = self._beats_from_s = self._replay_from_s = 0.0
             self._num_fails = 0
             self._wake.notify()
 
@@ -148,9 +153,16 @@ class Uploader:
             beats: Sequence[Heartbeat] = ()
             if now_s >= self._beats_from_s:
                 beats, self._beats = self._beats, ()
-            entry = self._spool.oldest() if not beats and now_s >= self._next_try_s else None
+            entry = None if beats or now_s < self._next_try_s else self._next_entry(now_s)
             self._is_busy = bool(beats) or entry is not None
             return beats, entry
+
+    def _next_entry(self, now_s: float) -> Entry | None:
+        """What is of now in its order, then, where the service takes it, what waited through an outage."""
+        fresh = self._spool.oldest_within(REPLAY_S)
+        if fresh is not None:
+            return fresh
+        return self._spool.oldest() if now_s >= self._replay_from_s else None
 
     def _is_over(self) -> bool:
         with self._wake:
@@ -161,7 +173,9 @@ class Uploader:
 
     def _wait_s(self) -> float:
         """Until the next attempt; a second at most, in case a clock jumps."""
-        due_s = [self._next_try_s] if len(self._spool) else []
+        is_fresh = self._spool.oldest_within(REPLAY_S) is not None
+        spool_s = self._next_try_s if is_fresh else max(self._next_try_s, self._replay_from_s)
+        due_s = [spool_s] if len(self._spool) else []
         due_s += [self._beats_from_s] if self._beats else []
         return min([1.0, *(max(0.0, at_s - self._clock()) for at_s in due_s)])
 
@@ -194,7 +208,9 @@ class Uploader:
             self._lose(entry, "unreadable")
             self._notices.once("unreadable", f"{entry.file_name} vanished from the spool")
             return
-        answer = self._request(PATHS[entry.kind], body, HEADERS[entry.kind])
+        age_s = self._spool.age_s(entry)
+        headers = {**HEADERS[entry.kind], AGE_HEADER: f"{age_s:.0f}"}
+        answer = self._request(PATHS[entry.kind], body, headers, is_replay=age_s > REPLAY_S)
         if self._is_taken(answer):
             self._spool.done(entry)
             self._hear(answer)
@@ -219,7 +235,9 @@ class Uploader:
             self._counters.add(f"argus_collector_dropped_{entry.kind}_total", "refused", amount=num)
             self._notices.once("rejected", f"the service refused {num} {entry.kind}: {str(rejected)[:300]}")
 
-    def _request(self, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def _request(
+        self, path: str, body: bytes, headers: Mapping[str, str], *, is_replay: bool = False
+    ) -> Answer:
         """Send; keep count of time and failures, and decide when to try again."""
         start_s = self._clock()
         answer = self._post(path, body, headers=headers)
@@ -234,9 +252,17 @@ class Uploader:
                 f"upload_{answer.status}",
                 f"the service refused {path} with {answer.status}, dropped: {answer.error}",
             )
+        elif is_replay and answer.status == 429:
+            self._wait_for_turn(answer)
         else:
             self._back_off(path, answer)
         return answer
+
+    def _wait_for_turn(self, answer: Answer) -> None:
+        """The service is well and takes what waited in turn; what is of now goes on."""
+        self._counters.add("argus_collector_upload_failures_total", "429")
+        delay_s = MAX_DELAY_S if answer.retry_after_s is None else answer.retry_after_s
+        self._replay_from_s = self._clock() + delay_s * self._rng.uniform(1.0, MAX_JITTER)
 
     def _back_off(self, path: str, answer: Answer) -> None:
         now_s = self._clock()
@@ -249,7 +275,7 @@ class Uploader:
         delay_s = min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** min(self._num_fails, 16))
         delay_s *= self._rng.uniform(0.5, 1.0)
         if answer.retry_after_s is not None:
-            delay_s = max(delay_s, answer.retry_after_s)
+            delay_s = max(delay_s, answer.retry_after_s * self._rng.uniform(1.0, MAX_JITTER))
             self._beats_from_s = now_s + min(answer.retry_after_s, MAX_BEATS_HOLD_S)
         self._num_fails += 1
         self._next_try_s = now_s + delay_s

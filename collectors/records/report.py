@@ -9,6 +9,7 @@ from typing import Any
 
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.text import tame
+from argus.collectors.records.upload import OLDEST_WIRE
 
 MAX_ENTRIES = 128
 
@@ -17,11 +18,13 @@ MAX_ENTRIES = 128
 class Report:
     """`parts` says of each part `ok` or why it sees nothing; `dropped` counts losses since the start.
 
-    `bytes_per_rank_step` is what the raw ring takes for one step of one rank, 0 until known.
+    `wire` is the version of its uploads, 1 where it does not say. `bytes_per_rank_step` is what the raw ring takes for
+    one step of one rank, 0 until known.
     """
 
     host: str
     version: str = ""
+    wire: int = OLDEST_WIRE
     started_s: float = 0.0
     cpu_s: float = 0.0
     num_ranks: int = 0
@@ -45,6 +48,7 @@ class Report:
         return Report(
             host=tame(raw.get("host", ""), 256),
             version=tame(raw.get("version", ""), 64),
+            wire=int(_finite(raw.get("wire", OLDEST_WIRE))),
             num_ranks=int(_finite(raw.get("num_ranks", 0))),
             parts={tame(k, 64): tame(v, 300) for k, v in _entries(raw, "parts").items()},
             dropped={tame(k, 64): _finite(v) for k, v in _entries(raw, "dropped").items()},

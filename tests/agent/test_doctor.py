@@ -27,7 +27,9 @@ def probed(
 def test_a_healthy_endpoint_passes_as_every_kind_of_server(profile: str) -> None:
     checks = probed(profile=profile)
     assert exit_code(list(checks.values())) == 0 or (profile == "ollama" and checks["context"].fix)
-    assert {"models", "context", "tool call", "tool result", "parallel calls", "streaming"} <= set(checks)
+    assert {"models", "context", "tool call", "tool result", "parallel calls", "strict", "streaming"} <= set(
+        checks
+    )
     assert all(check.ok for name, check in checks.items() if name != "context")
 
 
@@ -60,6 +62,14 @@ def test_a_model_that_only_talks_does_not_do() -> None:
 def test_nothing_listening_ends_it_at_once() -> None:
     checks = asyncio.run(probe(Endpoint(url="http://127.0.0.1:9/v1", model="m")))
     assert [check.name for check in checks] == ["models"] and "/v1" in checks[0].fix
+
+
+@pytest.mark.parametrize("profile", ["generic", "vllm"])
+def test_strict_schemas_are_tried_on_every_kind_of_server(profile: str) -> None:
+    assert probed(profile=profile)["strict"].ok
+    refused = probed("refuses-strict", profile=profile)
+    assert not refused["strict"].ok and "sent without" in refused["strict"].found
+    assert refused["tool call"].ok and exit_code(list(refused.values())) == 0
 
 
 def test_refused_parameters_are_named() -> None:

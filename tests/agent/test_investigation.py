@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from argus.agent.loop.investigate import Outcome
 from argus.agent.loop.limits import Limits
 from argus.agent.model.message import Ask, ModelError, Reply, ToolCall
 from argus.agent.model.reading import ask_tokens
 from argus.agent.pseudonyms import pseudonyms_of
 from argus.agent.stub_llm import scripts
 from argus.agent.stub_llm.seen import blank_call, calling, pages, saying, triage_of
-from tests.agent.talks import case_for, scripted
+from tests.agent.talks import NOWHERE, case_for, scripted
 
 FIRST_VIEW_TOKENS = 6000
 
@@ -127,6 +131,16 @@ def test_a_budget_that_runs_out_leaves_one_last_answer(limits: Limits, tick_s: f
     assert outcome.budget == budget
     assert outcome.stance in ("agrees", "failed")
     assert not seen[-1].tools or outcome.stance == "failed"
+
+
+def test_money_runs_out_like_any_budget_and_is_told() -> None:
+    dear = replace(NOWHERE, usd_per_mtok_in=100.0, usd_per_mtok_out=400.0)
+    outcome, _ = scripted(scripts.confirm, limits=Limits(max_usd=0.01), endpoint=dear)
+    spent = outcome.spent
+    assert (outcome.budget, outcome.stance) == ("usd", "agrees") and spent.turns == 2
+    assert spent.usd == pytest.approx((spent.prompt_tokens * 100 + spent.completion_tokens * 400) / 1e6)
+    free, _ = scripted(scripts.confirm, endpoint=dear)
+    assert not free.budget and free.spent.usd > 0.01
 
 
 def test_a_last_answer_in_json_counts() -> None:
@@ -267,3 +281,66 @@ def _twice(ask: Ask, evidence: str) -> dict[str, Any]:
     pointer = {"name": "a", "evidence": evidence, "path": "/evidence/0/value"}
     given = {"expression": "a + a", "values": [pointer], "unit": "s"}
     return {name: given[name] for name in names}
+
+
+WRONG = {"node": "rank:1", "fault_class": "host.gc", "claim_ids": ["c1"]}
+
+
+def insisting(tool: str, path: str) -> scripts.Script:
+    """A model that looks through one tool and then insists on `WRONG`, citing a number of that page."""
+
+    def script(ask: Ask) -> Reply:
+        triage = triage_of(ask)
+        assert triage is not None
+        page = triage if tool == "triage" else next(iter(pages(ask)[1:]), None)
+        if page is None:
+            return calling(blank_call(ask, tool))
+        cited = scripts.claim("c1", "It is {v}.", values=[scripts.pointer("v", page.id, path)])
+        return scripts.submit(ask, verdict="CONFIRMED", root_causes=[WRONG], claims=[cited])
+
+    return script
+
+
+def judged_now(verdict: str, **root: str) -> Mapping[str, Any]:
+    case, _ = case_for()
+    return {**case.diagnosis, "verdict": verdict, "root_causes": [{**WRONG, **root, "claim_ids": []}]}
+
+
+def test_a_view_that_the_analysis_now_shares_is_the_answer() -> None:
+    now = judged_now("LIKELY")
+    outcome, steps = scripted(insisting("step_series", "/points/0/job_s"), rejudge=lambda: now)
+    assert (outcome.stage, outcome.stance) == ("agent", "overturns"), (outcome.note, outcome.dropped)
+    assert outcome.diagnosis["root_causes"] == now["root_causes"]
+    assert "mc1" in [claim["id"] for claim in outcome.diagnosis["claims"]]
+    assert "looking" in [step.what for step in steps]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "root"),
+    [
+        ("", {}),
+        ("INCONCLUSIVE", {}),
+        ("CONFIRMED", {"fault_class": "host.jit"}),
+        ("LIKELY", {"node": "rank:2"}),
+    ],
+)
+def test_a_view_that_the_analysis_does_not_share_is_shown_beside_the_triage(
+    verdict: str, root: dict[str, str]
+) -> None:
+    case, _ = case_for()
+    now = judged_now(verdict, **root) if verdict else None
+    outcome, _ = scripted(insisting("step_series", "/points/0/job_s"), rejudge=lambda: now)
+    assert (outcome.stage, outcome.stance) == ("triage", "differs")
+    assert outcome.diagnosis == case.diagnosis
+    assert [root["node"] for root in outcome.view] == ["rank:1"] and outcome.reasons[0]["id"] == "mc1"
+
+
+def test_what_the_triage_knew_already_overturns_nothing() -> None:
+    outcome, steps = scripted(insisting("triage", "/onset_step"), rejudge=lambda: judged_now("CONFIRMED"))
+    assert outcome.stance == "differs" and "looking" not in [step.what for step in steps]
+
+
+@pytest.mark.parametrize("name", ["confirm", "plausible", "hallucinating", "looping"])
+def test_an_outcome_comes_back_from_its_json(name: str) -> None:
+    outcome, _ = scripted(scripts.SCRIPTS[name])
+    assert Outcome.from_json(json.loads(json.dumps(outcome.to_json()))).to_json() == outcome.to_json()

@@ -19,7 +19,7 @@ from typing import Any
 from argus.collectors.records.upload import CONTENT_TYPE
 
 ROOT = Path(__file__).resolve().parents[2]
-READY = re.compile(r"ready on (http://\S+:\d+)")
+READY = re.compile(r"ready on (https?://\S+:\d+)")
 PATIENCE_S = 60.0
 FAKE = ("-m", "tests.api.serve_fake")
 

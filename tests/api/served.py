@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import uvicorn
+from fastapi import FastAPI
 
 from argus.analytics.store.documents import dump
 from argus.api.http.app import make_app
@@ -47,8 +48,15 @@ def live(
 @contextmanager
 def over_http(service: Service) -> Iterator[str]:
     """The service's URL while it is served; its worker is turned by the test."""
+    with listening_on(make_app(service)) as url:
+        yield url
+
+
+@contextmanager
+def listening_on(app: FastAPI) -> Iterator[str]:
+    """The URL of an application while it is served, without its workers."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(make_app(service), log_level="warning", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

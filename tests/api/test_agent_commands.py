@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from argus.agent.model.message import Ask, Reply
 from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
 from argus.analytics.store import conversations
 from argus.analytics.store.documents import dump
-from argus.api.agent import agent_of
-from argus.api.agent_metrics import AGENT_METRICS
+from argus.api.agent import agent_of, limits_of
+from argus.api.agent_metrics import AGENT_METRICS, make_agent_metrics
 from argus.api.cli import main
 from argus.api.cli.face import stored
 from argus.api.cli.serve import product_analyses
-from argus.api.settings import load_settings
+from argus.api.settings import SettingsError, load_settings
 from argus.evals.moments import moments
 from argus.evals.simulator.frames import rank_frames
 from argus.evals.simulator.job import Fault, Job
@@ -115,6 +116,22 @@ def test_a_failing_model_leaves_the_triage_and_one_sentence(
 
 
 @pytest.mark.slow
+def test_the_card_is_there_before_a_model_is_asked(
+    db: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    shown: list[str] = []
+
+    def looking(ask: Ask) -> Reply:
+        shown.append(capsys.readouterr().out)
+        return SCRIPTS["confirm"](ask)
+
+    with StubServer(looking) as server:
+        monkeypatch.setenv("ARGUS_MODEL_URL", server.url)
+        assert main(["ask", "--db", str(db)]) == 0
+    assert "rank 2" in shown[0] and "Suspect" in shown[0]
+
+
+@pytest.mark.slow
 def test_a_conversation_is_kept_and_gone_on_with(
     db: Path, model: StubServer, monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
@@ -186,7 +203,7 @@ def test_what_the_agent_uses_up_is_counted(db: Path, model: StubServer) -> None:
 
     registry = CollectorRegistry()
     settings, _ = load_settings(env={"ARGUS_MODEL_URL": model.url})
-    agent, _ = agent_of(settings, registry=registry)
+    agent, _ = agent_of(settings, metrics=make_agent_metrics(registry))
     box = stored(str(db))
     asyncio.run(agent.investigate(box, agent.case(box)))
     asyncio.run(agent.answer(box, agent.case(box), question="Why?"))
@@ -194,6 +211,14 @@ def test_what_the_agent_uses_up_is_counted(db: Path, model: StubServer) -> None:
     assert 'argus_agent_tool_calls_total{status="ok",tool="list_findings"} 2.0' in text
     assert 'stance="agrees"' in text and 'argus_agent_answers_total{result="clean"} 1.0' in text
     assert all(name.removesuffix("_total") in text for name, _, _ in AGENT_METRICS)
+
+
+def test_a_budget_that_could_not_be_kept_is_refused() -> None:
+    dear = {"ARGUS_MODEL_USD": "0.5", "ARGUS_MODEL_USD_IN": "3"}
+    settings, _ = load_settings(env=dear)
+    assert limits_of(settings).max_usd == 0.5
+    with pytest.raises(SettingsError, match="no price is set"):
+        limits_of(load_settings(env={"ARGUS_MODEL_USD": "0.5"})[0])
 
 
 def test_bad_runbooks_are_warned_of(tmp_path: Path) -> None:

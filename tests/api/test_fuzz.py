@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import struct
 from collections.abc import Callable, Iterator
@@ -17,7 +18,11 @@ from starlette.testclient import TestClient
 from argus.api.http.app import make_app
 from argus.api.service import Service
 from argus.collectors.records.events import COLLECTIVE, EVENT, STEP
+from argus.collectors.records.host_sample import HostSample
+from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.pack import pack
+from argus.collectors.records.report import Report
+from argus.collectors.records.stacks import StackDump, Thread, encode_stacks
 from argus.collectors.records.summary import PHASE_CELL
 from argus.collectors.records.upload import CONTENT_TYPE, encode_windows
 from tests.api.kit import (
@@ -33,7 +38,9 @@ from tests.api.kit import (
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = 400
+ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "400"))
+"""Inputs of each test: six of them make 2,400, and `make soak` more than a hundred thousand."""
+
 JSON_TYPE = "application/json"
 
 ODD: tuple[object, ...] = (
@@ -85,7 +92,8 @@ def service(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) ->
 
 
 def check(client: TestClient, path: str, body: bytes, media: str) -> None:
-    answer = client.post(f"/v1/ingest/{path}", content=body, headers={"content-type": media})
+    where = "/v1/events" if path == "events" else f"/v1/ingest/{path}"
+    answer = client.post(where, content=body, headers={"content-type": media})
     assert answer.status_code in (200, 400, 413, 415, 422, 426), (path, body[:300], answer.text)
     if answer.status_code != 200:
         assert answer.headers["content-type"] == "application/problem+json"
@@ -123,12 +131,28 @@ def mutate(value: object, rng: random.Random) -> object:
     return rng.choice(ODD)
 
 
-@pytest.mark.parametrize("path", ["layouts", "heartbeats"])
+def document(path: str, now_s: float) -> object:
+    """A good body of a route."""
+    if path == "layouts":
+        return json.loads(layouts_body())
+    if path == "heartbeats":
+        report = Report(host="h-0", parts={"pyspy": "ok"}, dropped={"windows full": 1.0}).to_json()
+        beats = beats_body(*(make_beat(rank, ts_s=now_s) for rank in range(4)))
+        return {**json.loads(beats), "processor": report}
+    if path == "events":
+        event = OutsideEvent(time_s=now_s, node="host:h-0", source="dmesg", text="Xid 63", kind="xid")
+        return {"events": [event.to_json()]}
+    thread = Thread(kind="main", name="MainThread", state="S", stack="a;b")
+    dump = StackDump(run="job", attempt=0, rank=1, host="h-0", ts_s=now_s, step=2, threads=(thread,))
+    sample = HostSample(host="h-0", start_s=now_s - 10, end_s=now_s, numbers={"cpu_some_s": 0.5})
+    return {**encode_stacks([dump]), "host": "h-0", "samples": [sample.to_json()]}
+
+
+@pytest.mark.parametrize("path", ["layouts", "heartbeats", "observations", "events"])
 def test_mutated_documents(path: str, service: Service, clock: FakeClock) -> None:
     rng = random.Random(7)
     client = TestClient(make_app(service), raise_server_exceptions=False)
-    beats = beats_body(*(make_beat(rank, ts_s=clock.now_s) for rank in range(4)))
-    base = json.loads(layouts_body() if path == "layouts" else beats)
+    base = document(path, clock.now_s)
     for number in range(ROUNDS):
         text = json.dumps(mutate(base, rng), ensure_ascii=rng.random() < 0.5)
         body = text.encode("utf-8", "surrogatepass")
@@ -250,11 +274,18 @@ def questions(rng: random.Random) -> Iterator[str]:
         "/v1/incidents/{}",
         "/v1/incidents/{}/diagnosis",
         "/v1/incidents/{}/card",
+        "/v1/case",
+        "/v1/conversations",
+        "/v1/conversations/{}",
+        "/v1/diagnoses",
+        "/v1/evidence",
+        "/v1/evidence/{}",
+        "/v1/findings/{}",
+        "/v1/keys",
+        "/v1/audit",
     )
-    asked = (
-        "limit offset attempt window level status class run rank host device subject days node kind since_s"
-    )
-    names = (*asked.split(), "until_s")
+    asked = "limit offset attempt window level status class run rank host device subject days node kind since_s verdict action"
+    names = (*asked.split(), "until_s", "incident")
     while True:
         query = "&".join(f"{rng.choice(names)}={rng.choice(words)()}" for _ in range(rng.randrange(4)))
         yield rng.choice(paths).replace("{}", rng.choice(words)()) + "?" + query

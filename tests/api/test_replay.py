@@ -1,173 +1,185 @@
-"""`argus replay`: a recording becomes the incident a service would have opened, over the same wire."""
+"""After an outage: what waited on hosts is taken in turn, becomes history, and wakes nobody up."""
 
 from __future__ import annotations
 
-import json
-import random
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
+from sqlalchemy import select
+from starlette.testclient import TestClient
 
-from argus.analytics.store import queries
-from argus.api.cli import main
-from argus.api.cli.serve import product_analyses
-from argus.api.replay import NotSent, Replay, as_attempt
+from argus.analytics.history import DAY_S, day_of
+from argus.analytics.store.history_tables import UNIT_DAYS
+from argus.api.cli.status import render
+from argus.api.http.app import make_app
+from argus.api.http.limits import MAX_WAIT_S, Buckets, Queue
 from argus.api.service import Service
-from argus.collectors.host.client import Answer
-from argus.collectors.job import Job, join
-from argus.collectors.readers import Reading
-from argus.collectors.records.summary import RankWindow
-from argus.collectors.records.upload import decode_windows
-from argus.evals.simulator.job import Job as SimulatedJob
-from argus.evals.simulator.simulate import simulate
-from tests.api.kit import FakeClock, new_service, new_store
-from tests.api.served import over_http
-from tests.api.test_triage import recordings, traces
+from argus.collectors.records.errors import NewerError, WireError
+from argus.collectors.records.upload import (
+    CONTENT_TYPE,
+    OLDEST_WIRE,
+    REPLAY_S,
+    WIRE_VERSION,
+    check_wire,
+    parse_age,
+)
+from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
+
+OLD = {"content-type": CONTENT_TYPE, "argus-wire": "2", "argus-age": str(2 * DAY_S)}
+JSON = {"content-type": "application/json"}
 
 
-def made(*, ranks: int = 4, steps: int = 35) -> Job:
-    done = simulate(
-        SimulatedJob(ranks=ranks, steps=steps, gpu=False, step_s=0.1), rng=np.random.default_rng(1)
-    )
-    return join([Reading(records=one, source="x") for one in done.records])
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
 
 
-class FakeService:
-    """Takes everything but the first `num_busy` requests; keeps what it got."""
-
-    def __init__(self, *, num_busy: int = 0, status: int = 200) -> None:
-        self.got: list[tuple[str, bytes]] = []
-        self.num_looks = 0
-        self.num_busy, self.status = num_busy, status
-
-    def __call__(self, path: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
-        if self.num_busy:
-            self.num_busy -= 1
-            return Answer(status=503, error="busy", retry_after_s=2.0)
-        if self.status != 200:
-            return Answer(status=self.status, error="no")
-        self.got.append((path, body))
-        return Answer(status=200, body={"accepted": 1})
-
-    def get(self, path: str) -> Answer:
-        """Everything is analysed at the first look."""
-        self.num_looks += 1
-        return Answer(status=200, body={"windows_by_status": {"analysed": 4}})
+@pytest.fixture
+def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
+    with service_at(tmp_path / "a.sqlite", clock=clock, max_replay_s=2.0) as service:
+        service.receive_layouts(layouts_body())
+        yield service
 
 
-def replayed(service: FakeService, job: Job, *, speed: float = 0.0) -> tuple[list[RankWindow], list[float]]:
-    """The windows that arrived and how long was slept."""
-    clock, slept = FakeClock(), list[float]()
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        clock.now_s += seconds
-
-    Replay(post=service, get=service.get, clock=clock, sleep=sleep, rng=random.Random(0), speed=speed).send(
-        job
-    )
-    bodies = [body for path, body in service.got if path.endswith("windows")]
-    return [RankWindow.from_bytes(raw) for body in bodies for raw in decode_windows(body)], slept
+@pytest.fixture
+def client(service: Service) -> TestClient:
+    return TestClient(make_app(service), raise_server_exceptions=False)
 
 
-def test_every_step_of_every_rank_arrives_once_in_order() -> None:
-    windows, slept = replayed(FakeService(), made())
-    assert [(w.window, w.rank) for w in windows] == [(index, rank) for index in range(4) for rank in range(4)]
-    assert sum(len(window.steps) for window in windows) == 4 * 35 and slept == []
+def bad_window(index: int) -> bytes:
+    """Rank 2 is three times as slow: in a window of now it is an incident at once."""
+    return upload(*(make_window(rank, index, factor=3.0 if rank == 2 else 1.0) for rank in range(4)))
 
 
-def test_it_ends_with_the_word_that_every_rank_ended() -> None:
-    service = FakeService()
-    replayed(service, made())
-    path, body = service.got[-1]
-    assert path.endswith("heartbeats")
-    assert {beat["state"] for beat in json.loads(body)["heartbeats"]} == {"ended"}
-    assert service.got[0][0].endswith("layouts") and service.num_looks == 1
-
-
-def test_a_busy_service_is_asked_again_and_a_refusal_ends_it() -> None:
-    windows, slept = replayed(FakeService(num_busy=3), made())
-    assert len(windows) == 16 and len(slept) == 3 and min(slept) >= 2.0
-    with pytest.raises(NotSent, match="does not take /v1/ingest/layouts"):
-        replayed(FakeService(status=401), made())
-
-
-def test_a_paced_replay_takes_as_long_as_the_job_did() -> None:
-    job = made()
-    took_s = (job.records[0].steps["end_ns"].max() - job.records[0].steps["start_ns"].min()) * 1e-9
-    _, slept = replayed(FakeService(), job, speed=2.0)
-    assert sum(slept) == pytest.approx(took_s / 2, rel=0.2)
-
-
-def test_steps_count_from_zero_and_clocks_are_moved_together() -> None:
-    job = made()
-    later = Job(**{**vars(job), "first_step": 5})
-    moved = as_attempt(later, run="again", shift_s=100.0)
-    before, after = job.records[0], moved.records[0]
-    assert after.layout.run == "again" and (after.steps["step"] == before.steps["step"] - 5).all()
-    for kind, column in (("steps", "start_ns"), ("collectives", "entry_ns"), ("phases", "start_ns")):
-        assert (getattr(after, kind)[column] - getattr(before, kind)[column] == 100 * 10**9).all()
-    assert (before.steps["step"] == job.records[0].steps["step"]).all(), "what was given is not changed"
-
-
-@contextmanager
-def working(service: Service, clock: FakeClock) -> Iterator[None]:
-    """The service's worker at work in a thread of its own, as `argus serve` has it."""
-    done = threading.Event()
-
-    def work() -> None:
-        while not done.is_set():
-            if not service.worker.turn(clock.now_s):
-                done.wait(0.01)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
-@pytest.mark.slow
-def test_a_recording_becomes_its_incident(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = recordings(tmp_path / "job", kind="starved", ranks=4, steps=100)
-    clock, store = FakeClock(time.time()), new_store(tmp_path / "a.sqlite")
-    service = new_service(store, clock=clock, analyses=product_analyses(), window_steps=10)
-    with over_http(service) as url, working(service, clock):
-        code = main(["replay", str(folder), "--server", url, "--run", "again", "--json"])
-        sent = json.loads(capsys.readouterr().out)
-    assert code == 0 and (sent["ranks"], sent["steps"], sent["run"]) == (4, 100, "again")
-    with store.read() as connection:
-        found = queries.incidents(
-            connection, run="again", status=None, fault_class=None, limit=9, offset=0
-        ).items
-    store.close()
-    assert [item["suspects"] for item in found] == [[2]]
-
-
-@pytest.mark.slow
-def test_a_profile_can_be_replayed_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = traces(tmp_path / "job", {5: 4_000}, num_steps=4)
-    store = new_store(tmp_path / "a.sqlite")
-    clock = FakeClock(time.time())
-    service = new_service(store, clock=clock)
-    with over_http(service) as url, working(service, clock):
-        assert main(["replay", str(folder), "--server", url]) == 0
-    assert "8 windows of 8 ranks and 4 steps" in capsys.readouterr().out
-    store.close()
-
-
-def test_nothing_to_send_and_nobody_there_are_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_waited_becomes_history_and_no_incident(
+    client: TestClient, service: Service, clock: FakeClock
 ) -> None:
-    (tmp_path / "a.txt").write_text("hello")
-    assert main(["replay", str(tmp_path / "a.txt")]) == 2
-    assert "no file holds a step" in capsys.readouterr().err
-    assert main(["replay", str(traces(tmp_path / "job", {})), "--server", "ftp://x"]) == 2
-    assert "the server must be a URL" in capsys.readouterr().err
+    assert client.post("/v1/ingest/windows", content=bad_window(0), headers=OLD).json()["accepted"] == 4
+    service.worker.turn(clock.now_s)
+    assert client.get("/v1/incidents").json()["total"] == 0
+    assert client.get("/v1/runs/job/findings").json()["total"] == 0
+    (window,) = client.get("/v1/runs/job/windows").json()["items"]
+    assert window["status"] == "late" and window["coverage"]["ratio"] == 1.0 and window["error"] is None
+    (point,) = client.get("/v1/runs/job/series", params={"rank": [2]}).json()["points"]
+    assert point["step_s"]["2"] == pytest.approx(0.3)
+    with service.store.read() as connection:
+        days = connection.execute(select(UNIT_DAYS.c.host, UNIT_DAYS.c.day, UNIT_DAYS.c.num)).all()
+    assert {row.host for row in days} == {"h-0", "h-1"}
+    assert {row.num for row in days} == {2}  # two ranks of a host, one window each
+    assert {row.day for row in days} == {day_of(clock.now_s) - 2}  # the day it was made, not the one it came
+
+
+def test_what_still_lasts_is_an_incident_of_now(
+    client: TestClient, service: Service, clock: FakeClock
+) -> None:
+    client.post("/v1/ingest/windows", content=bad_window(0), headers=OLD)
+    client.post("/v1/ingest/windows", content=bad_window(1), headers={"content-type": CONTENT_TYPE})
+    service.worker.turn(clock.now_s)
+    (incident,) = client.get("/v1/incidents").json()["items"]
+    assert incident["suspects"] == [2]
+
+
+def test_a_late_window_waits_for_its_ranks_and_is_looked_at_once(
+    client: TestClient, service: Service, clock: FakeClock
+) -> None:
+    client.post("/v1/ingest/windows", content=upload(make_window(0, 0), make_window(1, 0)), headers=OLD)
+    service.worker.turn(clock.now_s)
+    assert client.get("/v1/runs/job/windows").json()["items"][0]["analysed_s"] is None
+    clock.now_s += 700
+    for _ in range(3):
+        clock.now_s += 2
+        service.worker.turn(clock.now_s)
+    (window,) = client.get("/v1/runs/job/windows").json()["items"]
+    assert window["coverage"]["missing_ranks"] == [2, 3]
+    with service.store.read() as connection:
+        assert set(connection.execute(select(UNIT_DAYS.c.num)).scalars()) == {2}  # two ranks, once each
+
+
+def test_a_late_window_that_cannot_be_read_says_so(service: Service, clock: FakeClock) -> None:
+    service.receive_windows(
+        upload(*(make_window(rank, 0, run="bare") for rank in range(4))), age_s=REPLAY_S + 1
+    )
+    clock.now_s += 700
+    service.worker.turn(clock.now_s)
+    with service.store.read() as connection:
+        (error,) = connection.exec_driver_sql("SELECT error FROM windows").scalars()
+    assert "no layout record" in error
+
+
+def test_replay_is_taken_in_turn_and_what_is_of_now_goes_on(
+    client: TestClient, service: Service, clock: FakeClock
+) -> None:
+    now_s = [0.0]
+    client.app.state.guard.ticks = lambda: now_s[0]  # type: ignore[attr-defined]
+    answers = [client.post("/v1/ingest/windows", content=bad_window(n), headers=OLD) for n in range(8)]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert 0 < len(refused) < 8
+    assert all(answer.headers["content-type"] == "application/problem+json" for answer in refused)
+    waits = [int(answer.headers["retry-after"]) for answer in refused]
+    assert waits == sorted(waits) and waits[-1] > waits[0]
+    fresh = client.post("/v1/ingest/windows", content=bad_window(20), headers={"content-type": CONTENT_TYPE})
+    beats = client.post(
+        "/v1/ingest/heartbeats", content=beats_body(make_beat(0, ts_s=clock.now_s)), headers=JSON
+    )
+    assert fresh.status_code == beats.status_code == 200
+    now_s[0] += 60.0
+    assert client.post("/v1/ingest/windows", content=bad_window(7), headers=OLD).status_code == 200
+
+
+def test_places_in_the_queue_differ() -> None:
+    now_s = [100.0]
+    queue = Queue(per_s=10.0, ticks=lambda: now_s[0])
+    waits = [queue.wait_s() for _ in range(5000)]
+    taken = waits.count(0.0)
+    assert 1 <= taken <= 11
+    places = waits[taken:]
+    assert all(0 < wait <= MAX_WAIT_S for wait in places)
+    assert max(places.count(place) for place in set(places)) <= 5000 / (10.0 * MAX_WAIT_S) + 1
+    assert Queue(per_s=0.0, ticks=lambda: 0.0).wait_s() == 0.0
+
+
+def test_a_bucket_fills_again_and_the_oldest_names_go() -> None:
+    now_s = [0.0]
+    buckets = Buckets(per_s=1.0, ticks=lambda: now_s[0], burst_s=2.0, max_names=2)
+    assert [buckets.wait_s("a") for _ in range(3)] == [0.0, 0.0, 1.0]
+    now_s[0] = 1.0
+    assert buckets.wait_s("a") == 0.0 and buckets.wait_s("a") > 0
+    for name in "bcd":
+        assert buckets.wait_s(name) == 0.0
+    assert len(buckets._free_s) == 2
+    assert Buckets(per_s=0.0, ticks=lambda: 0.0).wait_s("a") == 0.0
+
+
+@pytest.mark.parametrize("header", [None, str(OLDEST_WIRE), str(WIRE_VERSION)])
+def test_this_version_and_the_one_before_are_read(client: TestClient, header: str | None) -> None:
+    assert check_wire(header) in (OLDEST_WIRE, WIRE_VERSION) and WIRE_VERSION - OLDEST_WIRE == 1
+    headers = {"argus-wire": header} if header else {}
+    for path, body, media in (
+        ("layouts", layouts_body(), "application/json"),
+        ("windows", bad_window(0), CONTENT_TYPE),
+        ("heartbeats", beats_body(make_beat(0, ts_s=1.0)), "application/json"),
+    ):
+        answer = client.post(f"/v1/ingest/{path}", content=body, headers={"content-type": media, **headers})
+        assert answer.status_code == 200
+
+
+def test_versions_that_cannot_be_read_are_told_who_must_be_upgraded() -> None:
+    with pytest.raises(NewerError, match="upgrade this side"):
+        check_wire(str(WIRE_VERSION + 1))
+    with pytest.raises(NewerError, match="upgrade the sender"):
+        check_wire("0")
+    for odd in ("", "x", "-1", "1.0", "²", "9" * 40):
+        with pytest.raises(WireError):
+            check_wire(odd)
+    assert [parse_age(text) for text in ("nan", "-5", "1e99", "")] == [0.0, 0.0, 1e9, 0.0]
+
+
+def test_status_shows_who_lags_behind(client: TestClient, clock: FakeClock) -> None:
+    beat = make_beat(0, ts_s=clock.now_s).to_json()
+    for wire, said in ((None, "upgrade this host"), (WIRE_VERSION + 1, "upgrade the service")):
+        report = {"host": "h-0", "version": "0.0.9", **({} if wire is None else {"wire": wire})}
+        body = {"host": "h-0", "heartbeats": [beat], "processor": report}
+        assert client.post("/v1/ingest/heartbeats", json=body).status_code == 200
+        lines = "\n".join(render(client.get("/v1/runs/job/status").json()))
+        assert said in lines

@@ -279,11 +279,11 @@ def test_evidence_is_read_back_as_it_was_and_forgotten_after_its_time(tmp_path: 
     book.add(other)
     assert book.get(RESULT.evidence_id) == RESULT
     with store.read() as connection:
-        assert [row["id"] for row in evidence.list_evidence(connection, run=None, limit=9)] == [
+        assert [row["id"] for row in evidence.list_evidence(connection, run=None, limit=9).items] == [
             other.evidence_id,
             RESULT.evidence_id,
         ]
-        assert len(evidence.list_evidence(connection, run="job", limit=9)) == 1
+        assert evidence.list_evidence(connection, run="job", limit=9).total == 1
     clock.now_s = 200.0
     book.add(other)
     assert book.get(RESULT.evidence_id) is None

@@ -224,3 +224,59 @@ def test_a_connection_that_breaks_is_an_answer_without_status() -> None:
 
 def test_the_key_does_not_show() -> None:
     assert "s3cret" not in repr(parse_server("http://h:1", key="s3cret"))
+
+
+def test_what_is_of_now_goes_before_what_waited_through_an_outage(tmp_path: Path) -> None:
+    wall_s = [1000.0]
+    spool = Spool(tmp_path / "s", max_bytes=1 << 20, lost=lambda kind, num: None, clock=lambda: wall_s[0])
+    sent: list[tuple[bytes, float]] = []
+    answers = {b"old-1": [Answer(status=429, retry_after_s=7.0)]}
+
+    def post(path: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
+        sent.append((body, float(headers["Argus-Age"])))
+        assert headers["Argus-Wire"] == "2"
+        return answers[body].pop() if answers.get(body) else OK
+
+    now_s = [0.0]
+    uploader = Uploader(
+        post,
+        spool,
+        host="h",
+        counters=Counters(),
+        notices=Notices(lambda text: None),
+        clock=lambda: now_s[0],
+        rng=random.Random(3),
+    )
+    for body in (b"old-1", b"old-2"):
+        spool.put("windows", body, num=1)
+    wall_s[0] += 1000.0
+    for body in (b"new-1", b"new-2"):
+        spool.put("windows", body, num=1)
+    while uploader.step():
+        pass
+    assert sent == [(b"new-1", 0.0), (b"new-2", 0.0), (b"old-1", 1000.0)]
+    spool.put("windows", b"new-3", num=1)  # what is of now is not held up
+    uploader.submit_beats([], layouts=[])
+    assert uploader.step() and sent[-1][0] == b"new-3" and not uploader.step()
+    assert uploader._wait_s() > 0
+    now_s[0] += 6.9
+    assert not uploader.step()
+    now_s[0] += 7.0 * 0.25 + 0.1
+    while uploader.step():
+        pass
+    assert [body for body, _ in sent[-2:]] == [b"old-1", b"old-2"] and not len(spool)
+    spool.close()
+
+
+def test_hosts_told_the_same_come_back_at_different_times(tmp_path: Path) -> None:
+    waits = set()
+    for seed in range(5):
+        bench = Bench(tmp_path / str(seed))
+        bench.uploader._rng = random.Random(seed)
+        bench.spool.put("windows", b"w", num=1)
+        bench.answer = lambda path: Answer(status=503, retry_after_s=60.0)
+        bench.steps()
+        assert 60.0 <= bench.uploader._next_try_s <= 75.0
+        waits.add(bench.uploader._next_try_s)
+        bench.spool.close()
+    assert len(waits) == 5

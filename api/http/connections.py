@@ -1,0 +1,105 @@
+"""Connections that cost something and bring nothing: closed after their time, and only so many at once.
+
+uvicorn waits without end for the head of a first request, so ten thousand silent sockets would be all it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import socket
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+LOG = logging.getLogger(__name__)
+
+HEAD_TIMEOUT_S = 10.0
+"""How long the head of a request may take to arrive, from the connection's begin or its first byte on."""
+
+KEEP_ALIVE_S = 15
+HEAD_BYTES = 16 << 10
+"""Largest head of a request."""
+
+DEAD_S = 60
+"""A peer that acknowledges nothing for so long is gone: the kernel then closes the connection."""
+
+SPARE_FILES = 512
+"""File descriptors beside those of connections: databases, spools, the model's endpoint."""
+
+
+def listening(listener: socket.socket) -> None:
+    """Have the kernel find out about half-open connections; accepted ones inherit it from their listener."""
+    options = (
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, DEAD_S),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, DEAD_S // 4),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_S * 1000),
+    )
+    for level, name, value in options:
+        listener.setsockopt(level, name, value)
+
+
+def room_for(connections: int) -> int:
+    """Raise the limit on open files so that so many connections fit; how many do."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + SPARE_FILES
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    return connections if soft == resource.RLIM_INFINITY else max(min(connections, soft - SPARE_FILES), 16)
+
+
+class Impatient(H11Protocol):
+    """HTTP on one connection of at most `max_connections`, gone if no request comes within `head_timeout_s`."""
+
+    max_connections = 8192
+    head_timeout_s = HEAD_TIMEOUT_S
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client is there."""
+        if len(self.connections) >= self.max_connections:
+            LOG.debug("more than %d connections: one is closed", self.max_connections)
+            self.transport = transport
+            transport.abort()
+            return
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Part of a request."""
+        if self._head_timer is None and not self._is_answering():
+            self._wait_for_head()
+        super().data_received(data)
+        if self._is_answering():
+            self._stop_waiting()
+
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait_for_head(self) -> None:
+        self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        self._head_timer = None
+        if not self._is_answering() and not self.transport.is_closing():
+            self.transport.abort()
+
+
+def protocol_of(*, max_connections: int, head_timeout_s: float = HEAD_TIMEOUT_S) -> type[Impatient]:
+    """What speaks HTTP on the connections of one server."""
+    limits = {"max_connections": max_connections, "head_timeout_s": head_timeout_s}
+    return type("Impatient", (Impatient,), limits)

@@ -1,0 +1,235 @@
+"""/v1/chat/completions and /v1/models: the agent behind OpenAI's own form, so that chat front ends work as they are."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Request
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from starlette.responses import JSONResponse, Response
+
+from argus.agent.answer import why_lines
+from argus.agent.case import Case
+from argus.agent.context import Unknown
+from argus.agent.guard import question_of
+from argus.agent.loop.chat import Answered
+from argus.agent.loop.course import Step
+from argus.agent.model.message import Message, tokens_of
+from argus.analytics.store.documents import dump
+from argus.api.asking import Asking
+from argus.api.http import sse
+from argus.api.http.answers import Json
+from argus.api.http.asking import AskingOf
+from argus.api.http.guard import INVESTIGATE, READ
+from argus.api.http.shapes import Document
+from argus.api.http.wiring import ServiceOf
+
+MODEL = "argus"
+PREFIX = f"{MODEL}/"
+MAX_MODELS = 100
+MAX_MESSAGES = 200
+MAX_HISTORY = 24
+_INCIDENT = re.compile(r"\bi-[0-9a-f]{16}\b")
+
+Text = Annotated[str, Field(max_length=200_000)]
+Object = dict[str, Any]
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "unprintable"
+
+
+class Part(BaseModel):
+    """A part of a message; only text is read."""
+
+    model_config = {"extra": "ignore"}
+    type: str = "text"
+    text: Text = ""
+
+
+class ChatMessage(BaseModel):
+    """One message of the client's history; front ends send more than is read here."""
+
+    model_config = {"extra": "ignore"}
+    role: Annotated[str, Field(max_length=32)]
+    content: Text | list[Part] | None = None
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content if part.type == "text")
+        return self.content or ""
+
+
+class Completion(BaseModel):
+    """A request of Chat Completions; temperature, tools and the like are taken and mean nothing here."""
+
+    model_config = {"extra": "ignore"}
+    model: Annotated[str, Field(max_length=300), AfterValidator(_printable)] = MODEL
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    stream: bool = False
+    stream_options: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What one answer is made of."""
+
+    asking: Asking
+    case: Case
+    question: str
+    history: Sequence[Message]
+    model: str
+    id: str
+    created_s: int
+
+
+def router() -> APIRouter:
+    """The routes."""
+    routes = APIRouter(prefix="/v1", tags=["openai"], dependencies=[READ])
+    routes.add_api_route(
+        "/models", list_models, methods=["GET"], operation_id="list_models", response_class=Json
+    )
+    routes.add_api_route(
+        "/chat/completions",
+        post_chat_completion,
+        methods=["POST"],
+        operation_id="post_chat_completion",
+        dependencies=[INVESTIGATE],
+        response_class=Json,
+        responses={200: {"model": Document}},
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": {"type": "object"}}},
+            }
+        },
+    )
+    return routes
+
+
+def list_models(*, asking: AskingOf, service: ServiceOf) -> Response:
+    """`argus` answers about the run heard of last, `argus/RUN` about that run."""
+    names = [MODEL, *(f"{PREFIX}{run}" for run in asking.toolbox.facts.runs()[:MAX_MODELS])]
+    created_s = int(service.clock())
+    data = [{"id": name, "object": "model", "created": created_s, "owned_by": MODEL} for name in names]
+    return Json({"object": "list", "data": data})
+
+
+async def post_chat_completion(request: Request, *, asking: AskingOf, service: ServiceOf) -> Response:
+    """The agent's answer to the last message of the user, those before it as history."""
+    try:
+        asked = Completion.model_validate(json.loads(await request.body()))
+    except (ValidationError, ValueError, RecursionError) as error:
+        return _fault(400, _reason(error))
+    said = [message for message in asked.messages if message.role in ("user", "assistant")]
+    if not said or said[-1].role != "user" or not said[-1].text.strip():
+        return _fault(400, "the last message must be a user's and hold text")
+    try:
+        case = await to_thread.run_sync(_case, asking, asked.model, said[-1].text)
+    except Unknown as error:
+        return _fault(404, str(error))
+    turn = Turn(
+        asking=asking,
+        case=case,
+        question=question_of(said[-1].text),
+        history=[
+            Message(role=one.role, content=question_of(one.text)) for one in said[:-1] if one.text.strip()
+        ][-MAX_HISTORY:],
+        model=asked.model,
+        id=f"chatcmpl-{secrets.token_hex(12)}",
+        created_s=int(service.clock()),
+    )
+    if asked.stream:
+        wants_usage = bool((asked.stream_options or {}).get("include_usage"))
+        return sse.streamed(_chunks(turn, wants_usage=wants_usage))
+    text, usage = await _answer(turn, lambda step: None)
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+    return Json({**_head(turn, "chat.completion"), "choices": [choice], "usage": usage})
+
+
+def _case(asking: Asking, model: str, question: str) -> Case:
+    """The incident that the question names, else that of the run that the model names. Raises Unknown."""
+    named = _INCIDENT.search(question)
+    run = model.removeprefix(PREFIX) if model.startswith(PREFIX) else None
+    if model not in (MODEL, "") and run is None:
+        raise Unknown(f"no model {model[:80]!r}; there are {MODEL} and {PREFIX}RUN")
+    if named is not None and asking.toolbox.facts.incident(named[0]) is not None:
+        return asking.case(run=None, incident=named[0])
+    return asking.case(run=run, incident=None)
+
+
+async def _answer(turn: Turn, watch: Any) -> tuple[str, Object]:
+    """The answer's text, the triage's where the model has none, and what it took."""
+    answered: Answered = await turn.asking.agent.answer(
+        turn.asking.toolbox, turn.case, question=turn.question, history=turn.history, watch=watch
+    )
+    text = answered.text
+    if not text:
+        lines = await to_thread.run_sync(_triage, turn)
+        text = f"{answered.note}\n\n{lines}".strip()
+    spent = answered.spent
+    completion = spent.completion_tokens or tokens_of(text)
+    usage = {
+        "prompt_tokens": spent.prompt_tokens,
+        "completion_tokens": completion,
+        "total_tokens": spent.prompt_tokens + completion,
+    }
+    return text, usage
+
+
+def _triage(turn: Turn) -> str:
+    return "\n".join(why_lines(turn.case, turn.case.diagnosis, turn.asking.toolbox.book))
+
+
+async def _chunks(turn: Turn, *, wants_usage: bool) -> AsyncIterator[bytes]:
+    """The answer as chunks: comments while the agent works, then the text line by line, then the end."""
+
+    async def work(push: sse.Push) -> tuple[str, object]:
+        def seen(step: Step) -> None:
+            push("step", None)
+
+        return "answer", await _answer(turn, seen)
+
+    yield _chunk(turn, {"role": "assistant", "content": ""})
+    async for raw in sse.live(work):
+        if not raw.startswith(b"event: answer\n"):
+            yield b": the agent works\n\n"
+            continue
+        text, usage = json.loads(raw.partition(b"data: ")[2])
+        for line in text.splitlines(keepends=True):
+            yield _chunk(turn, {"content": line})
+        yield _chunk(turn, {}, finish="stop")
+        if wants_usage:
+            body = {**_head(turn, "chat.completion.chunk"), "choices": [], "usage": usage}
+            yield f"data: {dump(body)}\n\n".encode()
+    yield b"data: [DONE]\n\n"
+
+
+def _chunk(turn: Turn, delta: Object, *, finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return f"data: {dump({**_head(turn, 'chat.completion.chunk'), 'choices': [choice]})}\n\n".encode()
+
+
+def _head(turn: Turn, kind: str) -> Object:
+    return {"id": turn.id, "object": kind, "created": turn.created_s, "model": turn.model}
+
+
+def _fault(status: int, text: str) -> JSONResponse:
+    """An error in OpenAI's form: that is what these clients read."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return Json({"error": {"message": text, "type": kind, "param": None, "code": None}}, status_code=status)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return "the body must be a JSON object of Chat Completions"

@@ -1,0 +1,61 @@
+"""Server-sent events: kept events from any point on, and what is made while somebody waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from starlette.responses import StreamingResponse
+
+from argus.analytics.store.documents import dump
+
+KEEP_ALIVE_S = 15.0
+"""A comment after so long without an event: proxies close what is silent."""
+
+MAX_STREAMS = 256
+"""Streams of one process; each costs a look at the database a second."""
+
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+MEDIA = "text/event-stream"
+
+Push = Callable[[str, object], None]
+"""Tells the reader (event, data)."""
+
+
+def event(name: str, data: object, *, id: int | None = None) -> bytes:
+    r"""One event on the wire.
+
+    >>> event("step", {"text": "a\nb"}, id=3)
+    b'event: step\nid: 3\ndata: {"text":"a\\nb"}\n\n'
+    """
+    number = "" if id is None else f"id: {id}\n"
+    return f"event: {name}\n{number}data: {dump(data)}\n\n".encode()
+
+
+def streamed(body: AsyncIterator[bytes]) -> StreamingResponse:
+    """The answer."""
+    return StreamingResponse(body, media_type=MEDIA, headers=HEADERS)
+
+
+async def live(work: Callable[[Push], Awaitable[tuple[str, object]]]) -> AsyncIterator[bytes]:
+    """What `work` pushes while it works, then what it returns; it ends with whoever reads."""
+    queue: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def push(name: str, data: object) -> None:
+        queue.put_nowait(event(name, data))
+
+    task = asyncio.ensure_future(work(push))
+    try:
+        while not (task.done() and queue.empty()):
+            getting = asyncio.ensure_future(queue.get())
+            await asyncio.wait({task, getting}, timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
+            if getting.done():
+                yield getting.result()
+            else:
+                getting.cancel()
+                if not task.done():
+                    yield b": waiting\n\n"
+        name, data = task.result()
+        yield event(name, data)
+    finally:
+        task.cancel()

@@ -1,0 +1,334 @@
+"""The thread that tells: looks at what is, compares it with what was told, and has the difference sent once."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from prometheus_client import Counter
+from sqlalchemy import Connection, func, select
+
+from argus.analytics.store import heard, notices, silences
+from argus.analytics.store.desk_tables import INCIDENT_MARKS, INVESTIGATIONS, SILENCES
+from argus.analytics.store.engine import Store
+from argus.analytics.store.notices import DIGESTED, POSTED, Notice
+from argus.analytics.store.silences import ALERTMANAGER, Silence
+from argus.analytics.store.tables import INCIDENT_EVENTS
+from argus.api.notify import digest
+from argus.api.notify.decide import AGAIN, OPENED, OVERFLOW, REPEATED, RESOLVED, WORSE, decide
+from argus.api.notify.matter import Matter, Origin, read_matters, silenced
+from argus.api.notify.notifier import Delivery, Digest, Json, Later, Notifier, Refused, SilenceSource
+from argus.api.notify.pace import Pace
+
+LOG = logging.getLogger("argus.notify")
+
+LOOK_S = 0.5
+"""How often it is asked whether anything has happened: people want to know within seconds."""
+
+WHOLE_LOOK_S = 5.0
+"""How often everything is looked at even if nothing happened: silences end, tries come due."""
+
+LEASE_S = 60.0
+"""How long a service may take to send one message before another takes it over."""
+
+FIRST_RETRY_S, LAST_RETRY_S, REFUSED_S = 2.0, 300.0, 900.0
+FOR = "for"
+"""In what a notifier holds: the incident that its message is about."""
+
+SILENCES_EVERY_S = 30.0
+KEEP_S, PRUNE_EVERY_S = 90 * 86400.0, 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """What the dispatcher works with. `name` is this service's own, unlike any other's."""
+
+    store: Store
+    notifiers: Mapping[str, Notifier]
+    clock: Callable[[], float]
+    rng: random.Random
+    counter: Counter
+    name: str
+    origin: Origin = field(default_factory=Origin)
+    pace: Pace = field(default_factory=Pace)
+    lease_s: float = LEASE_S
+
+
+class Dispatcher:
+    """One per service; several services on one database share the work by claims."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._seen: tuple[int | float, ...] = ()
+        self._looked_s = float("-inf")
+        self._due_s = float("inf")
+        self._pruned_s = self._silences_s = float("-inf")
+        self._paused_s: dict[str, float] = {}
+        self._stopping = threading.Event()
+        self._poked = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread, if there is anybody to tell."""
+        if self._desk.notifiers:
+            self._thread = threading.Thread(target=self._run, name="argus-notify", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End it after the message it is at."""
+        self._stopping.set()
+        self._poked.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def poke(self) -> None:
+        """Look at once: somebody pressed a button."""
+        self._looked_s = float("-inf")
+        self._poked.set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.turn(self._desk.clock())
+            except Exception as error:
+                LOG.error("notices could not be looked at: %s", error, exc_info=error)
+            self._poked.wait(LOOK_S)
+            self._poked.clear()
+
+    def turn(self, now_s: float) -> int:
+        """Look once and tell what is due; how many messages went out."""
+        with self._desk.store.read() as connection:
+            seen = _pulse(connection)
+        is_recent = 0 <= now_s - self._looked_s < WHOLE_LOOK_S
+        if seen == self._seen and is_recent and now_s < self._due_s:
+            return 0
+        self._seen, self._looked_s = seen, now_s
+        self._due_s = min((at_s for at_s in self._paused_s.values() if at_s > now_s), default=float("inf"))
+        self._take_silences(now_s)
+        with self._desk.store.read() as connection:
+            lasting = silences.lasting_silences(connection, now_s=now_s)
+            matters = read_matters(connection, silences=lasting, now_s=now_s, origin=self._desk.origin)
+        num = sum(
+            self._serve(name, matters, lasting, now_s=now_s)
+            for name in self._desk.notifiers
+            if self._paused_s.get(name, 0.0) <= now_s
+        )
+        if now_s - self._pruned_s >= PRUNE_EVERY_S:
+            self._pruned_s = now_s
+            self._prune(before_s=now_s - KEEP_S)
+        return num
+
+    def _take_silences(self, now_s: float) -> None:
+        """Now and then: what receivers have silenced holds for the others, too."""
+        if 0 <= now_s - self._silences_s < SILENCES_EVERY_S:
+            return
+        self._silences_s = now_s
+        sources = [one for one in self._desk.notifiers.values() if isinstance(one, SilenceSource)]
+        read = [found for one in sources if (found := one.read_silences()) is not None]
+        if read:
+            with self._desk.store.write() as connection:
+                silences.replace_foreign(connection, [one for found in read for one in found])
+
+    def _prune(self, *, before_s: float) -> None:
+        with self._desk.store.write() as connection:
+            notices.forget_notices(connection, before_s=before_s)
+            silences.forget_silences(connection, before_s=before_s)
+            heard.forget_heard(connection, before_s=before_s)
+
+    def _serve(
+        self, name: str, matters: Sequence[Matter], lasting: Sequence[Silence], *, now_s: float
+    ) -> int:
+        """Everything one notifier is to be told now."""
+        notifier = self._desk.notifiers[name]
+        with self._desk.store.read() as connection:
+            told = {one.topic: one for one in notices.notices(connection, notifier=name)}
+            since_s = now_s - self._desk.pace.window_s
+            num_posted = notices.num_posted(connection, name, since_s=since_s)
+        num_sent = 0
+        for matter in matters:
+            silence = silenced(matter, _heeded(notifier, lasting), now_s=now_s)
+            has_room = not notifier.is_paced or num_posted < self._desk.pace.max_posts
+            known = told.get(matter.topic)
+            news = decide(
+                matter, known, notifier.rules, is_silent=silence is not None, has_room=has_room, now_s=now_s
+            )
+            if news == OVERFLOW:
+                self._digest(name, matter, known, now_s=now_s)
+            elif news and self._tell(
+                name, matter, known, news=news, is_quiet=silence is not None, now_s=now_s
+            ):
+                num_sent += 1
+                num_posted += news == OPENED
+        if notifier.is_paced:
+            num_sent += self._digests(name, now_s=now_s)
+        return num_sent
+
+    def _tell(
+        self, name: str, matter: Matter, known: Notice | None, *, news: str, is_quiet: bool, now_s: float
+    ) -> bool:
+        before = known.told if known else ""
+        claimed = self._claim(name, matter.topic, told=before, now_s=now_s)
+        if claimed is None:
+            return False
+        is_another = claimed.incident_id != matter.incident.id
+        delivery = Delivery(
+            matter=matter,
+            news=news,
+            now_s=now_s,
+            times=max(claimed.times + (news == OPENED or is_another), 1),
+            is_doubtful=claimed.is_doubtful,
+            is_quiet=is_quiet,
+        )
+        held = _held_for(claimed, delivery)
+        notifier = self._desk.notifiers[name]
+        keep = self._keeper(name, matter.topic, held, about=matter.incident.id)
+        if not self._attempt(
+            name, claimed, lambda: notifier.tell(delivery, held=held, keep=keep), now_s=now_s
+        ):
+            return False
+        is_loud = news in (OPENED, WORSE, AGAIN)
+        done = replace(
+            claimed,
+            incident_id=matter.incident.id,
+            status=POSTED,
+            severity=matter.incident.severity,
+            told=matter.told,
+            held=held,
+            times=delivery.times,
+            posted_s=now_s if is_loud else claimed.posted_s,
+            delivered_s=now_s,
+            is_final=news == RESOLVED,
+        )
+        with self._desk.store.write() as connection:
+            notices.finish(connection, done, owner=self._desk.name)
+        return news != REPEATED
+
+    def _digest(self, name: str, matter: Matter, known: Notice | None, *, now_s: float) -> None:
+        """Too much lately: note it for the digest of this stretch of time."""
+        if known is not None and known.next_s > now_s:
+            return
+        entry = Notice(
+            notifier=name,
+            topic=matter.topic,
+            incident_id=matter.incident.id,
+            status=DIGESTED,
+            severity=matter.incident.severity,
+            told=matter.told,
+            times=(known.times if known else 0) + 1,
+            delivered_s=now_s,
+        )
+        with self._desk.store.write() as connection:
+            notices.digest_silently(connection, entry)
+        self._desk.counter.labels(notifier=name, result="digested").inc()
+
+    def _digests(self, name: str, *, now_s: float) -> int:
+        """The digests that are due: of this stretch of time, and once a day of what healed by itself."""
+        with self._desk.store.read() as connection:
+            can_edit = self._desk.notifiers[name].can_edit
+            due = digest.due(connection, name, pace=self._desk.pace, can_edit=can_edit, now_s=now_s)
+        return sum(self._tell_digest(name, one, now_s=now_s) for one in due)
+
+    def _tell_digest(self, name: str, one: Digest, *, now_s: float) -> bool:
+        with self._desk.store.read() as connection:
+            known = notices.notice(connection, name, one.topic)
+        told = digest.told_of(one)
+        if known is not None and known.told == told:
+            return False
+        claimed = self._claim(name, one.topic, told=known.told if known else "", now_s=now_s)
+        if claimed is None:
+            return False
+        held, notifier = dict(claimed.held), self._desk.notifiers[name]
+        keep = self._keeper(name, one.topic, held, about=one.topic)
+        fresh = replace(one, is_doubtful=claimed.is_doubtful, project=self._desk.origin.project)
+        if one.lines and not self._attempt(
+            name, claimed, lambda: notifier.tell_digest(fresh, held=held, keep=keep), now_s=now_s
+        ):
+            return False
+        done = replace(claimed, status=POSTED, told=told, held=held, delivered_s=now_s, is_final=True)
+        with self._desk.store.write() as connection:
+            notices.finish(connection, done, owner=self._desk.name)
+        return bool(one.lines)
+
+    def _claim(self, name: str, topic: str, *, told: str, now_s: float) -> Notice | None:
+        with self._desk.store.write() as connection:
+            return notices.claim(
+                connection,
+                name,
+                topic,
+                told=told,
+                owner=self._desk.name,
+                now_s=now_s,
+                lease_s=self._desk.lease_s,
+            )
+
+    def _keeper(self, name: str, topic: str, held: Json, *, about: str) -> Callable[[Json], None]:
+        def keep(now_held: Json) -> None:
+            fresh = {**now_held, FOR: about}
+            held.clear()
+            held.update(fresh)
+            with self._desk.store.write() as connection:
+                notices.keep_held(connection, name, topic, owner=self._desk.name, held=held)
+
+        return keep
+
+    def _attempt(self, name: str, claimed: Notice, send: Callable[[], None], *, now_s: float) -> bool:
+        """Send; where that fails, say when to try again."""
+        try:
+            send()
+        except Later as error:
+            after_s = error.after_s
+            if after_s is None:
+                after_s = min(FIRST_RETRY_S * 2**claimed.tries, LAST_RETRY_S) * self._desk.rng.uniform(
+                    0.8, 1.2
+                )
+            else:
+                self._paused_s[name] = now_s + after_s
+            self._put_off(claimed, str(error), next_s=now_s + after_s, is_doubtful=error.is_doubtful)
+            result = "later"
+        except Refused as error:
+            LOG.error("notifier %s: %s", name, error)
+            self._put_off(claimed, str(error), next_s=now_s + REFUSED_S, is_doubtful=False)
+            result = "refused"
+        else:
+            result = "sent"
+        self._desk.counter.labels(notifier=name, result=result).inc()
+        return result == "sent"
+
+    def _put_off(self, claimed: Notice, error: str, *, next_s: float, is_doubtful: bool) -> None:
+        self._due_s = min(self._due_s, next_s)
+        with self._desk.store.write() as connection:
+            notices.put_off(
+                connection,
+                claimed.notifier,
+                claimed.topic,
+                owner=self._desk.name,
+                error=error,
+                next_s=next_s,
+                is_doubtful=is_doubtful,
+            )
+
+
+def _held_for(claimed: Notice, delivery: Delivery) -> Json:
+    """What the notifier holds; of an earlier message nothing, where a new one is begun."""
+    is_of_this = claimed.held.get(FOR) == delivery.matter.incident.id
+    return {} if delivery.news == OPENED and not is_of_this else dict(claimed.held)
+
+
+def _heeded(notifier: Notifier, lasting: Sequence[Silence]) -> Sequence[Silence]:
+    if notifier.obeys_alertmanager:
+        return lasting
+    return [one for one in lasting if one.source != ALERTMANAGER]
+
+
+def _pulse(connection: Connection) -> tuple[int | float, ...]:
+    """Numbers that grow when something worth a look has happened."""
+    columns = (
+        INCIDENT_EVENTS.c.id,
+        INCIDENT_MARKS.c.id,
+        INVESTIGATIONS.c.updated_s,
+        SILENCES.c.ends_s,
+    )
+    return tuple(connection.execute(select(func.max(column))).scalar() or 0 for column in columns)

@@ -1,0 +1,184 @@
+"""Clients that connect and bring nothing, bring it byte by byte, or too much of it: closed, and others are served."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from starlette.requests import Request
+
+from argus.api.http import frame
+from argus.api.http.app import make_app
+from argus.api.http.connections import HEAD_BYTES, listening, protocol_of, room_for
+from argus.api.http.frame import bounded
+from tests.api.kit import FakeClock, service_at
+
+pytestmark = pytest.mark.slow
+
+HEAD_S = 0.3
+NUM_SLOW = 40
+"""Ten thousand of them are the same, only more; `room_for` says how many fit."""
+
+
+@contextmanager
+def served(folder: Path, *, max_connections: int) -> Iterator[tuple[str, int]]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    listening(listener)
+    with service_at(folder / "a.sqlite", clock=FakeClock()) as service:
+        config = uvicorn.Config(
+            make_app(service),
+            log_level="error",
+            lifespan="off",
+            http=protocol_of(max_connections=max_connections, head_timeout_s=HEAD_S),
+            h11_max_incomplete_event_size=HEAD_BYTES,
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield listener.getsockname()[:2]
+        finally:
+            server.should_exit = True
+            thread.join()
+            listener.close()
+
+
+def ask(address: tuple[str, int], head: bytes = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") -> bytes:
+    """The beginning of the answer, b"" if the connection was closed."""
+    with socket.create_connection(address, timeout=20) as one:
+        try:
+            one.sendall(head)
+            return one.recv(1000)
+        except (ConnectionResetError, BrokenPipeError):
+            return b""
+
+
+def ends(one: socket.socket) -> bool:
+    """Whether the service closes a connection."""
+    one.settimeout(20)
+    try:
+        return one.recv(1000) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_silent_and_trickling_clients_are_closed_and_others_served(tmp_path: Path) -> None:
+    with served(tmp_path, max_connections=1000) as address:
+        silent = [socket.create_connection(address, timeout=20) for _ in range(NUM_SLOW)]
+        for number, one in enumerate(silent):
+            if number % 2:
+                one.sendall(b"GET /healthz HTTP/1.1\r\nHost: loc")
+        assert b"200 OK" in ask(address)
+        assert all(ends(one) for one in silent)
+        for one in silent:
+            one.close()
+        assert b"200 OK" in ask(address)
+
+
+def test_no_more_connections_than_there_is_room_for(tmp_path: Path) -> None:
+    with served(tmp_path, max_connections=4) as address:
+        silent = [socket.create_connection(address, timeout=20) for _ in range(12)]
+        closed = sum(ends(one) for one in silent)
+        assert closed == 12  # eight at once, four after their time
+        for one in silent:
+            one.close()
+        assert b"200 OK" in ask(address)
+
+
+def test_a_connection_is_kept_while_it_is_used(tmp_path: Path) -> None:
+    with served(tmp_path, max_connections=4) as address, socket.create_connection(address) as one:
+        one.settimeout(20)
+        for _ in range(3):
+            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            answer = b""
+            while b"}" not in answer:
+                answer += one.recv(4000)
+            assert b"200 OK" in answer
+        one.sendall(b"GET /healthz HTTP/1.1\r\n")  # the next one's head must come in time, too
+        assert ends(one)
+
+
+def test_a_head_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    with served(tmp_path, max_connections=4) as address:
+        assert b" 400 " in ask(address, b"GET / HTTP/1.1\r\nX: " + b"x" * (HEAD_BYTES + 1000))
+        assert b"200 OK" in ask(address)
+
+
+def test_a_body_that_does_not_come_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame, "BODY_TIMEOUT_S", 0.2)
+    head = (
+        b"POST /v1/ingest/layouts HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 100\r\n\r\n{"
+    )
+    with served(tmp_path, max_connections=4) as address:
+        answer = ask(address, head)
+    assert b" 408 " in answer and b"application/problem+json" in answer
+
+
+def test_a_body_that_is_too_large_is_cut_off() -> None:
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": b"x" * 600, "more_body": True}
+
+    async def read() -> int:
+        request = Request({"type": "http", "headers": []}, bounded(receive, limit=1000))
+        try:
+            return len(await request.body())
+        except Exception as error:  # noqa: BLE001 - looked at below
+            return int(error.status_code)  # type: ignore[attr-defined]
+
+    assert asyncio.run(read()) == 413
+
+
+def test_the_kernel_is_told_to_find_half_open_connections() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listening(listener)
+        with socket.create_connection(listener.getsockname()) as client:
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
+            assert client
+
+
+def test_files_are_there_for_the_connections() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+        room = room_for(4000)
+        assert room == min(4000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 512)
+        assert room_for(10**9) < 10**9 or before[1] == resource.RLIM_INFINITY
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_tls_is_spoken_with_a_certificate(tmp_path: Path) -> None:
+    from tests.api.certificate import certificate
+    from tests.api.process import start
+
+    cert, key = certificate(tmp_path)
+    running = start(
+        tmp_path / "a.sqlite", "--tls-cert", str(cert), "--tls-key", str(key), SSL_CERT_FILE=str(cert)
+    )
+    try:
+        assert running.url.startswith("https://127.0.0.1:")
+        context = ssl.create_default_context(cafile=str(cert))
+        host, _, port = running.url.removeprefix("https://").rpartition(":")
+        with (
+            socket.create_connection((host, int(port)), timeout=20) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as one,
+        ):
+            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            answer = b""
+            while part := one.recv(4000):
+                answer += part
+            assert b"200 OK" in answer
+    finally:
+        assert running.terminate() == 0
