@@ -14,7 +14,8 @@ from argus.analytics.store import keys as rows
 from argus.analytics.store.engine import open_store
 from argus.api.cli import main
 from argus.api.cli.errors import CliError
-from argus.api.cli.serve import check_key, serve
+from argus.api.cli.serve import serve
+from argus.api.cli.serve_checks import check_key
 from argus.api.keyring import Keyring
 from argus.api.keys import SCOPES, Wish, check_wish, digest, parse_token
 from argus.api.masking import mask, mask_logs, secrets_of
@@ -89,6 +90,10 @@ def test_a_key_of_the_database_is_enough_for_others_to_reach_it(tmp_path: Path) 
     )
     store.close()
     check_key(Settings(host="0.0.0.0", db=str(tmp_path / "a.sqlite")))
+    with store.write() as connection:  # also before the database is brought up to date
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0008'")
+    check_key(Settings(host="0.0.0.0", db=str(tmp_path / "a.sqlite")))
+    store.close()
     check_key(Settings(host="0.0.0.0", key="long enough to keep others out"))
     check_key(Settings(host="::1"))
 
