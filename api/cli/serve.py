@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 BACKLOG = 2048
 """Connections the kernel holds while the service is busy: every host of a large cluster after an outage."""
 
+SWITCH_S = 0.0005
+"""How long one thread may hold the interpreter while another wants it. A thousand hosts' requests take it back after
+every read and write; at Python's 5 ms they would stand still whenever a window is analysed."""
 SHORTEST_KEY = 16
 """Characters of a key that other machines may try."""
 
@@ -352,6 +355,7 @@ def _serve(service: Service, listener: socket.socket, *, projects: Projects, tls
                 project.service.board.close()  # hosts that wait for orders must not hold up the end
             super().handle_exit(sig, frame)
 
+    sys.setswitchinterval(SWITCH_S)
     # uvicorn raises the signal again once it has shut down; to end in order is no failure.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     Server(config).run(sockets=[listener])

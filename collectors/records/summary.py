@@ -181,12 +181,14 @@ def _use(raw: object) -> dict[str, float]:
 
 def _check_steps(window: RankWindow) -> None:
     low, high = window.first_step, window.first_step + window.num_steps
-    steps = window.steps["step"]
-    if len(steps) and (steps.min() < low or steps.max() >= high or len(np.unique(steps)) != len(steps)):
+    steps = window.steps["step"].tolist()
+    if steps and (min(steps) < low or max(steps) >= high or len(set(steps)) != len(steps)):
         raise WireError(f"window {window.window} of rank {window.rank} holds steps outside [{low}, {high})")
-    cells = np.concatenate([window.cells["step"], window.details["step"]])
-    if len(cells) and (cells.min() < low or cells.max() >= high):
-        raise WireError(f"window {window.window} of rank {window.rank} holds phases outside [{low}, {high})")
+    for cells in (window.cells["step"], window.details["step"]):
+        if len(cells) and (cells.min() < low or cells.max() >= high):
+            raise WireError(
+                f"window {window.window} of rank {window.rank} holds phases outside [{low}, {high})"
+            )
 
 
 def _count(meta: Mapping[str, Any], key: str) -> int:
@@ -205,9 +207,9 @@ def _text(meta: Mapping[str, Any], key: str) -> str:
 
 def _texts(meta: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = meta.get(key)
-    if not isinstance(value, list) or len(value) > 65536 or not all(isinstance(v, str) for v in value):
+    if not isinstance(value, list) or len(value) > 65536 or set(map(type, value)) - {str}:
         raise WireError(f"window.{key} must be a list of strings")
-    return tuple(v[:1024] for v in value)
+    return tuple(value) if max(map(len, value), default=0) <= 1024 else tuple(v[:1024] for v in value)
 
 
 def _counts(raw: object) -> dict[str, int]:
