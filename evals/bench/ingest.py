@@ -265,33 +265,16 @@ def _result(
     seconds: float,
     window_steps: int,
 ) -> dict[str, Any]:
-    stored = {row["window"]: row for row in kept["windows"]}
     acknowledged = {int(window): num for window, num in told["acknowledged"].items()}
-    lost = sum(
-        max(num - stored.get(window, {"ranks_in": 0})["ranks_in"], 0) for window, num in acknowledged.items()
-    )
     analysed = [row for row in kept["windows"] if row["status"] == "analysed"]
-    rank_steps = sum(acknowledged.values()) * window_steps
-    produced_s = len(acknowledged) * window_steps * STEP_S
-    late_s = told["late_s"]
-    # The hosts' last window is due at its end; if it is stored later than a host waits anyway, it was a backlog.
-    behind_s = max(_percentile(late_s, 100) - MAX_LATE_S, 0.0)
-    stretch = produced_s / (produced_s + behind_s)
+    behind_s = max(_percentile(told["late_s"], 100) - MAX_LATE_S, 0.0)
+    lost = _lost(acknowledged, kept)
     growth = watch.growth if watch.rss_mb else float("inf")
     return {
         "num_ranks": ranks,
         "seconds": seconds,
         "window_steps": window_steps,
-        "bytes_per_rank_step": told["raw_bytes"] / max(rank_steps, 1),
-        "rank_steps_per_s": rank_steps / produced_s * stretch,
-        "mb_per_s": told["raw_bytes"] / produced_s / 1e6 * stretch,
-        "wire_mb_per_s": told["sent_bytes"] / produced_s / 1e6 * stretch,
-        "requests_per_s": sum(told["statuses"].values()) / told["took_s"],
-        "statuses": told["statuses"],
-        "missed_beats": told["missed_beats"],
-        "p50_ms": _percentile(told["latencies_ms"], 50),
-        "p99_ms": _percentile(told["latencies_ms"], 99),
-        "late_p99_s": _percentile(late_s, 99),
+        **_rates(told, acknowledged, window_steps=window_steps, behind_s=behind_s),
         "peak_rss_mb": max(watch.rss_mb, default=0.0),
         "growth_ratio": growth,
         "service_cores": watch.cpu_s / told["took_s"],
@@ -302,12 +285,39 @@ def _result(
         "analysis_s": [round(row["analysed_s"] - row["closed_s"], 1) for row in analysed],
         "incidents": kept["incidents"],
         "lost": lost,
+        "behind_s": behind_s,
         "ok": lost == 0
         and len(analysed) == len(acknowledged) > 0
         and all(row["ranks_in"] == ranks for row in analysed)
         and behind_s == 0.0
         and growth <= MAX_GROWTH,
     }
+
+
+def _rates(
+    told: Mapping[str, Any], acknowledged: Mapping[int, int], *, window_steps: int, behind_s: float
+) -> dict[str, Any]:
+    """What came through a second; a backlog at the end stretches the time it took."""
+    rank_steps = sum(acknowledged.values()) * window_steps
+    took_s = len(acknowledged) * window_steps * STEP_S + behind_s
+    return {
+        "bytes_per_rank_step": told["raw_bytes"] / max(rank_steps, 1),
+        "rank_steps_per_s": rank_steps / took_s,
+        "mb_per_s": told["raw_bytes"] / took_s / 1e6,
+        "wire_mb_per_s": told["sent_bytes"] / took_s / 1e6,
+        "requests_per_s": sum(told["statuses"].values()) / told["took_s"],
+        "statuses": told["statuses"],
+        "missed_beats": told["missed_beats"],
+        "p50_ms": _percentile(told["latencies_ms"], 50),
+        "p99_ms": _percentile(told["latencies_ms"], 99),
+        "late_p99_s": _percentile(told["late_s"], 99),
+    }
+
+
+def _lost(acknowledged: Mapping[int, int], kept: Mapping[str, Any]) -> int:
+    """Rank windows that were acknowledged and never stored."""
+    stored = {row["window"]: row["ranks_in"] for row in kept["windows"]}
+    return sum(max(num - stored.get(window, 0), 0) for window, num in acknowledged.items())
 
 
 def _percentile(values: Sequence[float], percent: float) -> float:
