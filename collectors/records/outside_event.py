@@ -121,7 +121,7 @@ def _node(text: str) -> str:
     kind, colon, name = text.partition(":")
     if not colon:
         kind, name = "host", text
-    if kind not in NODE_KINDS or not _NAME.fullmatch(name):
+    if kind not in NODE_KINDS or not _NAME.fullmatch(name) or len(kind) + len(name) >= MAX_NODE:
         raise WireError(f"event.node must be a host or KIND:NAME with a kind of {', '.join(NODE_KINDS)}")
     return f"{kind}:{name}"
 

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import io
 import json
-import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
 from argus.api.cli import main
 from argus.api.cli.over_http import read_events
-from argus.api.cli.serve import product_analyses
-from argus.api.companions import companions_of
-from argus.api.http.app import make_app
-from argus.api.projects import Projects
-from argus.evals.simulator.job import Fault, Job
-from tests.api.kit import FakeClock, new_service, new_store
-from tests.api.served import live
+from tests.api.desk.served import app_over_http, lived
 
 Out = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
 
-JOB = Job(run="job", ranks=4, steps=100)
-FAULT = Fault(kind="compute", ranks=(2,), start_step=50, severity=1.8)
 KEY = "s3cret"
 
 
@@ -40,31 +29,10 @@ def model() -> Iterator[StubServer]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, model: StubServer) -> Iterator[str]:
-    """URL of a service that lived through `JOB` and has a model."""
-    store, clock = new_store(tmp_path_factory.mktemp("there") / "a.sqlite"), FakeClock(JOB.start_s)
-    service = new_service(
-        store,
-        clock=clock,
-        analyses=product_analyses(),
-        window_steps=10,
-        key=KEY,
-        model_url=model.url,
-        model="m",
-    )
-    live(service, clock, JOB, [FAULT])
-    projects = Projects(root=service, companions_of=companions_of)
-    app = make_app(service, projects=projects)
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
-    listener.close()
-    for companion in projects.default.companions:
-        companion.stop()
-    store.close()
+    """URL of a service that lived through a job with a slow rank and has a model."""
+    folder = tmp_path_factory.mktemp("there")
+    with lived(folder, key=KEY, model_url=model.url, model="m") as at, app_over_http(at.app) as url:
+        yield url
 
 
 @pytest.fixture
