@@ -244,8 +244,6 @@ def _kept(folder: Path) -> dict[str, Any]:
         WINDOWS.c.window,
         WINDOWS.c.status,
         WINDOWS.c.ranks_in,
-        WINDOWS.c.closed_s,
-        WINDOWS.c.analysed_s,
     )
     try:
         with store.read() as connection:
@@ -283,7 +281,6 @@ def _result(
         "cores": os.cpu_count(),
         "windows_sent": len(acknowledged),
         "windows_analysed": len(analysed),
-        "analysis_s": [round(row["analysed_s"] - row["closed_s"], 1) for row in analysed],
         "incidents": kept["incidents"],
         "lost": lost,
         "behind_s": behind_s,
