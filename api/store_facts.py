@@ -13,6 +13,7 @@ from argus.analytics.incident import Incident
 from argus.analytics.store import asked, history, progress, queries
 from argus.analytics.store.engine import Store
 from argus.api.store_run import StoreRun
+from argus.topology.facts import Facts
 from argus.topology.fleet import Fleet, build_fleet
 from argus.topology.layout import build
 
@@ -36,6 +37,7 @@ class Fleets:
     """Graphs of attempts, built when first asked for and kept until a layout record changes them."""
 
     store: Store
+    facts: tuple[Facts, ...] = ()
     _kept: OrderedDict[tuple[int, int], Fleet] = field(default_factory=OrderedDict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -50,7 +52,7 @@ class Fleets:
                 layouts = progress.layouts_of(connection, attempt_id)
                 if not layouts:
                     return None
-                fleet = build_fleet(topology=build(layouts))
+                fleet = build_fleet(self.facts, topology=build(layouts))
                 fleet.prepare()
                 self._kept[key] = fleet
                 while len(self._kept) > MAX_FLEETS:
@@ -66,9 +68,9 @@ class StoreFacts:
     fleets: Fleets
 
     @staticmethod
-    def of(store: Store) -> StoreFacts:
-        """The facts of a database."""
-        return StoreFacts(store=store, fleets=Fleets(store=store))
+    def of(store: Store, *, facts: tuple[Facts, ...] = ()) -> StoreFacts:
+        """The facts of a database; `facts` are what files say of the cluster."""
+        return StoreFacts(store=store, fleets=Fleets(store=store, facts=facts))
 
     def runs(self) -> Sequence[str]:
         """Names of runs, the one heard of last first."""

@@ -12,6 +12,7 @@ from argus.agent.facts import Facts
 from argus.agent.registry import Registry
 from argus.agent.registry import registry as all_tools
 from argus.analytics.incident import Incident
+from argus.api.cluster import cluster_facts
 from argus.api.evidence_book import StoreBook
 from argus.api.look_again import LookAgain, look_again_on
 from argus.api.service import Service
@@ -92,9 +93,9 @@ class Toolbox:
 
 
 def toolbox_of(service: Service) -> Toolbox:
-    """The tools over a service's database, with everything its key allows."""
+    """The tools over a service's database, with everything its key allows. Raises SettingsError."""
     book = StoreBook(store=service.store, clock=service.clock, keep_s=service.settings.keep_evidence_s)
-    facts = StoreFacts.of(service.store)
+    facts = StoreFacts.of(service.store, facts=cluster_facts(service.settings))
     return Toolbox(
         facts=facts,
         book=book,

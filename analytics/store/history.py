@@ -109,6 +109,13 @@ def risen(
     return [(row.host, row.device, row.subject) for row in rows], int(total)
 
 
+def first_day(connection: Connection, *, since_day: int) -> int | None:
+    """The first day since one that has rows; None if none has."""
+    first = select(func.min(UNIT_DAYS.c.day)).where(UNIT_DAYS.c.day >= since_day)
+    found = connection.execute(first).scalar_one()
+    return None if found is None else int(found)
+
+
 def day_matrix(
     connection: Connection, units: Sequence[Unit], *, last_day: int, num_days: int
 ) -> dict[str, np.ndarray[tuple[int, int], np.dtype[np.float64]]]:

@@ -39,6 +39,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 """Command: (module, help). A module has `add_arguments(parser)` and `run(args) -> exit code`."""
 
+DEMO_DATA = "argus.evals.demo_data"
+"""What `argus serve --demo` is filled with; a `DemoData`."""
+
 EXTRA_OF: Mapping[str, str] = {
     "zstandard": "triage",
     "scipy": "triage",

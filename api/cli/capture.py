@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from importlib import import_module
@@ -21,8 +20,6 @@ PAPER_BYTES = 443_000
 """Bytes of Perfetto a rank-step took in the ARGUS paper."""
 
 POLL_S = 0.5
-MAX_RAW = 1 << 30
-"""Bytes of one rank's recording after decompression."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,25 +72,16 @@ def wait_for(server: str, order: dict[str, Any], *, timeout_s: float) -> dict[st
 
 def fetch(server: str, capture: dict[str, Any]) -> list[RankRecords]:
     """The records of the ranks that are in."""
-    import zstandard
-
-    from argus.collectors.readers import ReaderError
-    from argus.collectors.readers.recording import read
+    from argus.api.captured import Unreadable, records_in
 
     found = []
-    with tempfile.TemporaryDirectory(prefix="argus-capture-") as folder:
-        for rank, num_bytes in capture["bytes"].items():
-            if not num_bytes:
-                continue
-            body = ask_bytes(f"{server}/v1/captures/{quoted(capture['id'])}/ranks/{rank}")
-            path = Path(folder) / f"rank-{int(rank)}.argus"
-            try:
-                if zstandard.frame_content_size(body) > MAX_RAW:
-                    raise ReaderError(f"it expands beyond {MAX_RAW >> 20} MiB")
-                path.write_bytes(zstandard.ZstdDecompressor().decompress(body, max_output_size=MAX_RAW))
-                found += [reading.records for reading in read(path)]
-            except (zstandard.ZstdError, ReaderError) as error:
-                print(f"rank {rank} is left out: {error}", file=sys.stderr)
+    for rank, num_bytes in capture["bytes"].items():
+        if not num_bytes:
+            continue
+        try:
+            found += records_in(ask_bytes(f"{server}/v1/captures/{quoted(capture['id'])}/ranks/{rank}"))
+        except Unreadable as error:
+            print(f"rank {rank} is left out: {error}", file=sys.stderr)
     return found
 
 
@@ -101,14 +89,10 @@ def write(
     server: str, args: argparse.Namespace, *, capture: dict[str, Any], ranks: Sequence[RankRecords]
 ) -> dict[str, Any]:
     """Write the Perfetto file; where it lies and its size."""
-    from argus.api.timeline import timeline
+    from argus.api.captured import trace_name, trace_of
 
-    stacks = _stacks(server, capture, ranks)
-    metadata = {"argus-run": capture["run"], "argus-capture": capture["id"]}
-    raw = timeline(ranks, stacks=stacks, metadata=metadata)
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in capture["run"])
-    name = f"argus-{safe}-{capture['first_step']}-{capture['end_step']}.pftrace"
-    return {"file": store(args.to, name, raw), "file_bytes": len(raw)}
+    raw = trace_of(capture, ranks, stacks=_stacks(server, capture, ranks))
+    return {"file": store(args.to, trace_name(capture), raw), "file_bytes": len(raw)}
 
 
 def store(where: str, name: str, raw: bytes) -> str:
@@ -162,14 +146,10 @@ def _told(result: dict[str, Any]) -> str:
 
 
 def _stacks(server: str, capture: dict[str, Any], ranks: Sequence[RankRecords]) -> list[dict[str, Any]]:
-    """Stack dumps of the ranks while their steps ran."""
-    starts = [int(records.steps["start_ns"].min()) for records in ranks if len(records.steps)]
-    ends = [int(records.steps["end_ns"].max()) for records in ranks if len(records.steps)]
-    if not starts:
-        return []
+    """Stack dumps of the ranks."""
     query = "&".join(f"rank={records.layout.rank}" for records in ranks[:64])
     where = (
         f"{server}/v1/runs/{quoted(capture['run'])}/stacks?attempt={capture['attempt']}&limit=1000&{query}"
     )
-    first_s, last_s = min(starts) * 1e-9, max(ends) * 1e-9
-    return [item for item in ask(where)["items"] if first_s <= item["ts_s"] <= last_s]
+    items: list[dict[str, Any]] = ask(where)["items"]
+    return items

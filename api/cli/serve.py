@@ -11,7 +11,7 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 BACKLOG = 2048
 """Connections the kernel holds while the service is busy: every host of a large cluster after an outage."""
 
+SWITCH_S = 0.0005
+"""How long one thread may hold the interpreter while another wants it. A thousand hosts' requests take it back after
+every read and write; at Python's 5 ms they would stand still whenever a window is analysed."""
 SHORTEST_KEY = 16
 """Characters of a key that other machines may try."""
 
@@ -54,14 +57,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-key", metavar="FILE", help="the certificate's private key, PEM")
     parser.add_argument("--window-steps", type=int, metavar="N", help="steps per window, for every attempt")
     parser.add_argument("--engine", choices=("local", "ray"), help="where L3 computes (default local)")
+    parser.add_argument(
+        "--demo", action="store_true", help="serve simulated jobs instead, from a database of their own"
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default argus.toml)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
     settings = settings_of(args)
-    serve(settings, analyses=product_analyses(_engine(settings)), notify=notify_of(args))
+    if args.demo:
+        _serve_demo(settings)
+    else:
+        serve(settings, analyses=product_analyses(_engine(settings)), notify=notify_of(args))
     return 0
+
+
+def _serve_demo(settings: Settings) -> None:
+    """Serve jobs that were simulated just now, at the time they stand at. Raises CliError."""
+    from argus.api.cli.demo_jobs import demo_jobs
+
+    with demo_jobs(settings) as made:
+        serve(made.settings, analyses=product_analyses(), clock=made.clock)
 
 
 def product_analyses(engine: Engine | None = None) -> Analyses:
@@ -107,17 +124,24 @@ def notify_of(args: argparse.Namespace) -> NotifySettings:
         raise CliError(str(error)) from None
 
 
-def serve(settings: Settings, *, analyses: Analyses, notify: NotifySettings | None = None) -> None:
+def serve(
+    settings: Settings,
+    *,
+    analyses: Analyses,
+    notify: NotifySettings | None = None,
+    clock: Callable[[], float] = time.time,
+) -> None:
     """Serve with the given analysis until SIGTERM or SIGINT. Raises CliError."""
     from argus.api.masking import mask_logs
 
     _check_key(settings)
     tls = _tls(settings)
     _check_agent(settings)
+    _check_topology(settings)
     with _listen(settings) as listener, _claim(settings.db):
         unmask = mask_logs(settings, more=notify.secrets if notify else ())
         try:
-            service = _open(settings, analyses=analyses)
+            service = _open(settings, analyses=analyses, clock=clock)
             projects = _projects(service, analyses=analyses, notify=notify)
             _serve(service, listener, projects=projects, tls=tls)
         finally:
@@ -206,6 +230,16 @@ def _check_agent(settings: Settings) -> None:
         print(f"argus serve: {problem}", file=sys.stderr)
 
 
+def _check_topology(settings: Settings) -> None:
+    """Say what is wrong with the cluster's files before anybody connects. Raises CliError."""
+    from argus.api.cluster import cluster_facts
+
+    try:
+        cluster_facts(settings)
+    except SettingsError as error:
+        raise CliError(str(error)) from None
+
+
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
@@ -238,25 +272,25 @@ def _claim(db: str) -> Iterator[None]:
         yield
 
 
-def _open(settings: Settings, *, analyses: Analyses) -> Service:
+def _open(settings: Settings, *, analyses: Analyses, clock: Callable[[], float]) -> Service:
     from sqlalchemy.exc import SQLAlchemyError
 
     from argus.analytics.store.engine import StoreError
 
     try:
-        return _service(settings, analyses=analyses)
+        return _service(settings, analyses=analyses, clock=clock)
     except (StoreError, SQLAlchemyError) as error:
         raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
 
 
-def _service(settings: Settings, *, analyses: Analyses) -> Service:
+def _service(settings: Settings, *, analyses: Analyses, clock: Callable[[], float]) -> Service:
     from argus.analytics.store.engine import open_store
     from argus.api.migrate import upgrade
     from argus.api.service import make_service
 
     store = open_store(settings.db)
     upgrade(store)
-    return make_service(settings=settings, store=store, analyses=analyses, clock=time.time)
+    return make_service(settings=settings, store=store, analyses=analyses, clock=clock)
 
 
 def _projects(service: Service, *, analyses: Analyses, notify: NotifySettings | None) -> Projects:
@@ -266,20 +300,23 @@ def _projects(service: Service, *, analyses: Analyses, notify: NotifySettings | 
     from argus.api.notify.notifier import NotifierError
     from argus.api.notify.settings import NO_NOTIFIERS
     from argus.api.projects import Project, Projects, database_of
+    from argus.api.slack.switchboard import Switchboard
 
-    settings, auditor = service.settings, make_auditor(service)
+    settings, auditor, switchboard = service.settings, make_auditor(service), Switchboard()
 
     def beside(project: Project) -> list[Companion]:
         writer = remote_writer(project.service, project=project.name)
         try:
-            others = companions_of(project, notify=notify or NO_NOTIFIERS, auditor=auditor)
+            others = companions_of(
+                project, notify=notify or NO_NOTIFIERS, auditor=auditor, switchboard=switchboard
+            )
         except NotifierError as error:
             raise CliError(str(error)) from None
         return [*others, *([writer] if writer is not None else [])]
 
     def opened(name: str) -> Service:
         db = database_of(settings.db, name, root=service.store)
-        return _service(replace(settings, db=db), analyses=analyses)
+        return _service(replace(settings, db=db), analyses=analyses, clock=service.clock)
 
     return Projects(root=service, open_service=opened, companions_of=beside)
 
@@ -318,6 +355,7 @@ def _serve(service: Service, listener: socket.socket, *, projects: Projects, tls
                 project.service.board.close()  # hosts that wait for orders must not hold up the end
             super().handle_exit(sig, frame)
 
+    sys.setswitchinterval(SWITCH_S)
     # uvicorn raises the signal again once it has shut down; to end in order is no failure.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     Server(config).run(sockets=[listener])

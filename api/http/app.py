@@ -18,6 +18,7 @@ from argus.api.http import (
     approvals,
     asking,
     capturing,
+    charts,
     chat,
     events,
     facade,
@@ -26,6 +27,7 @@ from argus.api.http import (
     investigations,
     keys,
     observed,
+    page_data,
     reading,
     records,
     session,
@@ -40,6 +42,7 @@ from argus.api.http.guard import READ, Guard, the_service
 from argus.api.http.mcp_route import PATH as MCP_PATH
 from argus.api.http.mcp_route import mcp_route
 from argus.api.http.openapi import add_openapi
+from argus.api.http.pages import add_pages
 from argus.api.http.shapes import Document
 from argus.api.keyring import Keyring
 from argus.api.keys import is_loopback
@@ -53,12 +56,14 @@ ROUTERS: tuple[ModuleType, ...] = (
     intake,
     events,
     history,
+    page_data,
     capturing,
     observed,
     tools,
     session,
     keys,
     records,
+    charts,
     asking,
     chat,
     facade,
@@ -92,12 +97,13 @@ def make_app(
     app = FastAPI(title="Argus", version=API_VERSION, lifespan=life, docs_url=None, redoc_url=None)
     app.state.guard = make_guard(service, served)
     app.state.gates = {}
+    app.state.topologies = {}  # of the web page's charts, by project
     add_problem_handlers(app)
     for module in ROUTERS:
-        app.router.routes += (
-            module.router().routes
-        )  # flat: every route can be looked at, see `guard.needs_of`
+        # Flat, so that every route can be looked at: see `guard.needs_of`.
+        app.router.routes += module.router().routes
     add_probes(app)
+    add_pages(app)
     app.router.routes.append(Route(MCP_PATH, endpoint=mcp))
     app.add_middleware(Frame, auditor=make_auditor(service), max_upload_bytes=service.settings.max_body_bytes)
     add_openapi(app)

@@ -1,0 +1,1 @@
+"""The web page: its charts, its files, and a browser on it."""

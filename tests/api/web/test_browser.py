@@ -1,0 +1,216 @@
+"""The page in a real Chromium: load, click, keys, a phone, a key to get in, and text that wants to be markup."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from argus.agent.stub_llm.scripts import confirm
+from argus.agent.stub_llm.server import StubServer
+from argus.api.service import Service
+from argus.evals.browser import Tab, chromium, lacking, tab
+from argus.evals.demo_data import Demo
+from argus.evals.served import served
+from tests.api.web.conftest import Serve, on_a_copy
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(lacking()), reason=lacking() or "there is a browser")]
+
+PICTURES = os.environ.get("ARGUS_TEST_PICTURES", "")
+"""A folder in which to keep screenshots; docs/img is where the documentation has them."""
+
+NASTY = '<img src=x onerror="alert(1)"><script>alert(2)</script>*b*'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def url(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service that these tests only read."""
+    with on_a_copy(demo, tmp_path_factory.mktemp("read")) as service, served(service) as url:
+        yield url
+
+
+@contextmanager
+def opened(browser: Browser, url: str, where: str, **how: int | bool) -> Iterator[Tab]:
+    """A page of the service, with nothing wrong in it until it is closed."""
+    with tab(browser, **how) as shown:  # type: ignore[arg-type]
+        shown.page.goto(f"{url}/#/{where}")
+        yield shown
+        assert not shown.faults
+
+
+def picture(shown: Tab, name: str, *, whole: bool = False) -> None:
+    if PICTURES:
+        shown.page.screenshot(path=str(Path(PICTURES) / f"{name}.png"), full_page=whole)
+
+
+def to_incident(shown: Tab, run: str = "llm-pretrain") -> None:
+    shown.page.click(f"a.incident:has-text('{run}')")
+    shown.whole_view()
+
+
+def test_from_the_list_to_the_verdict(browser: Browser, url: str) -> None:
+    with opened(browser, url, "incidents") as shown:
+        page = shown.page
+        page.wait_for_selector("a.incident")
+        picture(shown, "web-incidents")
+        to_incident(shown)
+        assert "rank 21" in page.inner_text("h1")
+        verdict = page.inner_text("section:has(> h2:text-is('Verdict'))")
+        assert "h-0002" in verdict and "Why" in verdict and "What it is not" in verdict
+        assert page.locator("section canvas").count() >= 6
+        assert not page.locator("main .problem").count() and not page.locator("main .loading").count()
+        assert page.locator(".actions .command code").count() >= 1
+        picture(shown, "web-first-view")
+        picture(shown, "web-incident", whole=True)
+
+
+def test_evidence_opens_and_closes_by_keys(browser: Browser, url: str) -> None:
+    with opened(browser, url, "incidents") as shown:
+        to_incident(shown)
+        shown.page.locator("button.evidence").first.focus()
+        shown.page.keyboard.press("Enter")
+        shown.page.wait_for_selector("dialog[open] table")
+        picture(shown, "web-evidence")
+        shown.page.keyboard.press("Escape")
+        assert not shown.page.locator("dialog[open]").count()
+
+
+def test_cells_are_read_by_arrow_keys_and_the_metric_changes(browser: Browser, url: str) -> None:
+    with opened(browser, url, "incidents") as shown:
+        to_incident(shown)
+        canvas = shown.page.locator(".heat canvas").first
+        canvas.focus()
+        for _ in range(22):
+            shown.page.keyboard.press("ArrowDown")
+        told = shown.page.locator(".heat .told").first
+        assert re.match(r"rank 21 · steps 0–9: .*×", told.inner_text())
+        shown.page.select_option("section:has(> h2:text-is('Ranks over time')) select", "backward")
+        shown.page.wait_for_selector(".heat canvas[aria-label^='backward']")
+
+
+def test_chat_shows_steps_and_an_answer_with_its_evidence(browser: Browser, serve_demo: Serve) -> None:
+    with (
+        StubServer(confirm) as model,
+        serve_demo(model_url=model.url, model="m", model_context=32_768) as service,
+        served(service) as url,
+        opened(browser, url, "incidents") as shown,
+    ):
+        to_incident(shown)
+        shown.page.fill("#question", "why is it slow?")
+        shown.page.keyboard.press("Enter")
+        shown.page.wait_for_selector(".chat-answer .said", timeout=60_000)
+        assert shown.page.locator(".chat-steps li").count() >= 1
+        shown.page.locator(".chat-answer button.evidence").first.click()
+        shown.page.wait_for_selector("dialog[open] .facts")
+        shown.page.keyboard.press("Escape")
+        shown.page.locator(".chat-log").scroll_into_view_if_needed()
+        picture(shown, "web-chat")
+
+
+def test_without_a_model_the_triage_answers(browser: Browser, url: str) -> None:
+    with opened(browser, url, "incidents") as shown:
+        to_incident(shown)
+        shown.page.fill("#question", "why?")
+        shown.page.click("form.chat-form button[type=submit]")
+        shown.page.wait_for_selector(".chat-answer .said")
+        assert "21" in shown.page.inner_text(".chat-answer")
+
+
+@pytest.mark.parametrize("where", ["incidents", "run/llm-pretrain", "runs", "fleet"])
+def test_a_phone_has_no_sideways_scroll(browser: Browser, url: str, where: str) -> None:
+    with opened(browser, url, where, width=390, height=844) as shown:
+        shown.page.wait_for_selector("main h1")
+        shown.page.wait_for_load_state("networkidle")
+        assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        if where == "incidents":
+            to_incident(shown)
+            assert shown.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            picture(shown, "web-phone")
+
+
+def test_runs_and_fleet_in_the_dark(browser: Browser, url: str) -> None:
+    with opened(browser, url, "runs", dark=True) as shown:
+        shown.page.click("td a:text-is('llm-pretrain')")
+        shown.whole_view()
+        assert shown.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+        picture(shown, "web-run-dark")
+        shown.page.click("nav a:text-is('Fleet')")
+        shown.page.wait_for_selector(".u-legend")
+        assert "GPU-6e000005" in shown.page.inner_text("main")
+        picture(shown, "web-fleet-dark", whole=True)
+        shown.page.click("#theme")
+        assert shown.page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_stacks_show_what_the_suspect_does_and_zoom(browser: Browser, url: str) -> None:
+    with opened(browser, url, "incidents") as shown:
+        to_incident(shown, "vision-ddp")
+        flame = shown.page.locator(".flame")
+        flame.scroll_into_view_if_needed()
+        picture(shown, "web-stacks")
+        frame = flame.locator("button.more").first
+        assert "others" in (frame.get_attribute("aria-label") or "")
+        frame.click()
+        shown.page.wait_for_selector("button:text-is('Whole stack')")
+
+
+def test_a_key_lets_in_and_is_kept_nowhere(browser: Browser, serve_demo: Serve) -> None:
+    with serve_demo(key="open sesame") as service, served(service) as url, tab(browser) as shown:
+        page = shown.page
+        page.goto(f"{url}/#/incidents")
+        page.fill("#key", "wrong")
+        page.click("button[type=submit]")
+        page.wait_for_selector(".problem:not(:empty)")
+        page.fill("#key", "open sesame")
+        page.click("button[type=submit]")
+        page.wait_for_selector("a.incident")
+        kept = page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
+        assert "sesame" not in kept and "argus_session" not in kept
+        to_incident(shown)
+        page.click("#leave")
+        page.wait_for_selector("#key")
+
+
+def test_planted_markup_stays_text(browser: Browser, serve_demo: Serve) -> None:
+    with serve_demo(notice=NASTY) as service:
+        plant(service)
+        with served(service) as url, opened(browser, url, "incidents") as shown:
+            page = shown.page
+            page.wait_for_selector("a.incident")
+            assert NASTY in page.inner_text("#notice") and NASTY in page.inner_text("main")
+            assert not page.locator("main img, main script, #notice img").count()
+            page.click("nav a:text-is('Runs')")
+            page.wait_for_selector("td")
+            assert page.locator(f"td a:has-text('{NASTY[:8]}')").count() == 1
+            page.click(f"td a:has-text('{NASTY[:8]}')")
+            page.wait_for_selector("h1")
+            assert NASTY in page.inner_text("h1") and not page.locator("main img, main script").count()
+
+
+def plant(service: Service) -> None:
+    """An incident whose words, and a run whose name, would like to be markup."""
+    from sqlalchemy import update
+
+    from argus.analytics.store.documents import dump, load
+    from argus.analytics.store.tables import INCIDENTS
+    from tests.api.kit import layouts_body
+
+    service.receive_layouts(layouts_body(run=NASTY))
+    with service.store.write() as connection:
+        for row in connection.execute(INCIDENTS.select()).all():
+            told = {**load(row.diagnosis), "headline": NASTY}
+            connection.execute(update(INCIDENTS).where(INCIDENTS.c.id == row.id).values(diagnosis=dump(told)))
