@@ -235,8 +235,12 @@ def test_every_system_answers_on_one_trial_and_the_book_is_resumed(
     report = json.loads(capsys.readouterr().out)
     assert [row["system"] for row in report["systems"]] == [OURS, *systems()]
     assert all(row["crashed"] == 0 for row in report["systems"])
-    monkeypatch.setattr(side_by_side, "compare", None)
-    assert main(words) == 0, "nothing is run again"
+
+    def again(*_: object, **__: object) -> None:
+        raise AssertionError("a trial in the book is run again")
+
+    monkeypatch.setattr(side_by_side, "compare", again)
+    assert main(words) == 0
     assert board.read_text(encoding="utf-8").startswith("# Scoreboard")
     assert [from_json(one.to_json()) for one in read_book(book)] == read_book(book)
 
