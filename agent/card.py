@@ -105,6 +105,8 @@ def _suspect(incident: Incident, topology: Topology | None) -> str:
             parts += [f"GPU {device} {model}".strip()] if device or model else []
     last = "" if incident.end_step is None else f" to {incident.end_step}"
     parts.append(f"{'steps' if last else 'since step'} {incident.onset_step}{last}")
+    if cause.syndrome is not None:
+        parts.append(cause.syndrome)
     return " · ".join(parts)
 
 

@@ -137,6 +137,17 @@ _FORMS: Mapping[str, _Form] = {
         text="The stage computes for {v} a step.",
         with_baseline="The stage computes for {v} a step {note}, {b}.",
     ),
+    "micro_batch_s": _Form(
+        text="One micro-batch takes it {v}.", with_baseline="One micro-batch takes it {v} {note}, {b}."
+    ),
+    "own_s": _Form(
+        text="The median rank's own work takes {v} a step.",
+        with_baseline="The median rank's own work takes {v} a step, before it took {b}.",
+    ),
+    "in_calls_s": _Form(
+        text="The median rank stands in calls for {v} a step.",
+        with_baseline="The median rank stands in calls for {v} a step, before it did for {b}.",
+    ),
     "bubble_s": _Form(
         text="It does not work for {v} of a step.",
         with_baseline="It does not work for {v} of a step, the other stages for {b}.",

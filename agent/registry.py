@@ -6,7 +6,7 @@ import inspect
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -137,8 +137,3 @@ def tool_of(module: ModuleType) -> Tool:
         is_terminal=getattr(module, "TERMINAL", False),
         scope=getattr(module, "SCOPE", "read"),
     )
-
-
-def without(known: Registry, *names: str) -> Registry:
-    """The registry without some tools."""
-    return replace(known, tools={name: tool for name, tool in known.tools.items() if name not in names})

@@ -239,7 +239,7 @@ def _judge(
         known = find_open(state.incidents, cause.scope) or _member_of(state.incidents, cause)
         if known is None:
             state = _replace(state, _opened(state, view, cause, digest.index))
-        elif known.cause.fault_class == "unknown" != cause.fault_class or is_better_seen(known.cause, cause):
+        elif _is_named_now(known.cause, cause) or is_better_seen(known.cause, cause):
             state = _replace(
                 _close(state, [known], ended=NAMED_BETTER), _opened(state, view, cause, digest.index)
             )
@@ -285,6 +285,7 @@ def _causes(
             ranks=(*lasting, *(found.symptoms for found in again.values())),
             links=lasting_links(state.ballots, state.incidents, votes=votes),
             findings=tuple(findings),
+            open=tuple(i.cause for i in state.incidents if i.status == "open" and not is_stop(i)),
         ),
     )
     return tuple(as_recurring(cause, again) for cause in causes)
@@ -327,8 +328,22 @@ def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
     )
 
 
+UNNAMED = ("unknown", "step.slower")
+"""Classes that say only that something is slow."""
+
+
+EXPLAINS = 0.5
+"""A cause that costs half of what the job became slower by is why."""
+
+
+def _is_named_now(known: Cause, cause: Cause) -> bool:
+    return known.fault_class in UNNAMED and cause.fault_class not in UNNAMED
+
+
 def _is_part(known: Cause, cause: Cause) -> bool:
-    """Whether both speak of the same ranks, or of the same paths."""
+    """Whether both speak of the same ranks, or of the same paths, or of all that the job became slower by."""
+    if known.fault_class == "step.slower":
+        return cause.s_per_step >= EXPLAINS * known.s_per_step
     if "link.slow" in (known.fault_class, cause.fault_class):
         return bool(set(known.paths) & set(cause.paths))
     return bool(set(known.suspects) & set(cause.suspects))

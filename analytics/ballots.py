@@ -45,7 +45,7 @@ def blame(
     for incident in incidents:
         if incident.status == "open" and incident.cause.fault_class != "link.slow":
             for rank in incident.cause.suspects:
-                found[rank] = max(found.get(rank, 0.0), incident.cost.s_per_step)
+                found[rank] = max(found.get(rank, 0.0), incident.cause.s_per_step)
     return found
 
 
@@ -101,7 +101,7 @@ def still_slow(
                 if symptom.sees_waits or symptom.worth_s is not None
                 else symptom.excess_s
             )
-            if costs >= STILL * incident.cost.s_per_step > 0:
+            if costs >= STILL * incident.cause.s_per_step > 0:
                 found.append(symptom)
     return tuple(found)
 

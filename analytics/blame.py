@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,18 +40,14 @@ class Ledger:
     """
 
     def __init__(self, calls: Calls, *, excess: Floats, counts: Bools, num_ranks: int) -> None:
-        self.calls, self.excess, self.counts, self.num_ranks = calls, excess, counts, num_ranks
+        self.calls, self.excess, self.counts = calls, excess, counts
         pages, page = np.unique(calls.step, return_inverse=True)
         self.spot = page.reshape(-1)[calls.call] * num_ranks + calls.rank
-        size, rows, num = len(pages) * num_ranks, len(self.spot), len(calls.first)
+        size, num = len(pages) * num_ranks, len(calls.first)
         self.names = _Names(size)
-        self.own, self.amount = np.zeros(size), np.zeros(size)
-        self.row_own, self.row_amount, self.per_s = np.zeros(rows), np.zeros(rows), np.zeros(rows)
-        self.carried = np.zeros(rows, np.bool_)
-        self.common, self.due = np.zeros(rows), np.zeros(size)
-        self.last, self.leader = np.full(num, -1), np.zeros(num, np.int64)
-        self.guilty, self.max_wait, self.wait = np.full(num, -1), np.zeros(num), np.zeros(rows)
-        self.late = np.zeros((len(pages), num_ranks))
+        self.own, self.amount, self.due = np.zeros(size), np.zeros(size), np.zeros(size)
+        self.last, self.guilty, self.max_wait = np.full(num, -1), np.full(num, -1), np.zeros(num)
+        self.wait, self.late = np.zeros(len(self.spot)), np.zeros((len(pages), num_ranks))
 
     def settle(self) -> Ledger:
         """Walk forward, then back; the steps know nothing of one another, so large windows are split by them."""
@@ -62,120 +59,223 @@ class Ledger:
         return self
 
     def _walk(self, walk: Iterator[Round]) -> None:
-        """There and back over the steps of one walk."""
-        turns: list[tuple[bool, Ints]] = []
-        for turn in walk:
-            for rows in _one_per_spot(turn.posts, self.spot):
-                self._post(rows)
-                turns.append((False, rows))
-            for size in np.unique(self.calls.size[turn.calls]):
-                which = turn.calls[self.calls.size[turn.calls] == size]
-                self._visit(which)
-                turns.append((True, which))
-        self._walk_back(turns)
+        _Course(self, tuple(walk)).run()
 
-    def _enter(self, rows: Ints) -> None:
-        spot = self.spot[rows]
-        own = self.own[spot] = self.own[spot] + self.excess[rows]
-        self.row_own[rows] = np.maximum(own, 0.0)
-        self.row_amount[rows] = self.amount[spot]
 
-    def _carry(self, rows: Ints, *, source: Ints, of: Ints) -> None:
-        """Whoever stood still until the end now carries the history of the last to enter: `source[of]`."""
-        spot = self.spot[rows]
-        self.names.hand_over(spot, of, self.spot[source], self.calls.rank[source], self.row_own[source])
-        self.amount[spot] = (self.row_amount[source] + self.row_own[source])[of]
-        self.own[spot] = 0.0
+@dataclass(frozen=True, kw_only=True)
+class _Meeting:
+    """Calls `which` of `size` members each, in the rows of a course from `first` on; flags say what is in them."""
+
+    which: Ints
+    size: int
+    first: int
+    has_source: bool
+    has_one_way: bool
+    all_stand: bool
+    all_count: bool
+
+    @property
+    def rows(self) -> slice:
+        """Their rows."""
+        return slice(self.first, self.first + len(self.which) * self.size)
+
+
+class _Course:
+    """The walk over the steps of one part. Its rows lie in the order they are come to, so that most of the work
+    is on pieces of memory and not on places scattered over millions of rows."""
+
+    def __init__(self, ledger: Ledger, turns: Sequence[Round]) -> None:
+        self.ledger, calls = ledger, ledger.calls
+        meetings = [
+            which[calls.size[which] == size]
+            for which in (turn.calls for turn in turns)
+            for size in np.unique(calls.size[which])
+        ]
+        # Where each row of the calls lies here, and the other way round.
+        here = [
+            (calls.first[which][:, None] + np.arange(calls.size[which[0]])).reshape(-1) for which in meetings
+        ]
+        self.row_of = np.concatenate([np.empty(0, np.int64), *here])
+        self.entry, self.excess = calls.entry_s[self.row_of], ledger.excess[self.row_of]
+        self.spot, self.rank = ledger.spot[self.row_of], calls.rank[self.row_of]
+        self.source, self.synced = calls.source[self.row_of], calls.synced[self.row_of]
+        num = len(self.row_of)
+        self.own, self.amount, self.per_s = np.zeros(num), np.zeros(num), np.zeros(num)
+        self.common, self.wait, self.stood = np.zeros(num), np.zeros(num), np.zeros(num, np.bool_)
+        self.leader = np.zeros(len(calls.first), np.int64)
+        self.turns = self._laid_out(turns, meetings)
+
+    def _laid_out(self, turns: Sequence[Round], meetings: Sequence[Ints]) -> list[Ints | _Meeting]:
+        """Posts as their rows here, and meetings, in the order of the walk."""
+        calls, counts = self.ledger.calls, self.ledger.counts
+        place = np.zeros(len(calls.call), np.int64)
+        place[self.row_of] = np.arange(len(self.row_of))
+        found: list[Ints | _Meeting] = []
+        first, rest = 0, iter(meetings)
+        for turn in turns:
+            posts = place[turn.posts]
+            found += one_per_spot(posts, self.spot)
+            for _ in np.unique(calls.size[turn.calls]):
+                which = next(rest)
+                size = int(calls.size[which[0]])
+                rows = slice(first, first + len(which) * size)
+                found.append(
+                    _Meeting(
+                        which=which,
+                        size=size,
+                        first=first,
+                        has_source=bool(self.source[rows].any()),
+                        has_one_way=bool(calls.one_way[which].any()),
+                        all_stand=bool(self.synced[rows].all()),
+                        all_count=bool(counts[which].all()),
+                    )
+                )
+                first = rows.stop
+        return found
+
+    def run(self) -> None:
+        """There and back, and what it comes to told to the ledger."""
+        for turn in self.turns:
+            if isinstance(turn, _Meeting):
+                self._meet(turn)
+            else:
+                self._post(turn)
+        for turn in reversed(self.turns):
+            if isinstance(turn, _Meeting):
+                self._back_over(turn)
+            else:
+                self._back_over_posts(turn)
+        self.ledger.wait[self.row_of] = self.wait
 
     def _post(self, rows: Ints) -> None:
         """These rows hand over and go on."""
-        self._enter(rows)
-        stood = rows[self.calls.synced[rows]]
-        self._carry(stood, source=stood, of=np.arange(len(stood)))
+        spot, state = self.spot[rows], self.ledger
+        own = state.own[spot] = state.own[spot] + self.excess[rows]
+        self.own[rows], self.amount[rows] = np.maximum(own, 0.0), state.amount[spot]
+        stood = rows[self.synced[rows]]
+        if len(stood):
+            at = self.spot[stood]
+            state.names.hand_over(at, at, self.rank[stood], self.own[stood])
+            state.amount[at] = self.amount[stood] + self.own[stood]
+            state.own[at] = 0.0
 
-    def _visit(self, which: Ints) -> None:
-        """Who waited how long for whom in the calls `which`, all of one size."""
-        calls = self.calls
-        rows = calls.first[which][:, None] + np.arange(calls.size[which[0]])
-        source, one_way = calls.source[rows], calls.one_way[which]
-        self._enter(rows[~source] if source.any() else rows.reshape(-1))
-        entry = calls.entry_s[rows]
-        decisive = np.where(one_way[:, None] & ~source, -np.inf, entry) if one_way.any() else entry
-        last, line = decisive.argmax(axis=1), np.arange(len(which))
-        leader = self.leader[which] = rows[line, last]
+    def _meet(self, turn: _Meeting) -> None:
+        """Who waited how long for whom in calls of one size."""
+        shape, rows, state = (len(turn.which), turn.size), turn.rows, self.ledger
+        entry, spot = self.entry[rows].reshape(shape), self.spot[rows].reshape(shape)
+        source = self.source[rows].reshape(shape)
+        self._enter(turn, spot, source)
+        decisive, one_way = entry, state.calls.one_way[turn.which]
+        if turn.has_one_way:
+            decisive = np.where(one_way[:, None] & ~source, -np.inf, entry)
+        last, line = decisive.argmax(axis=1), np.arange(len(turn.which))
         wait = np.maximum(decisive[line, last][:, None] - entry, 0.0)
-        stood = calls.synced[rows] & ~source
-        if one_way.any():  # who comes after the source has not waited and keeps its own history
-            stood &= ~one_way[:, None] | (wait > 0)
-        self.carried[rows] = stood
-        self.last[which], self.max_wait[which] = calls.rank[leader], wait.max(axis=1)
-        self._charge(which, rows, self._shares(entry, wait, stood, one_way=one_way, last=last), last=last)
-        counted = self.counts[which]
-        if counted.all():
-            self.wait[rows] = wait * stood
-        else:
-            self.wait[rows[counted]] = (wait * stood)[counted]
-        everyone = stood.all()  # the usual case, and masks are slow
-        size = np.full(len(which), rows.shape[1]) if everyone else stood.sum(axis=1)
-        self._carry(rows.reshape(-1) if everyone else rows[stood], source=leader, of=np.repeat(line, size))
-
-    @staticmethod
-    def _shares(entry: Floats, wait: Floats, stood: Bools, *, one_way: Bools, last: Ints) -> Floats:
-        """Each member's share of the waiting that really stood still. (call, member)"""
+        stood = self._stood(turn, wait, source, one_way=one_way)
+        state.last[turn.which] = self.rank[rows].reshape(shape)[line, last]
+        state.max_wait[turn.which] = wait.max(axis=1)
         blame = airport_shares(entry)
-        if one_way.any():
+        if turn.has_one_way:
             blame[one_way] = 0.0
             blame[one_way, last[one_way]] = wait[one_way].sum(axis=1)
-        whole = np.maximum(wait.sum(axis=1), NEGLIGIBLE_S)
-        return np.asarray(blame * ((wait * stood).sum(axis=1) / whole)[:, None])
+        if stood is not None:
+            # Each member's share of the waiting that really stood still.
+            whole = np.maximum(wait.sum(axis=1), NEGLIGIBLE_S)
+            wait *= stood
+            blame *= (wait.sum(axis=1) / whole)[:, None]
+        self._charge(turn, entry, blame, last=last)
+        self.wait[rows] = (wait if turn.all_count else wait * state.counts[turn.which][:, None]).reshape(-1)
+        self._carry(turn, spot, stood, last=last)
 
-    def _charge(self, which: Ints, rows: Ints, blame: Floats, *, last: Ints) -> None:
+    def _enter(self, turn: _Meeting, spot: Ints, source: Bools) -> None:
+        """What each row has done by itself and taken over when it comes; a source came before."""
+        rows, state = turn.rows, self.ledger
+        own = state.own[spot] + self.excess[rows].reshape(spot.shape)
+        if not turn.has_source:
+            if not turn.all_stand or turn.has_one_way:
+                state.own[spot] = own
+            self.own[rows], self.amount[rows] = (
+                np.maximum(own, 0.0).reshape(-1),
+                state.amount[spot].reshape(-1),
+            )
+            return
+        here = ~source
+        state.own[spot[here]] = own[here]
+        at = np.flatnonzero(here.reshape(-1)) + turn.first
+        self.own[at], self.amount[at] = np.maximum(own[here], 0.0), state.amount[spot[here]]
+
+    def _stood(self, turn: _Meeting, wait: Floats, source: Bools, *, one_way: Bools) -> Bools | None:
+        """Who stood still until the end; None where everybody did, which is usual, and masks are slow."""
+        if turn.all_stand and not turn.has_source and not turn.has_one_way:
+            self.stood[turn.rows] = True
+            return None
+        stood = self.synced[turn.rows].reshape(wait.shape) & ~source
+        if turn.has_one_way:  # who comes after the source has not waited and keeps its own history
+            stood &= ~one_way[:, None] | (wait > 0)
+        self.stood[turn.rows] = stood.reshape(-1)
+        return stood
+
+    def _charge(self, turn: _Meeting, entry: Floats, blame: Floats, *, last: Ints) -> None:
         """Seconds of blame per second of each member's lateness, and who the last one was late by."""
-        calls, at = self.calls, (np.arange(len(which)), last)
-        own, amount, entry = self.row_own[rows], self.row_amount[rows], calls.entry_s[rows]
+        state, rows, at = self.ledger, turn.rows, (np.arange(len(turn.which)), last)
+        own, amount = self.own[rows].reshape(entry.shape), self.amount[rows].reshape(entry.shape)
         taken = amount - amount.min(axis=1, keepdims=True)
         lateness = entry - entry.min(axis=1, keepdims=True)
         explained = own + taken
         per_s = blame / np.maximum(np.maximum(explained, lateness), NEGLIGIBLE_S)
-        self.per_s[rows] = np.where(self.counts[which][:, None], per_s, 0.0)
+        if not turn.all_count:
+            per_s *= state.counts[turn.which][:, None]
+        self.per_s[rows] = per_s.reshape(-1)
+        leader = self.leader[turn.which] = turn.first + at[0] * turn.size + last
         by_itself = own[at] >= taken[at]
-        name = np.where(by_itself, calls.rank[rows[at]], self.names.first[self.spot[rows[at]]])
-        self.guilty[which] = np.where(explained[at] >= 0.5 * lateness[at], name, -1)
+        name = np.where(by_itself, self.rank[leader], state.names.first[self.spot[leader]])
+        state.guilty[turn.which] = np.where(explained[at] >= 0.5 * lateness[at], name, -1)
 
-    def _walk_back(self, turns: Sequence[tuple[bool, Ints]]) -> None:
-        """From the last call to the first: `due` (step · rank) = blame per second of what a rank carries."""
-        calls, late = self.calls, self.late.reshape(-1)
-        due = self.due
-        for is_call, which in reversed(turns):
-            if is_call:
-                self._back_over(which, due, late)
-                continue
-            spot = self.spot[which]
-            stood = calls.synced[which]
-            passed = self.per_s[which] + np.where(stood, due[spot], 0.0)
-            late[spot] += passed * self.row_own[which]
-            due[spot] = np.where(stood, 0.0, due[spot]) + passed - self.common[which]
+    def _carry(self, turn: _Meeting, spot: Ints, stood: Bools | None, *, last: Ints) -> None:
+        """Whoever stood still until the end now carries the history of the last to enter."""
+        state, leader = self.ledger, self.leader[turn.which]
+        amount = self.amount[leader] + self.own[leader]
+        taken = state.names.after(self.spot[leader], self.rank[leader], self.own[leader])
+        if stood is None:
+            state.names.put(spot, *(part[:, None] for part in taken))
+            state.amount[spot], state.own[spot] = amount[:, None], 0.0
+            return
+        line = np.nonzero(stood)[0]
+        at = spot[stood]
+        state.names.put(at, *(part[line] for part in taken))
+        state.amount[at], state.own[at] = amount[line], 0.0
 
-    def _back_over(self, which: Ints, due: Floats, late: Floats) -> None:
-        calls = self.calls
-        rows = calls.first[which][:, None] + np.arange(calls.size[which[0]])
-        spot, source, line = self.spot[rows], calls.source[rows], np.arange(len(which))
+    def _back_over_posts(self, rows: Ints) -> None:
+        """`due` (step · rank) = blame per second of what a rank carries, from the last call to the first."""
+        state, spot = self.ledger, self.spot[rows]
+        late, due = state.late.reshape(-1), state.due
+        stood = self.synced[rows]
+        passed = self.per_s[rows] + np.where(stood, due[spot], 0.0)
+        late[spot] += passed * self.own[rows]
+        due[spot] = np.where(stood, 0.0, due[spot]) + passed - self.common[rows]
+
+    def _back_over(self, turn: _Meeting) -> None:
+        state, rows, shape = self.ledger, turn.rows, (len(turn.which), turn.size)
+        late, due, line = state.late.reshape(-1), state.due, np.arange(len(turn.which))
+        spot, passed = self.spot[rows].reshape(shape), self.per_s[rows].reshape(shape)
         before = due[spot]
-        after = before * self.carried[rows]
-        passed = self.per_s[rows]
-        common = np.zeros(rows.shape)
-        common[line, self.row_amount[rows].argmin(axis=1)] = passed.sum(axis=1)
-        passed[line, self.leader[which] - calls.first[which]] += after.sum(axis=1)
-        if not source.any():
-            late[spot] += passed * self.row_own[rows]
+        after = (
+            before if turn.all_stand and not turn.has_one_way else before * self.stood[rows].reshape(shape)
+        )
+        common = np.zeros(shape)
+        common[line, self.amount[rows].reshape(shape).argmin(axis=1)] = passed.sum(axis=1)
+        passed[line, self.leader[turn.which] - turn.first - line * turn.size] += after.sum(axis=1)
+        own = self.own[rows].reshape(shape)
+        if not turn.has_source:
+            late[spot] += passed * own
             due[spot] = before - after + passed - common
             return
         # Only those who came to the call now: a source has its place in this turn for another call.
+        source = self.source[rows].reshape(shape)
         here = ~source
-        late[spot[here]] += (passed * self.row_own[rows])[here]
+        late[spot[here]] += (passed * own)[here]
         due[spot[here]] += (passed - common - after)[here]
         # A source went on before the others came: its part waits for the walk to get there.
-        self.per_s[rows[source]], self.common[rows[source]] = passed[source], common[source]
+        self.common[rows] = np.where(source, common, 0.0).reshape(-1)
 
 
 class _Names:
@@ -189,8 +289,17 @@ class _Names:
         self.first, self.second = np.full(size, -1), np.full(size, -1)
         self.first_s, self.second_s = np.zeros(size), np.zeros(size)
 
-    def hand_over(self, to: Ints, of: Ints, source: Ints, rank: Ints, own_s: Floats) -> None:
-        """`to` takes over what `source[of]` carries and `own_s[of]` of `rank[of]` itself."""
+    def hand_over(self, to: Ints, source: Ints, rank: Ints, own_s: Floats) -> None:
+        """`to` takes over what `source` carries and `own_s` of `rank` itself."""
+        self.put(to, *self.after(source, rank, own_s))
+
+    def put(self, to: Ints, first: Ints, second: Ints, first_s: Floats, second_s: Floats) -> None:
+        """These two ranks and their parts for the places `to`."""
+        self.first[to], self.second[to] = first, second
+        self.first_s[to], self.second_s[to] = first_s, second_s
+
+    def after(self, source: Ints, rank: Ints, own_s: Floats) -> tuple[Ints, Ints, Floats, Floats]:
+        """The two ranks and their parts of what `source` carries once `own_s` of `rank` has come to it."""
         first, second = self.first[source], self.second[source]
         first_s, second_s = self.first_s[source], self.second_s[source]
         is_first, is_second = first == rank, second == rank
@@ -199,13 +308,15 @@ class _Names:
         replaces = ~is_first & ~is_second & (own_s > second_s)
         second, second_s = np.where(replaces, rank, second), np.where(replaces, own_s, second_s)
         swap = second_s > first_s
-        self.first[to] = np.where(swap, second, first)[of]
-        self.second[to] = np.where(swap, first, second)[of]
-        self.first_s[to] = np.where(swap, second_s, first_s)[of]
-        self.second_s[to] = np.where(swap, first_s, second_s)[of]
+        return (
+            np.where(swap, second, first),
+            np.where(swap, first, second),
+            np.where(swap, second_s, first_s),
+            np.where(swap, first_s, second_s),
+        )
 
 
-def _one_per_spot(rows: Ints, spot: Ints) -> Iterator[Ints]:
+def one_per_spot(rows: Ints, spot: Ints) -> Iterator[Ints]:
     """The rows in turns, none of which has two rows of one rank and step."""
     while len(rows):
         _, first = np.unique(spot[rows], return_index=True)
@@ -224,6 +335,8 @@ def airport_shares(entry: Floats) -> Floats:
     >>> airport_shares(np.array([[0.0, 0.0, 3.0], [0.0, 4.0, 4.0]])).tolist()
     [[0.0, 0.0, 6.0], [0.0, 2.0, 2.0]]
     """
+    if entry.shape[1] == 2:
+        return np.maximum(entry - entry[:, ::-1], 0.0)
     order = np.argsort(entry, axis=1)
     come = np.take_along_axis(entry, order, axis=1)
     n = entry.shape[1]

@@ -78,8 +78,9 @@ def complete_calls(window: Window) -> Calls:
     _count(skipped, "time missing", rows.call[~sane])
     _count(skipped, "operation without a wait", rows.call[sane & ~known])
     lives = lives_of(window, sane)
-    kept = np.flatnonzero(sane & known)
-    kept = kept[stable_order(rows.call[kept])]
+    kept = stable_order(rows.call)
+    if not (sane & known).all():
+        kept = kept[(sane & known)[kept]]
     first, size = _bounds(rows.call[kept])
     whole = size == _expected(window, kept, first, size)
     _count(skipped, "member missing", rows.call[kept[first[~whole]]])
@@ -143,7 +144,7 @@ def _entries(window: Window, kept: Ints, first: Ints, size: Ints) -> tuple[Float
     errors, island = errors_of(window)
     if not len(first) or (not errors.any() and len(np.unique(island)) == 1):
         return entry, np.zeros(len(first), np.bool_)
-    row = np.searchsorted(window.ranks, rows.rank[kept])
+    row = window.call_row[kept]
     here = clock_domains(window)[row]
     spans = _reduce(np.maximum, here, first) != _reduce(np.minimum, here, first)
     error = _reduce(np.maximum, errors[row], first)
@@ -182,7 +183,7 @@ def _calls(
     group = rows.group[heads]
     return Calls(
         call=np.repeat(np.arange(len(first)), size),
-        rank=np.searchsorted(window.ranks, rows.rank[kept]).astype(np.int64),
+        rank=window.call_row[kept],
         entry_s=entry,
         work_s=lives.work_s[kept],
         place=lives.place[kept],

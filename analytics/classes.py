@@ -11,7 +11,11 @@ from importlib.resources import files
 
 @dataclass(frozen=True, kw_only=True)
 class CauseClass:
-    """One cause a diagnosis may name, with its look-alikes and the first thing to do."""
+    """One cause a diagnosis may name, with its look-alikes and the first thing to do.
+
+    `where` = whether it lies in communication, "" where that is not decided.
+    `is_standing` = it was so from the first step on and is no loss of now: told, and never a page.
+    """
 
     id: str
     letter: str
@@ -21,6 +25,8 @@ class CauseClass:
     next_step: str
     command: str
     if_it_returns: str
+    where: str = "non-communication"
+    is_standing: bool = False
 
 
 @cache

@@ -116,11 +116,15 @@ def _calls(*, group: Ints, op: Ints, ops: tuple[str, ...], seq: Ints, rank: Ints
     if not len(seq):
         return np.empty(0, np.int64)
     is_paired = _among(ops, PAIRED)[op]
-    kind = np.where(is_paired, len(ops), op)
-    pair = np.zeros(len(seq), np.int64)
+    wire = group * (len(ops) + 1) + np.where(is_paired, len(ops), op)
     paired = np.flatnonzero(is_paired)
     if len(paired):
         sends = _among(ops, ("send",))[op[paired]]
         here, there = rank[paired], peer[paired]
-        pair[paired] = 1 + numbered(packed(np.where(sends, here, there), np.where(sends, there, here)))[0]
-    return numbered(packed(group, kind, pair, seq))[0]
+        pairs = packed(wire[paired], np.where(sends, here, there), np.where(sends, there, here))
+        wire[paired] = int(wire.max()) + 1 + numbered(pairs)[0]
+    wire, num = numbered(wire)
+    # Numbers run on from window to window and faster in one group than in the next: what counts is the place.
+    begun = np.full(num, np.iinfo(np.int64).max)
+    np.minimum.at(begun, wire, seq)
+    return numbered(packed(wire, seq - begun[wire]))[0]

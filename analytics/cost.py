@@ -17,14 +17,15 @@ NONE = Cost(
 def cost_of_steps(before: Cost, cause: Cause, *, onset_step: int, steps_done: int, world: int) -> Cost:
     """Cost of slow steps; steps counted already keep the price they had, so a fault that eases is not repriced."""
     num_steps = max(steps_done - onset_step + 1, before.num_steps, 0)
-    added = cause.s_per_step * (num_steps - before.num_steps) * world / 3600
-    replayed = any(item.name == "replay_gain_s" for item in cause.evidence)
+    gain_s = next((item.value for item in cause.evidence if item.name == "replay_gain_s"), None)
+    s_per_step = cause.s_per_step if gain_s is None else gain_s
+    added = s_per_step * (num_steps - before.num_steps) * world / 3600
     return Cost(
-        s_per_step=cause.s_per_step,
+        s_per_step=s_per_step,
         share_of_step=cause.share_of_step,
         gpu_hours_so_far=before.gpu_hours_so_far + added,
         gpu_hours_per_day=min(cause.share_of_step, 1.0) * 24.0 * world,
-        method=REPLAY if replayed else CRITICAL_PATH,
+        method=CRITICAL_PATH if gain_s is None else REPLAY,
         num_steps=num_steps,
     )
 

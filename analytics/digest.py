@@ -16,7 +16,15 @@ from argus.analytics.series.live import job_series
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.window import Floats, Ints, Window
-from argus.analytics.work import WORKED, Explained, explain, late_by_machine, phase_factors
+from argus.analytics.work import (
+    WORKED,
+    Explained,
+    amount,
+    explain,
+    late_by_machine,
+    num_pieces,
+    phase_factors,
+)
 
 GAP_PHASE = "other"
 """Where time of a step outside every phase is booked, on wall clocks."""
@@ -31,6 +39,7 @@ FLOOR_SHARE = 0.01
 def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | None = None) -> Digest:
     """Digest of one window; ranks without a usable step are NaN. `engine` computes the kernels' effects."""
     digest = _digest(window, waits or waits_of(window))
+    digest = replace(digest, amount=amount(window), pieces=num_pieces(window))
     return replace(digest, kernels=digest_kernels(window, engine=engine)) if window.kernels else digest
 
 
@@ -38,10 +47,9 @@ def _digest(window: Window, waits: Waits) -> Digest:
     phases, self_s, cpu_s, max_s = _phases(window)
     step_s = _mean(window.step_s[:, window.usable])
     classes, own_s = work_classes(window.topology, window.ranks), self_s.sum(axis=0)
-    explained = explain(window)
+    explained, delays = explain(window), delays_of(window, waits)
     peers_s, own_peers_s = _peers(self_s, phase_factors(explained, window, phases), classes)
     late_s = np.where(np.isfinite(step_s), waits.late_s * late_by_machine(explained, window, classes), np.nan)
-    delays = delays_of(window, waits)
     return Digest(
         index=window.index,
         first_step=window.first_step,
@@ -163,7 +171,7 @@ def _gap(window: Window) -> Floats:
     blocked = np.zeros(window.step_s.shape)
     rows = window.collectives
     outside = np.flatnonzero(rows.is_phase(("",)) & (rows.blocked_s > 0))
-    row = np.searchsorted(window.ranks, rows.rank[outside])
+    row = window.call_row[outside]
     column = rows.step[outside] - window.first_step
     inside = (column >= 0) & (column < window.num_steps)
     np.add.at(blocked, (row[inside], column[inside]), rows.blocked_s[outside][inside])

@@ -1,6 +1,7 @@
 """Test 5, the host path: stacks and runtime events say what the host did while wall time grew.
 
-Asked where a rank lost wall time and its device did not: in the loader, or in phases timed by the wall clock.
+Asked where a rank lost wall time and its device did not: in the loader, or in phases timed by the wall clock; of the
+runtime's own statements elsewhere too.
 The runtime's own statements (compilations, retried allocations) come first, then what the suspect's stacks
 show more often than its peers', then CPU time (incidents.md §2.2 step 5, Part 2 rows F–I, N, O, V).
 """
@@ -64,13 +65,17 @@ class Seen:
 
 def host_path(view: View, symptoms: Sequence[RankSymptom], decided: Classification) -> Classification:
     """The class with what stacks and runtime events say: a better one, firmer, or as it was."""
-    if not _is_on_host(symptoms, decided):
+    if not _is_explained(symptoms, decided):
         return decided
-    for look in (_by_events, _by_stacks, _by_half):
+    on_host = _is_on_host(symptoms)
+    # What the runtime states itself is true whichever clock timed the phase: a device that waits counts on.
+    for look in (_by_events, _by_stacks, _by_half) if on_host else (_by_events,):
         seen = look(view, symptoms)
         kind = max(seen.shares, key=lambda name: (seen.shares[name], name), default="")
         if kind and seen.shares[kind] >= DECISIVE:
             return _decided(decided, CLASS_OF[kind], seen, view, symptoms)
+    if not on_host:
+        return decided
     return replace(decided, evidence=(*decided.evidence, *_period(view, symptoms[-1].rank)))
 
 
@@ -80,14 +85,18 @@ def is_better_seen(known: Cause, cause: Cause) -> bool:
     return bool(seen - {item.name for item in known.evidence}) and cause.fault_class != known.fault_class
 
 
-def _is_on_host(symptoms: Sequence[RankSymptom], decided: Classification) -> bool:
-    """Whether most of the lost time was lost where the device's clock does not run."""
+def _is_explained(symptoms: Sequence[RankSymptom], decided: Classification) -> bool:
+    """Whether own work shows the lateness, and no collection has explained it."""
     shares = shares_of(symptoms)
-    if shares.excess_s <= 0:
-        return False
     late = sum(s.late_s - s.late_usual_s for s in symptoms) / max(len(symptoms), 1)
     explains = not symptoms[-1].sees_waits or shares.excess_s >= EXPLAINED * max(late, 0.0)
-    return explains and max(shares.wall, shares.data) >= DECISIVE and decided.fault_class != "host.gc"
+    return shares.excess_s > 0 and explains and decided.fault_class != "host.gc"
+
+
+def _is_on_host(symptoms: Sequence[RankSymptom]) -> bool:
+    """Whether most of the lost time was lost where the device's clock does not run."""
+    shares = shares_of(symptoms)
+    return max(shares.wall, shares.data) >= DECISIVE
 
 
 def _decided(

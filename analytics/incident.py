@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from argus.analytics.finding import Evidence
+from argus.analytics.syndrome import syndrome_of
 
 VERDICTS = ("CONFIRMED", "LIKELY", "INCONCLUSIVE", "NO_FAULT")
 SEVERITIES = ("critical", "warning", "info")
@@ -70,6 +71,11 @@ class Cause:
     def __post_init__(self) -> None:
         assert self.verdict in VERDICTS, self
 
+    @property
+    def syndrome(self) -> str | None:
+        """Communication or non-communication, hang or slow; None where that is not decided."""
+        return syndrome_of(self.fault_class, evidence=self.evidence, group=self.group)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Incident:
@@ -112,6 +118,7 @@ class Incident:
             "severity": self.severity,
             "verdict": cause.verdict,
             "class": cause.fault_class,
+            "syndrome": cause.syndrome,
             "scope": cause.scope,
             "suspects": list(cause.suspects),
             "victims": list(cause.victims),

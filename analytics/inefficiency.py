@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ BOUND = "bound from the mean rank's step"
 """Method where nothing could be replayed: no more than this can be gained."""
 
 REPLAY = "pipeline dependency replay"
+
+CALL_REPLAY = "replay of the calls"
 
 SPREAD = "spread of operations"
 """What a step would gain if every operation took what its like takes; only a replay can tell."""
@@ -47,9 +49,13 @@ class Gain:
 
 
 def gains_of(
-    numbers: Sequence[WindowNumbers], *, world_size: int, replayed: WhatIf | None = None
+    numbers: Sequence[WindowNumbers],
+    *,
+    world_size: int,
+    replayed: WhatIf | None = None,
+    by_calls: Mapping[str, float] | None = None,
 ) -> tuple[tuple[Gain, ...], tuple[str, ...]]:
-    """Gains in the order of `NAMES`, and what could not be told."""
+    """Gains in the order of `NAMES`, and what could not be told; `by_calls` are shares by replay of windows' calls."""
     step_s = _typical(numbers)
     if step_s is None:
         return (), tuple(NAMES)
@@ -62,15 +68,12 @@ def gains_of(
         "recompiles": (_told_s(numbers, "compile_s", step_s), _compiles(numbers)),
         "garbage collection": (_told_s(numbers, "gc_s", step_s), ""),
     }
-    by_replay = _replayed(replayed)
+    by_replay = {name: (share, CALL_REPLAY) for name, share in (by_calls or {}).items()} | _replayed(replayed)
     gains, lacks = [], []
     if SPREAD in by_replay:
         measured = {SPREAD: (None, "every operation at its ideal"), **measured}
-    for name, (share, note) in measured.items():
-        if name in by_replay:
-            share, method = by_replay[name], REPLAY
-        else:
-            method = BOUND
+    for name, (bound, note) in measured.items():
+        share, method = by_replay.get(name, (bound, BOUND))
         if share is None:
             lacks.append(name)
             continue
@@ -87,14 +90,14 @@ def gains_of(
     return tuple(gains), tuple(lacks)
 
 
-def _replayed(replayed: WhatIf | None) -> dict[str, float]:
-    """Shares of the step by replay; what lies between pipelines' operations is no part of it."""
+def _replayed(replayed: WhatIf | None) -> dict[str, tuple[float | None, str]]:
+    """Shares of the step by replay of a pipeline's own timers, which goes before; what lies between pipelines' operations is no part of it."""
     if replayed is None or not replayed.is_close or replayed.sim_s <= 0:
         return {}
     loss = max(replayed.sim_s - replayed.ideal_s, 0.0) / replayed.sim_s
     others = [kind for kind in COMMUNICATION if kind not in P2P]
     communication = loss * sum(replayed.by_op.get(kind, 0.0) for kind in others)
-    return {SPREAD: loss, "exposed communication": communication}
+    return {SPREAD: (loss, REPLAY), "exposed communication": (communication, REPLAY)}
 
 
 def _typical(numbers: Sequence[WindowNumbers]) -> float | None:

@@ -105,7 +105,7 @@ def _is_explanation(known: Incident, cause: Cause) -> bool:
     """Nobody knew why or only roughly, and the kernels account for enough of it."""
     is_closer = known.cause.fault_class in CLOSER.get(cause.fault_class, ("unknown",))
     is_news = is_closer and cause.fault_class != known.cause.fault_class
-    return is_news and cause.s_per_step >= EXPLAINS * known.cost.s_per_step
+    return is_news and cause.s_per_step >= EXPLAINS * known.cause.s_per_step
 
 
 def _explained(known: Cause, cause: Cause) -> Cause:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from argus.analytics.classes import cause_classes
 from argus.analytics.cost import NONE, cost_of_steps, cost_of_stop
 from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Incident
@@ -15,7 +16,8 @@ GONE_WINDOWS = 2
 CRITICAL_SHARE = 0.10
 WARNING_SHARE = 0.02
 WARNING_WINDOWS = 3
-"""Severity by the share of the step that is lost now; a warning must have lasted so many windows."""
+"""Severity by the share of the step that is lost now; a warning must have lasted so many windows. What was so from
+the first step on is not lost now: a class that says so is a warning at most."""
 
 
 def open_incident(
@@ -137,7 +139,7 @@ def _weigh(incident: Incident, *, steps_done: int, world: int) -> Incident:
         return replace(incident, severity="critical", cost=cost_of_stop(incident.cost, cause, world=world))
     share = cause.share_of_step
     lasted = incident.last_window - incident.opened_window + 1 >= WARNING_WINDOWS - 1
-    if share >= CRITICAL_SHARE:
+    if share >= CRITICAL_SHARE and not cause_classes()[cause.fault_class].is_standing:
         severity = "critical"
     else:
         severity = "warning" if share >= WARNING_SHARE and lasted else "info"

@@ -29,10 +29,13 @@ class Lives:
 def lives_of(window: Window, sane: Bools) -> Lives:
     """Lives of all ranks; rows that are not `sane` (row,) have no times and are passed over."""
     rows = window.collectives
-    order = _order(window, np.flatnonzero(sane))
-    rank, step = rows.rank[order], rows.step[order]
-    entry, end = rows.entry_s[order], rows.end_s[order]
-    blocked = np.nan_to_num(rows.blocked_s[order])
+    order = _order(window, sane)
+    columns = (rows.rank, rows.step, rows.entry_s, rows.end_s, rows.blocked_s)
+    is_whole = order is None  # millions of rows are not moved about where they lie right already
+    if order is None:
+        order = np.arange(len(sane))
+    rank, step, entry, end, blocked = columns if is_whole else (column[order] for column in columns)
+    blocked = np.nan_to_num(blocked)
     index = np.arange(len(order))
     new_rank = np.diff(rank, prepend=-1) != 0
     new_step = new_rank | (np.diff(step, prepend=-1) != 0)
@@ -44,18 +47,22 @@ def lives_of(window: Window, sane: Bools) -> Lives:
         stood = last | (np.append(entry[1:], np.inf)[: len(order)] >= end)
     free = np.maximum(entry + blocked, np.where(stood, end, -np.inf))
     released = np.where(new_rank, np.nan, np.roll(free, 1))
+    # Two calls entered in one instant come in either order: the second was no work, whichever it is.
+    own = np.maximum(entry - released, 0.0)
+    if is_whole:
+        return Lives(work_s=own, synced=stood, place=since, order=order)
     work, synced = np.full(len(sane), np.nan), np.zeros(len(sane), np.bool_)
     place = np.zeros(len(sane), np.int64)
-    # Two calls entered in one instant come in either order: the second was no work, whichever it is.
-    work[order] = np.maximum(entry - released, 0.0)
-    synced[order], place[order] = stood, since
+    work[order], synced[order], place[order] = own, stood, since
     return Lives(work_s=work, synced=synced, place=place, order=order)
 
 
-def _order(window: Window, usable: Ints) -> Ints:
-    """Usable rows by rank, step and entry; collectors mostly send them so."""
+def _order(window: Window, sane: Bools) -> Ints | None:
+    """Usable rows by rank, step and entry; None if these are all rows as they lie, for collectors mostly send them so."""
     rows = window.collectives
-    rank, step, entry = rows.rank[usable], rows.step[usable], rows.entry_s[usable]
+    usable = None if sane.all() else np.flatnonzero(sane)
+    columns = (rows.rank, rows.step, rows.entry_s)
+    rank, step, entry = columns if usable is None else (column[usable] for column in columns)
     same_rank, same_step = rank[1:] == rank[:-1], step[1:] == step[:-1]
     in_order = (
         (rank[1:] > rank[:-1])
@@ -65,4 +72,5 @@ def _order(window: Window, usable: Ints) -> Ints:
     if in_order.all():
         return usable
     ticks = np.rint((entry - entry.min()) * 1e9).astype(np.int64)
-    return usable[stable_order(packed(rank, step, ticks))]
+    order = stable_order(packed(rank, step, ticks))
+    return order if usable is None else usable[order]

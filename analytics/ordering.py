@@ -10,6 +10,9 @@ Ints = NDArray[np.int64]
 _BITS = 62
 """Bits of a packed key: a signed 64-bit integer keeps one as reserve."""
 
+_DENSE = 8
+"""Keys below so many times their number are counted off in a table instead of sorted."""
+
 
 def stable_order(key: Ints) -> Ints:
     """Places of `key` (row,), all ≥ 0, in ascending order; equal keys keep theirs.
@@ -61,6 +64,13 @@ def numbered(key: Ints) -> tuple[Ints, int]:
     >>> numbered(np.array([7, 3, 7]))[0].tolist()
     [1, 0, 1]
     """
+    if not len(key):
+        return np.empty(0, np.int64), 0
+    if int(key.min()) >= 0 and int(key.max()) < _DENSE * len(key):
+        seen = np.zeros(int(key.max()) + 1, np.bool_)
+        seen[key] = True
+        place = np.cumsum(seen) - 1
+        return np.asarray(place[key], np.int64), int(place[-1]) + 1
     order = stable_order(key)
     ordered = key[order]
     new = np.ones(len(key), np.bool_)

@@ -153,12 +153,11 @@ def exponential_limit(history: Floats, probability: float) -> float:
     exponentially (peaks over threshold); −inf while too little is known. The median over ranks, so that one
     faulty rank cannot raise it. For noise with heavier tails than the normal one, waiting above all.
     """
-    ranked = np.sort(history, axis=0)
-    counts = np.isfinite(ranked).sum(axis=0)
+    counts = np.isfinite(history).sum(axis=0)
     enough = np.flatnonzero(counts >= TAIL_WINDOWS)
     if not len(enough):
         return -math.inf
-    ranked, counts = ranked[:, enough], counts[enough]
+    ranked, counts = _sorted_columns(history[:, enough]), counts[enough]
     start = np.floor((1 - TAIL_SHARE) * counts).astype(np.int64)
     threshold = ranked[start - 1, np.arange(len(enough))]
     place = np.arange(len(ranked))[:, None]
@@ -177,7 +176,7 @@ def _spread(values: Floats) -> Floats:
 
     The tail starts at the 95th percentile, with few values at the 80th, lest one of them be the tail.
     """
-    ranked = np.sort(np.abs(values), axis=0)
+    ranked = _sorted_columns(np.abs(values))
     counts = np.isfinite(ranked).sum(axis=0)
     result = np.full(values.shape[1], np.nan)
     enough = np.flatnonzero(counts >= 3)
@@ -187,6 +186,11 @@ def _spread(values: Floats) -> Floats:
     outer = np.where(counts < TAIL_WINDOWS, upper / 1.2816, tail / 1.96)
     result[enough] = np.maximum(1.4826 * middle, outer)
     return result
+
+
+def _sorted_columns(values: Floats) -> Floats:
+    """Each column in ascending order, NaN last; sorted as rows, which lie in one piece."""
+    return np.sort(np.ascontiguousarray(values.T), axis=1).T
 
 
 def _quantile(ranked: Floats, counts: Ints, share: float) -> Floats:
@@ -229,7 +233,7 @@ def split_gain(values: Floats, *, margin: int) -> tuple[int, float, float] | Non
 
 def median_of_columns(values: Floats) -> Floats:
     """Median of what is finite in each column of (row, column), NaN where nothing is. (column,)"""
-    ranked = np.sort(values, axis=0)
+    ranked = _sorted_columns(values)
     counts = np.isfinite(ranked).sum(axis=0)
     place, column = np.maximum(counts, 1), np.arange(values.shape[1])
     if not len(values):

@@ -39,7 +39,7 @@ class Digest:
     keeps. `odd_hosts` stood out from the others in what their kernel measured. What a rank is compared with (`peers_s`, `own_peers_s`) is what the peers would take for its work, and
     `unsteady_s` (rank,) is the standard error of a rank's own work as its class varies from step to step;
     `late_s` leaves out lateness by more work, as far as the ranks tell their work; `balance` says how uneven it
-    was, `pauses` are the long ones the runtime told of.
+    was, `pauses` are the long ones the runtime told of. `amount` is the work of a step with its unit, as far as known, `pieces` the median rank's micro-batches of a step.
     """
 
     index: int
@@ -77,6 +77,8 @@ class Digest:
     odd_hosts: tuple[str, ...] = ()
     balance: Balance | None = None
     pauses: tuple[Pause, ...] = ()
+    amount: tuple[str, float] | None = None
+    pieces: float = 0.0
 
     @cached_property
     def typical_step_s(self) -> float:

@@ -17,6 +17,7 @@ from argus.collectors.records.cost import Cost
 from argus.collectors.records.events import CLOCK_GPU, EXCLUDED_FLAGS
 from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import Topology
+from argus.topology.pause import collection_paused
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -66,7 +67,7 @@ class Window:
     """Steps [first_step, first_step + num_steps) of every expected rank; NaN = not observed.
 
     Shapes: `ranks` (rank,), `steps`, `flags`, `usable` (step,), `step_s`, `step_cpu_s` (rank, step),
-    phase arrays (phase, rank, step). `groups` are ids of `topology`. `kernels` are packed kernel summaries,
+    phase arrays (phase, rank, step), `num` = how often the phase ran, None if nobody counted. `groups` are ids of `topology`. `kernels` are packed kernel summaries,
     one or more ranks each; `kernel_names` the definitions of names they do not bring along. `use` maps what
     hosts measured (names of `RankWindow.use`) to (rank,), `marks` a rank to what its host stated in words.
     """
@@ -100,6 +101,15 @@ class Window:
     kernel_names: Mapping[int, str] = field(default_factory=dict)
     use: Mapping[str, Floats] = field(default_factory=dict)
     marks: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    num: Floats | None = None
+
+    @cached_property
+    def call_row(self) -> Ints:
+        """Row of `ranks` of each row of `collectives`. (row,)"""
+        rank, first = self.collectives.rank, int(self.ranks[0])
+        if int(self.ranks[-1]) - first == len(self.ranks) - 1:  # all of them, as nearly always
+            return rank - first
+        return np.searchsorted(self.ranks, rank).astype(np.int64)
 
     @cached_property
     def events_by_kind(self) -> Mapping[str, Sequence[RuntimeEvent]]:
@@ -120,6 +130,7 @@ class Window:
         return np.maximum(self.dur_s - self.wait_s, 0.0)
 
 
+@collection_paused()
 def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
     """All ranks' summaries of one window as arrays, NaN if missing. ValueError if they are not of one."""
     parts = _one_window(summaries)
@@ -156,6 +167,7 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         wait_s=cells.times["wait_ns"],
         max_s=cells.times["max_ns"],
         cpu_s=cells.times["cpu_ns"],
+        num=cells.num,
         use=_use(parts, row, num_ranks=len(ranks)),
         marks={part.rank: part.marks for part in parts if part.marks},
     )
@@ -205,6 +217,7 @@ class _Cells:
     natives: tuple[str, ...]
     clock_gpu: Bools
     times: Mapping[str, Floats]
+    num: Floats
 
 
 def _phase_cells(parts: list[RankWindow], texts: Texts, row: Ints, *, step_s: Floats) -> _Cells:
@@ -220,13 +233,15 @@ def _phase_cells(parts: list[RankWindow], texts: Texts, row: Ints, *, step_s: Fl
     at = (phase, row[part_of], cells["step"] - parts[0].first_step)
     for key in columns:
         times[key][at] = cells[key] * 1e-9
+    num = np.where(np.isnan(step_s), np.nan, np.zeros(shape))
+    num[at] = cells["count"]
     gpu = np.zeros(len(names), np.bool_)
     gpu[phase[cells["clock"] == CLOCK_GPU]] = True
     told, native = reader.codes(cells["native"])
     last = np.zeros(len(names), np.int64)
     last[phase] = native
     natives = tuple(told[last[i]] or name for i, name in enumerate(names))
-    return _Cells(phases=tuple(names), natives=natives, clock_gpu=gpu, times=times)
+    return _Cells(phases=tuple(names), natives=natives, clock_gpu=gpu, times=times, num=num)
 
 
 def _events(parts: list[RankWindow], texts: Texts) -> tuple[RuntimeEvent, ...]:

@@ -56,8 +56,44 @@ class Explained:
     balance: Balance
 
 
+PIECES = "micro_batches"
+"""Unit of work of ranks that tell none: how often the forward ran."""
+
+
+def pieces(window: Window) -> Floats | None:
+    """How often each rank's forward ran in each step, None where nobody counted. (rank, step)"""
+    if window.num is None or "forward" not in window.phases:
+        return None
+    return np.asarray(window.num[window.phases.index("forward")])
+
+
+def num_pieces(window: Window) -> float:
+    """Micro-batches of a usable step of the median rank, 0 where nobody counted."""
+    ran = pieces(window)
+    seen = ran[:, window.usable] if ran is not None else np.empty(0)
+    seen = seen[np.isfinite(seen)]
+    return float(np.median(seen)) if seen.size else 0.0
+
+
+def amount(window: Window) -> tuple[str, float] | None:
+    """Work of a usable step of the mean rank and its unit: tokens or samples as told, else micro-batches."""
+    steps = set(window.steps[window.usable].tolist())
+    for kind in ("work:tokens", "work:samples"):
+        told = [event.value for event in window.events_by_kind.get(kind, ()) if event.step in steps]
+        if told and np.isfinite(told).all() and sum(told) > 0:
+            return kind.removeprefix(PREFIX), float(np.mean(told))
+    ran = num_pieces(window)
+    return (PIECES, ran) if ran > 0 else None
+
+
 def work_units(window: Window) -> dict[str, Floats]:
-    """What each rank reported of each step, by unit; NaN where it did not. (rank, step)"""
+    """What each rank reported of each step, by unit, else its micro-batches; NaN where there is nothing. (rank, step)"""
+    found = _told_units(window)
+    ran = pieces(window)
+    return found or ({PIECES: ran} if ran is not None else {})
+
+
+def _told_units(window: Window) -> dict[str, Floats]:
     found: dict[str, Floats] = {}
     row = {int(rank): i for i, rank in enumerate(window.ranks)}
     told = (

@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.kernel_tops import KernelTop, added_up, kernel_tops
 from argus.analytics.numbers import window_numbers
 from argus.analytics.outside import Outside
 from argus.analytics.stops import EXITED_S, all_gone_s
@@ -34,6 +35,7 @@ from argus.api.run_gauges import host_gaps_of, scores_of
 from argus.api.settings import Settings
 from argus.api.stored_window import missing_evidence, read_window
 from argus.api.watch import Watch
+from argus.collectors.records.errors import WireError
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.topology.layout import Topology, build
 
@@ -178,7 +180,16 @@ def _join_kernels(
     except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
         survive(means, watch, error, part="kernels")
         look = Look(course=watch.course, findings=(), incidents=())
+    watch.kernels = _tops(watch, window, look)
     _save(means, watch, look, topology=topology, now_s=now_s, done=done)
+
+
+def _tops(watch: Watch, window: Window, look: Look) -> tuple[KernelTop, ...]:
+    """The kernels that are shown one by one."""
+    try:
+        return added_up(kernel_tops(window, look.findings), watch.kernels)
+    except WireError:
+        return watch.kernels  # L3 has counted the damaged summary; the series keep what was known
 
 
 def beats_now(means: Means, watch: Watch, *, now_s: float, floor_s: float) -> tuple[Heartbeat, ...]:

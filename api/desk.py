@@ -46,6 +46,7 @@ class Desk:
     runner: Runner
     dispatcher: Dispatcher
     callbacks: Callbacks
+    http: Http
     ears: Ears | None = None
     socket: Socket | None = None
     num_streams: int = 0
@@ -74,6 +75,7 @@ class Desk:
             self.socket.stop()
         self.runner.stop()
         self.dispatcher.stop()
+        self.http.close()
 
     @property
     def asking(self) -> Asking:
@@ -138,6 +140,7 @@ def desk_of(
         runner=_runner(service, toolbox, name=name),
         note=note,
         dispatcher=_dispatcher(service, notifiers, name=name, origin=origin),
+        http=web,
         callbacks=Callbacks(store=service.store, http=web, settings=settings, clock=service.clock),
     )
     _listen(made, notify.values.get("slack", {}))

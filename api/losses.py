@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Connection
 
 from argus.agent.forward import paragraph
+from argus.analytics.call_replay import what_if_gains
 from argus.analytics.inefficiency import gains_of
 from argus.analytics.lost_hours import Attempt, Hours, LostHours, lost_hours
 from argus.analytics.numbers import WindowNumbers, window_numbers
 from argus.analytics.store import queries
 from argus.analytics.store.attempts import incidents_of, sampled_numbers, sampled_steps
+from argus.analytics.waits import waits_of
+from argus.analytics.whatif.shares import MAX_ERROR
+from argus.analytics.window import Window
 from argus.api.report import Report
 
 MAX_WINDOWS = 1000
 """Windows of an attempt that are read; of a longer one every second, third, …, each standing for the others."""
+
+REPLAYED_WINDOWS = 3
+"""Windows of a recording whose calls are replayed; each takes about as long as it took to judge."""
 
 MAX_ATTEMPTS = 50
 """Attempts of a run that are read, the latest."""
@@ -62,9 +70,25 @@ def file_losses(report: Report) -> LostHours | None:
         for window, one in zip(report.windows, numbers, strict=True)
     ]
     attempt = Attempt(windows=windows, incidents=report.incidents, world_size=report.job.world_size)
-    gains, unknown = gains_of(numbers, world_size=report.job.world_size, replayed=report.what_if)
+    gains, unknown = gains_of(
+        numbers,
+        world_size=report.job.world_size,
+        replayed=report.what_if,
+        by_calls=_by_calls(report.windows),
+    )
     run = report.topology.run or "trace"
     return lost_hours(run, [attempt], gains=gains, lacks=(*unknown, *_left_out([attempt])))
+
+
+def _by_calls(windows: Sequence[Window]) -> dict[str, float]:
+    """Shares of the step by replay of the calls of some windows, as far as these are replayed as they were."""
+    found: dict[str, list[float]] = {}
+    for window in windows[:: max(len(windows) // REPLAYED_WINDOWS, 1)][:REPLAYED_WINDOWS]:
+        step_s = float(np.nanmedian(window.step_s)) if np.isfinite(window.step_s).any() else 0.0
+        for name, gain in what_if_gains(window, waits_of(window)).items():
+            if gain.error <= MAX_ERROR and step_s > 0:
+                found.setdefault(name, []).append(min(gain.gain_s / step_s, 1.0))
+    return {name: float(np.mean(shares)) for name, shares in found.items()}
 
 
 def losses_json(found: LostHours) -> dict[str, Any]:

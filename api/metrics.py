@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from argus.analytics.incident import Incident
-from argus.api.run_gauges import RunNow, run_gauges
+from argus.api.kernel_gauges import CALLS
+from argus.api.run_gauges import Family, RunNow, run_gauges
 
 
 class Watched(Protocol):
@@ -75,6 +76,19 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("argus_phase_wait_seconds", "gauge", "run_id,run,rank,phase", "waiting per step inside a phase"),
     ("argus_host_gap_ratio", "gauge", "run_id,run,rank", "share of a step's kernel time in which none ran"),
     ("argus_straggler_score", "gauge", "run_id,run,rank,level", "significance of what was found of a rank"),
+    (
+        "argus_kernel_duration_seconds",
+        "gauge",
+        "run_id,run,rank,kernel_id,stat",
+        "p50 and p99 of a kernel in the last window",
+    ),
+    (
+        "argus_kernel_calls_total",
+        "counter",
+        "run_id,run,rank,kernel_id",
+        "launches of a kernel that is shown",
+    ),
+    ("argus_kernel_info", "gauge", "kernel_id,name,role", "1: which kernel a kernel_id is"),
     ("argus_rank_info", "gauge", "run_id,run,rank,host,gpu_uuid,tp,cp,dp,pp,ep", "1: where a rank is"),
     ("argus_window_coverage_ratio", "gauge", "run_id,run", "rank-steps of the last window that arrived"),
     ("argus_ranks_lost", "gauge", "run_id,run", "ranks whose process or host is gone"),
@@ -89,7 +103,8 @@ def make_metrics(watched: Watched, *, max_series: int) -> Metrics:
     """Fresh counters, and gauges read from `watched` at each scrape; ranks have `max_series` in all."""
     registry = CollectorRegistry()
     registry.register(_Gauges(watched, max_series=max_series))
-    counters = {name: _make(name, registry) for name, kind, _, _ in METRICS if kind == "counter"}
+    own = [name for name, kind, _, _ in METRICS if kind == "counter" and name != CALLS]
+    counters = {name: _make(name, registry) for name in own}
     return Metrics(
         registry=registry,
         windows=counters["argus_ingest_windows_total"],
@@ -135,7 +150,7 @@ class _Gauges(Collector):
     def __init__(self, watched: Watched, *, max_series: int) -> None:
         self._watched, self._max_series = watched, max_series
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Family]:
         count, lag_s = self._watched.backlog_now()
         backlog = _gauge("argus_analysis_backlog_windows")
         backlog.add_metric([], count)
@@ -144,9 +159,15 @@ class _Gauges(Collector):
         yield from (
             backlog,
             lag,
-            *run_gauges(self._watched.runs_now(), max_series=self._max_series, gauge=_gauge),
+            *run_gauges(self._watched.runs_now(), max_series=self._max_series, make=_family),
             _active(self._watched.open_now()),
         )
+
+
+def _family(name: str) -> Family:
+    if name == CALLS:
+        return CounterMetricFamily(name.removesuffix("_total"), _meaning(name), labels=_labels(name))
+    return _gauge(name)
 
 
 def _gauge(name: str) -> GaugeMetricFamily:

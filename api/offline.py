@@ -18,6 +18,7 @@ from argus.analytics.clocks import ALIGNED, DURATIONS, align
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.startup import MIN_PAST
 from argus.analytics.incident import Incident
+from argus.analytics.outside import Outside
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.whatif.graph import NotReplayable
 from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
@@ -28,7 +29,9 @@ from argus.api.report import NothingUsable, Report, costliest
 from argus.collectors.gather import gather
 from argus.collectors.host.window import cut
 from argus.collectors.job import Job, join
+from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.plan import DEFAULT_STEPS, WindowPlan
+from argus.collectors.records.stacks import StackDump
 from argus.topology.groups import Group
 from argus.topology.layout import Topology, build
 
@@ -106,7 +109,8 @@ def analyse(
     windows = windows_of(job, topology, window_steps)
     replayer, replayed, doubts = _what_if(job, topology)
     worth_s = replayed.worth_s if replayed is not None and replayed.is_close else None
-    state, findings = _advance_over(windows, topology, now_s=now_s, worth_s=worth_s)
+    stacks = stacks_of(job)
+    state, findings = _advance_over(windows, topology, now_s=now_s, worth_s=worth_s, stacks=stacks)
     missing = missing_evidence(windows, job)
     incidents = tuple(
         replace(incident, diagnosis=diagnose(incident, findings=findings, topology=topology, missing=missing))
@@ -130,7 +134,12 @@ def analyse(
 
 
 def _advance_over(
-    windows: Sequence[Window], topology: Topology, *, now_s: float, worth_s: Mapping[int, float] | None
+    windows: Sequence[Window],
+    topology: Topology,
+    *,
+    now_s: float,
+    worth_s: Mapping[int, float] | None,
+    stacks: Sequence[StackDump],
 ) -> tuple[AttemptState, tuple[Finding, ...]]:
     """All windows taken in one after the other; one alone cannot repeat anything."""
     is_lone = len(windows) == 1
@@ -145,10 +154,24 @@ def _advance_over(
             votes=1 if is_lone else VOTES,
             min_past=0 if is_lone else MIN_PAST,
             worth_s=worth_s,
+            outside=Outside(stacks=tuple(d for d in stacks if d.step < window.first_step + window.num_steps)),
         )
         state = step.state
         findings += step.findings
     return state, tuple(findings)
+
+
+def stacks_of(job: Job) -> tuple[StackDump, ...]:
+    """What the ranks' hosts saw their threads do, in order of time."""
+    return tuple(sorted((dump for one in job.records for dump in one.stacks), key=lambda dump: dump.ts_s))
+
+
+def samples_of(job: Job) -> dict[str, HostSample]:
+    """What each host's devices last said, where a recording kept it."""
+    found = {
+        look.sample.host: look.sample for one in job.records for look in one.looks if look.sample is not None
+    }
+    return dict(sorted(found.items()))
 
 
 def _what_if(job: Job, topology: Topology) -> tuple[Replayer | None, WhatIf | None, tuple[str, ...]]:

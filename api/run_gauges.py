@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 import numpy as np
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from argus.analytics.finding import Finding
+from argus.analytics.kernel_tops import KernelTop
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.window import Window
+from argus.api import kernel_gauges
 from argus.collectors.records.channels import CHANNELS
 from argus.collectors.records.launch_series import HOST_GAP
 from argus.topology.layout import Topology
@@ -19,7 +21,24 @@ from argus.topology.layout import Topology
 DIMS = ("tp", "cp", "dp", "pp", "ep")
 """Coordinates that `argus_rank_info` carries; "" where the layout has no such dimension."""
 
-Gauge = Callable[[str], GaugeMetricFamily]
+NAMES = (
+    "argus_rank_info",
+    "argus_step_duration_seconds",
+    "argus_phase_duration_seconds",
+    "argus_phase_wait_seconds",
+    "argus_host_gap_ratio",
+    "argus_straggler_score",
+    "argus_window_coverage_ratio",
+    "argus_ranks_lost",
+    "argus_channel_off",
+    kernel_gauges.DURATION,
+    kernel_gauges.CALLS,
+    kernel_gauges.INFO,
+    "argus_series_hidden",
+)
+
+Family = GaugeMetricFamily | CounterMetricFamily
+Make = Callable[[str], Family]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +46,7 @@ class RunNow:
     """The last analysed window of a live attempt.
 
     `scores` maps (rank, level) to the significance of what was found of the rank, `host_gaps` a rank to the
-    share of its kernels' time in which none ran.
+    share of its kernels' time in which none ran, `kernels` are the few that are shown one by one.
     """
 
     run: str
@@ -39,6 +58,7 @@ class RunNow:
     channels_off: tuple[str, ...] = ()
     scores: Mapping[tuple[int, str], float] = field(default_factory=dict)
     host_gaps: Mapping[int, float] = field(default_factory=dict)
+    kernels: tuple[KernelTop, ...] = ()
 
     @property
     def labels(self) -> list[str]:
@@ -46,22 +66,13 @@ class RunNow:
         return [f"{self.run}/{self.attempt}", self.run]
 
 
-def run_gauges(runs: Iterable[RunNow], *, max_series: int, gauge: Gauge) -> Iterator[GaugeMetricFamily]:
-    """A run that does not fit keeps who its ranks are and their step times; if those do not fit, nothing."""
-    names = (
-        "argus_rank_info",
-        "argus_step_duration_seconds",
-        "argus_phase_duration_seconds",
-        "argus_phase_wait_seconds",
-        "argus_host_gap_ratio",
-        "argus_straggler_score",
-        "argus_window_coverage_ratio",
-        "argus_ranks_lost",
-        "argus_channel_off",
-        "argus_series_hidden",
-    )
-    families = {name: gauge(name) for name in names}
-    left, num_hidden = max_series, 0
+def run_gauges(runs: Iterable[RunNow], *, max_series: int, make: Make) -> Iterator[Family]:
+    """A run that does not fit keeps who its ranks are and their step times; if those do not fit, nothing.
+
+    Kernels come last: as many as fit into what the phases of their run leave.
+    """
+    families = {name: make(name) for name in NAMES}
+    left, num_hidden, shown = max_series, 0, list[tuple[KernelTop, ...]]()
     for item in runs:
         _of_the_run(item, families)
         base, details = _num_series(item)
@@ -72,7 +83,13 @@ def run_gauges(runs: Iterable[RunNow], *, max_series: int, gauge: Gauge) -> Iter
         if has_details:
             _details(item, families)
         taken = base * has_base + details * has_details
-        left, num_hidden = left - taken, num_hidden + base + details - taken
+        fitting = kernel_gauges.that_fit(item.kernels, left=(left - taken) * has_details)
+        kernel_gauges.show(fitting, item.labels, families=families)
+        shown.append(fitting)
+        taken += kernel_gauges.num_series(fitting)
+        wanted = base + details + kernel_gauges.num_series(item.kernels)
+        left, num_hidden = left - taken, num_hidden + wanted - taken
+    kernel_gauges.name(shown, families[kernel_gauges.INFO])
     families["argus_series_hidden"].add_metric([], num_hidden)
     yield from families.values()
 
@@ -85,7 +102,7 @@ def _num_series(item: RunNow) -> tuple[int, int]:
     return ranks + infos, 2 * ranks * phases + len(item.host_gaps) + len(item.scores)
 
 
-def _of_the_run(item: RunNow, families: Mapping[str, GaugeMetricFamily]) -> None:
+def _of_the_run(item: RunNow, families: Mapping[str, Family]) -> None:
     families["argus_ranks_lost"].add_metric(item.labels, item.ranks_lost)
     if item.coverage_ratio is not None:
         families["argus_window_coverage_ratio"].add_metric(item.labels, item.coverage_ratio)
@@ -93,7 +110,7 @@ def _of_the_run(item: RunNow, families: Mapping[str, GaugeMetricFamily]) -> None
         families["argus_channel_off"].add_metric([*item.labels, channel], channel in item.channels_off)
 
 
-def _info(item: RunNow, family: GaugeMetricFamily) -> None:
+def _info(item: RunNow, family: Family) -> None:
     topology = item.topology
     for rank in topology.ranks if topology is not None else ():
         assert topology is not None
@@ -102,7 +119,7 @@ def _info(item: RunNow, family: GaugeMetricFamily) -> None:
         family.add_metric([*item.labels, str(rank), *place, *(str(at.get(dim, "")) for dim in DIMS)], 1)
 
 
-def _steps(item: RunNow, family: GaugeMetricFamily) -> None:
+def _steps(item: RunNow, family: Family) -> None:
     numbers = item.numbers
     if numbers is None:
         return
@@ -111,7 +128,7 @@ def _steps(item: RunNow, family: GaugeMetricFamily) -> None:
             family.add_metric([*item.labels, str(rank)], float(numbers.step_s[column]))
 
 
-def _details(item: RunNow, families: Mapping[str, GaugeMetricFamily]) -> None:
+def _details(item: RunNow, families: Mapping[str, Family]) -> None:
     for rank, ratio in sorted(item.host_gaps.items()):
         families["argus_host_gap_ratio"].add_metric([*item.labels, str(rank)], ratio)
     for (rank, level), score in sorted(item.scores.items()):

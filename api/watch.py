@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from argus.analytics.history import Rolling
 from argus.analytics.incident import Incident
+from argus.analytics.kernel_tops import KernelTop
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.recurrence import Bout
 from argus.analytics.run_diff import RunDiff
@@ -37,6 +38,7 @@ class Watch:
     coverage_ratio: float | None = None
     scores: Mapping[tuple[int, str], float] = field(default_factory=dict)
     host_gaps: Mapping[int, float] = field(default_factory=dict)
+    kernels: tuple[KernelTop, ...] = ()
     ranks_lost: int = 0
     missing: tuple[str, ...] = ()
     level: Level = field(default_factory=Level)

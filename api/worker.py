@@ -222,6 +222,7 @@ class Worker:
                 channels_off=off_at(watch.level.level),
                 scores=watch.scores,
                 host_gaps=watch.host_gaps,
+                kernels=watch.kernels,
             )
             for watch in watches
         )

@@ -146,6 +146,8 @@ def append(one: RankRecords, other: RankRecords) -> RankRecords:
         names=tuple(numbers),
         dropped=Counter(one.dropped) + Counter(other.dropped),
         unseen=tuple(dict.fromkeys([*one.unseen, *other.unseen])),
+        looks=tuple(sorted([*one.looks, *other.looks], key=lambda look: look.ts_s)),
+        stacks=(*one.stacks, *other.stacks),
     )
 
 

@@ -37,7 +37,8 @@ class Answered:
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {**asdict(self), "spent": self.spent.to_json()}
+        lists = {"pages": list(self.pages), "unknown": list(self.unknown)}
+        return {**asdict(self), **lists, "spent": self.spent.to_json()}
 
     @staticmethod
     def from_json(raw: Mapping[str, Any]) -> Answered:

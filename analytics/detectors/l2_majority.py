@@ -27,6 +27,14 @@ MIN_PAST = 3
 
 
 @dataclass(frozen=True, kw_only=True)
+class Usual:
+    """Logarithm of each rank's own work in the clean windows (rank,), and how far each window strayed (window, rank)."""
+
+    own: Floats
+    strayed: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
 class Split:
     """Ranks in two: `slow` (rank,), and how much more those grew than the rest, as ratio."""
 
@@ -55,39 +63,46 @@ def detect(
     if len(clean) < MIN_PAST:
         return ()
     classes = work_classes(view.topology, digest.ranks)
+    usual = _usual(clean)
     recent = [d for d in view.past[-RECENT_WINDOWS:] if np.array_equal(d.ranks, digest.ranks)]
     gates = (min_ratio, min_scales, min_part, min_ranks)
     found = []
     for number in np.unique(classes):
         rows = classes == number
-        now = _split(digest, clean, rows, gates=gates)
+        now = _split(digest, usual, rows, gates=gates)
         if now is None or now.got_s - now.expected_s < min_share * digest.typical_step_s:
             continue
-        votes = [d for d in recent if _is_same(_split(d, clean, rows, gates=gates), now)]
+        votes = [d for d in recent if _is_same(_split(d, usual, rows, gates=gates), now)]
         if len(votes) + 1 >= needed:
             first = min([digest, *votes], key=lambda d: d.index)
             found.append(_finding(view, digest, now, first_step=first.first_step))
     return tuple(found)
 
 
+def _usual(clean: Sequence[Digest]) -> Usual:
+    past = np.log(np.array([digest.own_s for digest in clean]))
+    own = np.median(np.ascontiguousarray(past.T), axis=1)
+    return Usual(own=own, strayed=past - own)
+
+
 def _split(
-    digest: Digest, clean: Sequence[Digest], rows: Bools, *, gates: tuple[float, float, float, int]
+    digest: Digest, usual: Usual, rows: Bools, *, gates: tuple[float, float, float, int]
 ) -> Split | None:
     """The best split of one class by growth against the own past; None if it is no clear one."""
     min_ratio, min_scales, min_part, min_ranks = gates
-    past = np.log(np.array([d.own_s for d in clean]))
-    usual = np.median(past, axis=0)
-    growth = np.log(digest.own_s) - usual
+    growth = np.log(digest.own_s) - usual.own
     here = rows & np.isfinite(growth)
     if here.sum() < min_ranks:
         return None
     order = np.flatnonzero(here)[np.argsort(growth[here], kind="stable")]
     place, gap = _best_cut(growth[order])
     part = 1 - place / len(order)
-    noise = noise_of(past[:, here] - usual[here]).scale
-    unsteady = digest.unsteady_s[here] / np.exp(usual[here])
+    if gap < np.log(min_ratio):
+        return None
+    noise = noise_of(usual.strayed[:, here]).scale
+    unsteady = digest.unsteady_s[here] / np.exp(usual.own[here])
     scale = max(float(np.median(np.fmax(noise, unsteady))), _within(growth[order], place))
-    if gap < np.log(min_ratio) or gap < min_scales * scale or part <= min_part or part > 1 - 1 / len(order):
+    if gap < min_scales * scale or part <= min_part or part > 1 - 1 / len(order):
         return None
     slow = np.zeros(len(growth), np.bool_)
     slow[order[place:]] = True

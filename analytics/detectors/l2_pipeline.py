@@ -3,8 +3,8 @@
 Only compute is compared, forward and backward without their waiting: totals are made equal by the sync at the
 end of a step and bubbles differ by schedule, so neither can accuse (argus-paper.md §9 row 21, paper case 3). A
 stage that was always longer is unevenly cut; one whose share of the pipeline's compute grew has become slow.
-Micro-batches of a step are the same for all stages, so their sums compare as each of them would, and work that
-grows for all leaves the shares alone. The waiting for the neighbours is told beside it: the slow stage has the
+Micro-batches of a step are the same for all stages, so their sums compare as each of them would, and a batch that
+grows for all leaves the shares alone; replicas with more of them than others are compared by `work`. The waiting for the neighbours is told beside it: the slow stage has the
 smallest.
 """
 
@@ -257,6 +257,7 @@ def _finding(view: View, digest: Digest, now: Stages, stage: int, *, compute: Ev
         ratio=compute.value / compute.baseline if compute.baseline else None,
         evidence=(
             compute,
+            *_of_one(compute, digest.pieces),
             Evidence(
                 name="bubble_s",
                 value=float(now.bubble_s[stage]),
@@ -266,3 +267,11 @@ def _finding(view: View, digest: Digest, now: Stages, stage: int, *, compute: Ev
             ),
         ),
     )
+
+
+def _of_one(compute: Evidence, pieces: float) -> tuple[Evidence, ...]:
+    """The same of one micro-batch, where a step has several."""
+    if pieces <= 1:
+        return ()
+    baseline = None if compute.baseline is None else compute.baseline / pieces
+    return (replace(compute, name="micro_batch_s", value=compute.value / pieces, baseline=baseline),)

@@ -63,18 +63,20 @@ def detect(
     found: list[Finding] = []
     for phase in (None, *rows):
         dev, excess = _row(digest, phase)
-        history = rank_history(past, len(digest.ranks), partial(_past, phase=phase))
+        share = np.nan_to_num(excess / digest.typical_step_s)
+        chosen = (share >= min_share) & (np.nan_to_num(dev) >= ratio_gate)
+        if not chosen.any():  # the usual case, and the noise of a large job takes long to measure
+            continue
         test = outliers(
             dev,
-            history,
+            rank_history(past, len(digest.ranks), partial(_past, phase=phase)),
             tests=(len(rows) + 1) * len(digest.ranks),
             window_s=window_seconds(digest, is_lone=view.is_lone),
             budget_per_day=false_alarms_per_day,
             is_lone=view.is_lone,
             unsteady=_unsteady(digest, phase),
         )
-        share = np.nan_to_num(excess / digest.typical_step_s)
-        chosen = test.exceeds & (share >= min_share) & (np.nan_to_num(dev) >= ratio_gate)
+        chosen &= test.exceeds
         if chosen.any():
             chosen &= _repeats(view, classes, phase, deviation=dev, share=share)
         for row in np.flatnonzero(chosen):

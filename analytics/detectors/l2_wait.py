@@ -12,6 +12,7 @@ import numpy as np
 from argus.analytics.baseline import (
     FALSE_ALARMS_PER_DAY,
     MIN_COVERAGE,
+    Outlier,
     align_past,
     is_comparable,
     outliers,
@@ -45,21 +46,13 @@ def detect(
     if digest is None or view.window is None or not is_comparable(digest, min_coverage):
         return ()
     waits = view.waits or waits_of(view.window)
-    past = align_past(view.past, digest)
-    history = rank_history(past, len(digest.ranks), lambda past: past.late_share if past.sees_waits else None)
-    test = outliers(
-        digest.late_share,
-        history,
-        tests=len(digest.ranks),
-        window_s=window_seconds(digest, is_lone=view.is_lone),
-        budget_per_day=false_alarms_per_day,
-        is_skewed=True,
-        unsteady=digest.unsteady_s / digest.typical_step_s,
-        is_lone=view.is_lone,
-    )
-    found: list[Finding] = []
-    named = test.exceeds & (np.nan_to_num(digest.late_share) >= min_share)
+    named = np.nan_to_num(digest.late_share) >= min_share
     named &= waits.votes * waits.num_usable >= min(min_votes, waits.num_usable / 2)
+    if not named.any() and not view.is_lone:
+        return ()
+    test = _lateness(view, digest, budget=false_alarms_per_day)
+    found: list[Finding] = []
+    named &= test.exceeds
     if named.any():
         named &= ~late_by_hiccup(view.window, digest)
     if view.is_lone:
@@ -72,6 +65,21 @@ def detect(
         if victims:
             found.append(_victims(view, digest, rank, victims, seconds, group))
     return tuple(found)
+
+
+def _lateness(view: View, digest: Digest, *, budget: float) -> Outlier:
+    """Lateness against that of clean windows, and against the present one's own unsteadiness. (rank,)"""
+    past = align_past(view.past, digest)
+    return outliers(
+        digest.late_share,
+        rank_history(past, len(digest.ranks), lambda old: old.late_share if old.sees_waits else None),
+        tests=len(digest.ranks),
+        window_s=window_seconds(digest, is_lone=view.is_lone),
+        budget_per_day=budget,
+        is_skewed=True,
+        unsteady=digest.unsteady_s / digest.typical_step_s,
+        is_lone=view.is_lone,
+    )
 
 
 def victims_of(waits: Waits, rank: int, groups: tuple[str, ...]) -> tuple[tuple[int, ...], float, str | None]:

@@ -10,8 +10,9 @@ The order of tests is that of incidents.md §2.2, one module a test, called from
    `uneven`       many ranks against their own past; a pipeline stage that is slow or unevenly cut; uneven work, which accuses nobody
 5. `transfer`     transfers of a group, only where nobody is late and the members are clean
 6. `kernels`      kernels that L3 finds changed: a silent fault of its own, or more about a cause named before
-7. checks         counters, host metrics and events confirm or contradict a cause, never make one
-8. `second_best`  the second-best cause and the one command that separates the two
+7. `whole_job`    where nothing of that: all ranks became slower alike and stay so, which accuses nobody
+8. checks         counters, host metrics and events confirm or contradict a cause, never make one; `priced`: what it costs
+9. `second_best`  the second-best cause and the one command that separates the two
 
 One cause per suspect rank, host or group, however many phases and groups show it (`merge`).
 
@@ -50,8 +51,11 @@ kernel causes; also added to the causes above when L3 sees the same suspects
   error_bound_ratio, w1_to_peers_us (median rank), own_past_ratio, max_ratio   of that kernel
   compression_ratio (own past)   of the rank's kernels
   caused_wait_s             by the latest member of a slow group; in `ruled_out` of compute.slow
+causes of the whole job
+  step_s (before), own_s (before), in_calls_s (before)   of the job; of the median rank in its own work and in calls
 stage and work causes
   stage_compute_s (past or other stages)   own compute of the stage in a step
+  micro_batch_s (past or other stages)   the same per micro-batch
   bubble_s (other stages)   what of the step is not own work
   lost_s, lost_by_unit_s    what the rank with most work takes beyond the mean, in all and by unit (note)
   own_past_s (before), slow_ranks   own work of ranks that became slow together

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from argus.analytics.finding import Finding
+from argus.analytics.incident import Cause
 from argus.analytics.link_symptom import LinkSymptom
 from argus.analytics.symptom import RankSymptom
 
@@ -17,12 +18,13 @@ class Lasting:
     """Symptoms that have the votes; each item of `ranks` and `links` is one suspect's, oldest window first.
 
     `findings` are all findings of the newest window, whatever made them: kernel findings have their own
-    persistence, a `run_change` needs none.
+    persistence, a `run_change` needs none. `open` are the causes of the incidents that are open.
     """
 
     ranks: tuple[tuple[RankSymptom, ...], ...] = ()
     links: tuple[tuple[LinkSymptom, ...], ...] = ()
     findings: tuple[Finding, ...] = ()
+    open: tuple[Cause, ...] = ()
 
 
 def mean_share(symptoms: Sequence[RankSymptom] | Sequence[LinkSymptom]) -> float:

@@ -12,10 +12,12 @@ from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
 from argus.analytics.fuse.own_work import rank_causes
 from argus.analytics.fuse.paused import pause_causes
+from argus.analytics.fuse.priced import price
 from argus.analytics.fuse.restart import restart_causes
 from argus.analytics.fuse.second_best import with_separation
 from argus.analytics.fuse.transfer import link_causes
 from argus.analytics.fuse.uneven import majority_causes, stage_causes, work_causes
+from argus.analytics.fuse.whole_job import job_causes
 from argus.analytics.incident import Cause
 from argus.analytics.view import View
 
@@ -44,14 +46,16 @@ CHECKS: tuple[Check, ...] = (
     device_marks,
     check_events,
     check_earlier,
+    price,
     with_separation,
 )
-"""Counters, host metrics and out-of-band events, then the second best."""
+"""Counters, host metrics and out-of-band events, what it costs, then the second best."""
 
 
 def decide(view: View, lasting: Lasting) -> tuple[Cause, ...]:
-    """The causes of what lasted, one per suspect, checked."""
+    """The causes of what lasted, one per suspect, checked; where there is none, that all ranks are slower alike."""
     causes = one_per_suspect([cause for rule in RULES for cause in rule(view, lasting)])
+    causes = causes or job_causes(view, lasting)
     return tuple(checked(view, cause) for cause in causes)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from argus.analytics.delays import ends_of
@@ -48,8 +50,34 @@ def join_ranks(view: View, causes: Sequence[Cause]) -> tuple[Cause, ...]:
         scope = smallest_scope(fleet_of(view), mine, nature="self_time")
         for element, members in _objects(scope, all_ranks=view.topology.world_size):
             joined.append(_as_one([mine.pop(rank) for rank in members if rank in mine], element))
-        joined += mine.values()
+        joined += _neighbours(view, mine)
     return tuple(joined)
+
+
+def _neighbours(view: View, causes: Mapping[int, Cause]) -> list[Cause]:
+    """Ranks of one host that fell ill at once, made one cause of the host, though most of its ranks are well.
+
+    Only where chance would not seat them side by side: on one of three hosts it would.
+    """
+    by_host: dict[str, list[Cause]] = defaultdict(list)
+    for rank, cause in causes.items():
+        by_host[view.topology.host_of(rank)].append(cause)
+    found: list[Cause] = []
+    for host, mine in by_host.items():
+        onsets = [cause.onset_step for cause in mine]
+        steps = view.digest.num_steps if view.digest is not None else 0
+        is_one = bool(host) and len(mine) > 1 and max(onsets) - min(onsets) <= steps
+        if is_one and _by_chance(view, host, len(mine), of=len(causes)) <= WEAK_CHANCE:
+            found.append(_as_one(mine, f"host:{host}"))
+        else:
+            found += mine
+    return found
+
+
+def _by_chance(view: View, host: str, hits: int, *, of: int) -> float:
+    """How many hosts would hold so many of the suspects if these were anywhere, at most."""
+    share = len(view.topology.ranks_of_host(host)) / max(view.topology.world_size, 1)
+    return math.comb(of, hits) * share ** (hits - 1)
 
 
 def join_paths(view: View, causes: Sequence[Cause]) -> tuple[Cause, ...]:

@@ -55,8 +55,9 @@ def _filled(command: str, cause: Cause, view: View) -> str:
     """The command with the names of this run; whoever runs it must be able to paste it."""
     topology = view.topology
     hosts = list(dict.fromkeys(topology.host_of(rank) for rank in cause.suspects if topology.host_of(rank)))
-    suspected = set(hosts)
-    peers = [host for host in dict.fromkeys(topology.hosts.values()) if host and host not in suspected]
+    known = [host for host in dict.fromkeys(topology.hosts.values()) if host]
+    hosts = hosts or known[:1]  # where nobody is suspected one host is as good as another
+    peers = [host for host in known if host not in hosts]
     words = {
         "{run}": shlex.quote(view.run),
         "{ranks}": " ".join(f"--rank {rank}" for rank in cause.suspects[:MAX_SUSPECTS]),

@@ -18,6 +18,7 @@ from argus.collectors.records.cost import costs_to_json
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
+from argus.topology.stored import read_layouts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,7 @@ def layouts_of(connection: Connection, attempt_id: int) -> list[Layout]:
         .where(LAYOUTS.c.attempt_id == attempt_id)
         .order_by(LAYOUTS.c.received_s, LAYOUTS.c.rank, LAYOUTS.c.host)
     )
-    return [Layout.from_json(load(body)) for body in connection.execute(statement).scalars()]
+    return read_layouts(connection.execute(statement).scalars())
 
 
 def beats_of(connection: Connection, attempt_id: int) -> list[HeardBeat]:

@@ -17,7 +17,7 @@ from argus.api.cli.over_http import add_server, ask, ask_bytes, quoted, server_o
 from argus.collectors.records.events import RankRecords
 
 PAPER_BYTES = 443_000
-"""Raw bytes a rank-step took in the ARGUS paper."""
+"""Bytes of Perfetto a rank-step took in the ARGUS paper."""
 
 POLL_S = 0.5
 
@@ -116,7 +116,7 @@ def store(where: str, name: str, raw: bytes) -> str:
 
 
 def summary(ranks: Sequence[RankRecords], written: dict[str, Any]) -> dict[str, Any]:
-    """Sizes: raw bytes of a rank-step beside the paper's."""
+    """Sizes of a rank-step, as Perfetto beside the paper's and as packed records."""
     kinds = ("steps", "phases", "collectives", "kernels", "events")
     num_bytes = sum(getattr(records, kind).nbytes for records in ranks for kind in kinds)
     num_steps = sum(len(records.steps) for records in ranks)
@@ -124,14 +124,18 @@ def summary(ranks: Sequence[RankRecords], written: dict[str, Any]) -> dict[str, 
         **written,
         "ranks": sorted(records.layout.rank for records in ranks),
         "rank_steps": num_steps,
-        "bytes_per_rank_step": num_bytes / max(num_steps, 1),
+        "bytes_per_rank_step": written["file_bytes"] / max(num_steps, 1),
+        "raw_bytes_per_rank_step": num_bytes / max(num_steps, 1),
         "paper_bytes_per_rank_step": PAPER_BYTES,
     }
 
 
 def _told(result: dict[str, Any]) -> str:
     per, paper = result["bytes_per_rank_step"], result["paper_bytes_per_rank_step"]
-    sizes = f"{per / 1e3:.1f} kB raw each (the ARGUS paper: {paper / 1e3:.0f} kB)"
+    raw = result["raw_bytes_per_rank_step"]
+    sizes = (
+        f"{per / 1e3:.1f} kB each (the ARGUS paper: {paper / 1e3:.0f} kB), {raw / 1e3:.1f} kB as raw records"
+    )
     lines = [
         f"{result['file']} ({result['file_bytes']} bytes): open it at ui.perfetto.dev",
         f"{result['rank_steps']} rank-steps of ranks {result['ranks']}, {sizes}",

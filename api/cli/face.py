@@ -47,7 +47,7 @@ def recorded(paths: Sequence[Path]) -> Toolbox:
     """The tools over files that are triaged first. Raises CliError."""
     from argus.agent.held_facts import HeldFacts, HeldRun
     from argus.api.facts import job_facts
-    from argus.api.offline import triage_files
+    from argus.api.offline import samples_of, stacks_of, triage_files
     from argus.api.report import NothingUsable, Report
     from argus.api.toolbox import Toolbox
     from argus.collectors.readers import ReaderError
@@ -65,6 +65,8 @@ def recorded(paths: Sequence[Path]) -> Toolbox:
         windows_held=report.windows,
         findings_held=report.findings,
         incidents=report.incidents,
+        dumps=stacks_of(report.job) or None,
+        host_samples=samples_of(report.job) or None,
         replay=report.replayer,
         profile=job_facts(report.job, report.topology, report.windows),
     )

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from argus.api.cli.errors import CliError
-from argus.collectors.host import raw_ring, recorder, spool, stepping
+from argus.api.cli.processor_options import add_arguments
 from argus.collectors.host.aside import Aside
 from argus.collectors.host.client import HttpPost, parse_server
 from argus.collectors.host.counters import Counters
@@ -45,71 +45,10 @@ from argus.collectors.host.stack_taker import StackTaker
 from argus.collectors.host.switches import Switches
 from argus.collectors.host.uploader import Uploader
 from argus.collectors.records.endpoint import private_directory, socket_path
-from argus.collectors.records.plan import DEFAULT_STEPS, MAX_STEPS
+
+__all__ = ["add_arguments", "run"]
 
 SPOOL_RETRY_S = 0.1
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options; `argus run` passes them on."""
-    add = parser.add_argument
-    add(
-        "--socket", type=Path, metavar="PATH", help="listen here (default: ARGUS_SOCKET, else the user's own)"
-    )
-    add("--server", metavar="URL", help="service to report to (default: ARGUS_SERVER; none: nothing is sent)")
-    add("--record", type=Path, metavar="DIR", help="keep what the ranks send as files in DIR")
-    add("--record-bytes", type=_count, default=recorder.DEFAULT_BYTES, metavar="N", help="size limit of DIR")
-    add("--spool", type=Path, metavar="DIR", help="where uploads wait for the service (default: PATH.spool)")
-    add(
-        "--spool-bytes", type=_count, default=spool.DEFAULT_BYTES, metavar="N", help="size limit of the spool"
-    )
-    add(
-        "--metrics-port",
-        type=int,
-        default=0,
-        metavar="N",
-        help="port of /metrics on 127.0.0.1 (default: 0, any free one, named in the first line; -1: none)",
-    )
-    add(
-        "--launcher-pid", type=_count, metavar="PID", help="end after this process and the last rank are gone"
-    )
-    _add_observing(parser)
-    add(
-        "--window-steps",
-        type=_steps,
-        default=DEFAULT_STEPS,
-        metavar="N",
-        help=f"steps per window until the service names a number (default: {DEFAULT_STEPS})",
-    )
-    add(
-        "--overhead-budget",
-        type=_share,
-        default=stepping.BUDGET,
-        metavar="SHARE",
-        help=f"share of step time above which channels are switched off (default: {stepping.BUDGET})",
-    )
-
-
-def _add_observing(parser: argparse.ArgumentParser) -> None:
-    """What is observed and kept besides the ranks' summaries."""
-    add = parser.add_argument
-    add("--ring", type=Path, metavar="DIR", help="where the last minutes lie raw (default: PATH.ring)")
-    add(
-        "--ring-bytes",
-        type=_count,
-        default=raw_ring.DEFAULT_BYTES,
-        metavar="N",
-        help="size limit of the ring, never more than a tenth of the free disk (0: no ring)",
-    )
-    add(
-        "--ring-age-s",
-        type=_count,
-        default=int(raw_ring.DEFAULT_AGE_S),
-        metavar="S",
-        help="age limit of the ring in seconds",
-    )
-    add("--no-stacks", action="store_true", help="take no stack dumps with py-spy")
-    add("--no-host-samples", action="store_true", help="do not sample pressure, throttling, GPUs and links")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -152,36 +91,75 @@ def _compose(
     counters: Counters,
     notices: Notices,
 ) -> Processor:
-    host = socket.gethostname()
-    delivery = None
-    if server is not None:
-        directory = args.spool or Path(f"{listener.path}.spool")
-        delivery = _delivery(
-            server, directory, max_bytes=args.spool_bytes, host=host, counters=counters, notices=notices
-        )
-        delivery.start()
     ring = _ring(args, listener, counters=counters, notices=notices) if server else None
+    recorder = _recorder(args.record, args.record_bytes, counters=counters, notices=notices)
+    governor = Governor(counters=counters, budget=args.overhead_budget)
+    delivery = _deliver_to(server, args, listener=listener, counters=counters, notices=notices)
     return Processor(
         listener,
-        Ranks(host=host, first_steps=args.window_steps, counters=counters),
+        _ranks(args, counters=counters),
         delivery=delivery,
-        recorder=_recorder(args.record, args.record_bytes, counters=counters, notices=notices),
+        recorder=recorder,
         launchers=launchers,
         ring=ring,
-        aside=Aside(
-            host=host,
-            started_s=time.time(),
-            switches=Switches(listener.path, notices=notices),
-            observers=_observers(args, listener, counters=counters, notices=notices) if server else None,
-            orders=_orders(server, ring, host=host, counters=counters, notices=notices) if server else None,
+        aside=_aside(
+            args,
+            listener,
+            server=server,
+            ring=ring,
+            recorder=recorder,
+            governor=governor,
             counters=counters,
+            notices=notices,
         ),
-        governor=Governor(counters=counters, budget=args.overhead_budget),
+        governor=governor,
         counters=counters,
         notices=notices,
         clock=time.monotonic,
         wall_clock=time.time,
     )
+
+
+def _ranks(args: argparse.Namespace, *, counters: Counters) -> Ranks:
+    return Ranks(
+        host=host_of(args),
+        first_steps=args.window_steps,
+        counters=counters,
+        is_host_given=bool(args.host),
+    )
+
+
+def _aside(
+    args: argparse.Namespace,
+    listener: Listener,
+    *,
+    server: HttpPost | None,
+    ring: RawRing | None,
+    recorder: Recorder | None,
+    governor: Governor,
+    counters: Counters,
+    notices: Notices,
+) -> Aside:
+    """What observes, switches and follows orders; nobody would read observations of neither service nor recording."""
+    host, observers, orders = host_of(args), None, None
+    if server is not None or recorder is not None:
+        observers = _observers(args, listener, governor=governor, counters=counters, notices=notices)
+    if server is not None:
+        orders = _orders(server, ring, host=host, counters=counters, notices=notices)
+    return Aside(
+        host=host,
+        started_s=time.time(),
+        switches=Switches(listener.path, notices=notices),
+        observers=observers,
+        orders=orders,
+        counters=counters,
+        recorder=recorder,
+    )
+
+
+def host_of(args: argparse.Namespace) -> str:
+    """What this host is called."""
+    return str(args.host or socket.gethostname())
 
 
 def _ring(
@@ -215,11 +193,16 @@ def _orders(
 
 
 def _observers(
-    args: argparse.Namespace, listener: Listener, *, counters: Counters, notices: Notices
+    args: argparse.Namespace,
+    listener: Listener,
+    *,
+    governor: Governor,
+    counters: Counters,
+    notices: Notices,
 ) -> Observers:
-    """Stacks and host samples, as far as they are wanted; nobody would read them without a service."""
+    """Stacks and host samples, as far as they are wanted: for the service, for the recording or for both."""
     stacks = watch = None
-    host, pages = socket.gethostname(), OpenPages(listener.path)
+    host, pages = host_of(args), OpenPages(listener.path)
     if not args.no_stacks:
         stacks = StackTaker(host=host, counters=counters, program=find_pyspy(), wall_clock=time.time)
     if not args.no_host_samples:
@@ -227,10 +210,37 @@ def _observers(
         sampler = HostSampler(host=host, gpus=open_gpus(), log=KernelLog(), uptime_clock=uptime)
         watch = HostWatch(sampler, counters=counters, wall_clock=time.time)
     observers = Observers(
-        host=host, stacks=stacks, watch=watch, pages=pages, counters=counters, notices=notices
+        host=host,
+        stacks=stacks,
+        watch=watch,
+        pages=pages,
+        counters=counters,
+        notices=notices,
+        is_taped=args.record is not None,
+        on_dump=governor.dumped,
     )
     observers.start()
     return observers
+
+
+def _deliver_to(
+    server: HttpPost | None,
+    args: argparse.Namespace,
+    *,
+    listener: Listener,
+    counters: Counters,
+    notices: Notices,
+) -> Delivery | None:
+    """The delivery to the service, at work; None without one."""
+    if server is None:
+        return None
+    directory = args.spool or Path(f"{listener.path}.spool")
+    host = host_of(args)
+    delivery = _delivery(
+        server, directory, max_bytes=args.spool_bytes, host=host, counters=counters, notices=notices
+    )
+    delivery.start()
+    return delivery
 
 
 def _delivery(
@@ -327,24 +337,3 @@ def _note_launcher(path: Path, pid: int | None) -> Launchers | None:
 
 def _say(text: str) -> None:
     print(f"argus processor: {text}", file=sys.stderr, flush=True)
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative, got {value}")
-    return value
-
-
-def _share(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"a share lies above 0 and at most at 1, got {text}")
-    return value
-
-
-def _steps(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= MAX_STEPS:
-        raise argparse.ArgumentTypeError(f"must be in [1, {MAX_STEPS}], got {value}")
-    return value

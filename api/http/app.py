@@ -8,7 +8,7 @@ from types import ModuleType
 
 from fastapi import FastAPI, Request
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from argus.api import metrics
@@ -43,6 +43,7 @@ from argus.api.http.mcp_route import PATH as MCP_PATH
 from argus.api.http.mcp_route import mcp_route
 from argus.api.http.openapi import add_openapi
 from argus.api.http.pages import add_pages
+from argus.api.http.shapes import Document
 from argus.api.keyring import Keyring
 from argus.api.keys import is_loopback
 from argus.api.masking import secrets_of
@@ -102,16 +103,34 @@ def make_app(
         app.router.routes += (
             module.router().routes
         )  # flat: every route can be looked at, see `guard.needs_of`
-    for path, handler in (("/healthz", healthz), ("/readyz", readyz)):
-        app.add_api_route(path, handler, methods=["GET"], operation_id=handler.__name__, tags=["probes"])
-    app.add_api_route(
-        "/metrics", get_metrics, methods=["GET"], operation_id="get_metrics", dependencies=[READ]
-    )
+    add_probes(app)
     add_pages(app)
     app.router.routes.append(Route(MCP_PATH, endpoint=mcp))
     app.add_middleware(Frame, auditor=make_auditor(service), max_upload_bytes=service.settings.max_body_bytes)
     add_openapi(app)
     return app
+
+
+def add_probes(app: FastAPI) -> None:
+    """What watches the service asks."""
+    for path, handler in (("/healthz", healthz), ("/readyz", readyz)):
+        app.add_api_route(
+            path,
+            handler,
+            methods=["GET"],
+            operation_id=handler.__name__,
+            tags=["probes"],
+            responses={200: {"model": Document}, 503: {"model": Document}},
+        )
+    app.add_api_route(
+        "/metrics",
+        get_metrics,
+        methods=["GET"],
+        operation_id="get_metrics",
+        tags=["probes"],
+        dependencies=[READ],
+        response_class=PlainTextResponse,
+    )
 
 
 def make_guard(service: Service, projects: Projects) -> Guard:

@@ -85,6 +85,8 @@ def router() -> APIRouter:
         methods=["GET"],
         operation_id="get_part",
         dependencies=[READ],
+        response_class=Response,
+        responses={200: {"content": {RECORDING_TYPE: {"schema": {"type": "string", "format": "binary"}}}}},
     )
     return routes
 

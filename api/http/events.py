@@ -22,6 +22,8 @@ from argus.topology.layout import Topology, build
 
 MAX_NODES = 64
 
+BODY = {"type": "object", "properties": {"events": {"type": "array"}}, "required": ["events"]}
+
 Nodes = Annotated[list[str] | None, Query(max_length=MAX_NODES, description="kind:name; may be repeated")]
 Seconds = Annotated[float | None, Query(description="Unix seconds")]
 
@@ -36,9 +38,7 @@ def router() -> APIRouter:
         operation_id="post_events",
         dependencies=[TELL],
         response_class=Json,
-        openapi_extra={
-            "requestBody": {"required": True, "content": {JSON_TYPE: {"schema": {"type": "object"}}}}
-        },
+        openapi_extra={"requestBody": {"required": True, "content": {JSON_TYPE: {"schema": BODY}}}},
     )
     routes.add_api_route(
         "/events",

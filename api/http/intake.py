@@ -35,6 +35,13 @@ BODIES_HELD = 4
 
 JSON_TYPE = "application/json"
 
+LISTS = {
+    "/layouts": ("layouts",),
+    "/heartbeats": ("heartbeats",),
+    "/observations": ("dumps", "samples", "stacks"),
+}
+"""What a body must hold."""
+
 Receive = Callable[[Service, bytes], Answer]
 
 
@@ -97,7 +104,10 @@ def router() -> APIRouter:
         ("/heartbeats", put_heartbeats, "Heartbeats of a host's ranks", JSON_TYPE),
         ("/observations", put_observations, "Stack dumps and host samples", JSON_TYPE),
     ):
-        schema = {"type": "object"} if media == JSON_TYPE else {"type": "string", "format": "binary"}
+        names = LISTS.get(path, ())
+        lists = {name: {"type": "array"} for name in names}
+        listed = {"type": "object", "properties": lists, "required": list(names)}
+        schema = listed if media == JSON_TYPE else {"type": "string", "format": "binary"}
         routes.add_api_route(
             path,
             handler,

@@ -46,6 +46,9 @@ class Http(Protocol):
     def get(self, url: str) -> Answer:
         """GET, the whole text. Never raises for what a network or a server may do."""
 
+    def close(self) -> None:
+        """Give back the connections."""
+
 
 class HttpxHttp:
     """Over httpx, without following redirects: where a secret goes is what was set up."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 
 from argus.collectors.rank.cupti.anchor import Anchor
 from argus.collectors.rank.cupti.api import Unavailable
@@ -26,12 +27,22 @@ def install(session: Session, part: Part) -> None:
     wanted = os.environ.get(KERNELS, "")
     if session.recorder.gpu is None or wanted == "off":
         return
+    attach(session, part, is_raw=wanted != "objects", is_ready=is_cuda_initialized)
+
+
+def is_cuda_initialized() -> bool:
+    """Whether the job uses its GPU already; asking does not make it."""
+    return bool(sys.modules["torch"].cuda.is_initialized())
+
+
+def attach(session: Session, part: Part, *, is_raw: bool, is_ready: Callable[[], bool]) -> None:
+    """Have the writer thread open the channel once it `is_ready`, and keep it."""
 
     def tick() -> None:
         if session.kernels is not None:
             session.kernels.tick()
-        elif sys.modules["torch"].cuda.is_initialized():
-            made = open_channel(session, is_raw=wanted != "objects")
+        elif is_ready():
+            made = open_channel(session, is_raw=is_raw)
             if made is None:
                 part.off()
                 return

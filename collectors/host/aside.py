@@ -9,6 +9,7 @@ from argus.collectors.host.governor import IsOff
 from argus.collectors.host.observers import Observation, Observers
 from argus.collectors.host.orders import Orders
 from argus.collectors.host.ranks import Member
+from argus.collectors.host.recorder import Recorder
 from argus.collectors.host.reporting import make_report
 from argus.collectors.host.switches import Switches
 from argus.collectors.records.report import Report
@@ -16,7 +17,7 @@ from argus.collectors.records.summary import RankWindow
 
 
 class Aside:
-    """Called by the loop, never waits; `observers` and `orders` are None where there is no service."""
+    """Called by the loop, never waits; `orders` is None without a service, `observers` also without a recording."""
 
     def __init__(
         self,
@@ -27,7 +28,9 @@ class Aside:
         observers: Observers | None,
         orders: Orders | None,
         counters: Counters,
+        recorder: Recorder | None = None,
     ) -> None:
+        self._recorder = recorder
         self._host, self._started_s, self._counters = host, started_s, counters
         self._switches, self._observers, self._orders = switches, observers, orders
 
@@ -53,8 +56,14 @@ class Aside:
         return list(windows) if self._observers is None else self._observers.equip(windows, members)
 
     def take(self, *, now_s: float, at_once: bool = False) -> Observation | None:
-        """What is there to be sent."""
-        return None if self._observers is None else self._observers.take(now_s=now_s, at_once=at_once)
+        """What is there to be sent; what a recording keeps of it is written."""
+        if self._observers is None:
+            return None
+        observation = self._observers.take(now_s=now_s, at_once=at_once)
+        if self._recorder is not None:
+            for key, frame in self._observers.take_taped():
+                self._recorder.observe(key, frame)
+        return observation
 
     def follow(self, switches: Mapping[str, bool]) -> None:
         """Do as the service says of runs: off or on."""

@@ -85,6 +85,8 @@ class Checker:
                 return Checked(kind=kind, drops=drops, frame=Frame(kind=kind, body=dict(drops)))
             case Kind.NOTE:
                 return self._note(body)
+            case Kind.HOST | Kind.STACKS:
+                raise WireError(f"{kind.name} is the host's to say, no rank's")
             case _:
                 return Checked(kind=kind, frame=Frame(kind=kind, body={}))
 

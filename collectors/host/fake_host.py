@@ -91,19 +91,19 @@ def start(
     listener = listen(directory / "private" / "p.sock")
     assert listener is not None
     ranks = Ranks(host=HOST, first_steps=10, counters=counters)
+    recorder = _recorder(directory / "rec", record_bytes, counters, notices)
     processor = Processor(
         listener,
         ranks,
         delivery=_delivery(directory / "spool", url, counters, notices) if url else None,
-        recorder=_recorder(directory / "rec", record_bytes, counters, notices),
+        recorder=recorder,
         launchers=_launchers(directory / "launchers", launcher_pid),
-        aside=Aside(
-            host=HOST,
-            started_s=time.time(),
-            switches=Switches(listener.path, notices=notices),
-            observers=observers(counters, notices) if observers else None,
-            orders=None,
+        aside=_aside(
+            listener.path,
+            observers(counters, notices) if observers else None,
+            recorder=recorder,
             counters=counters,
+            notices=notices,
         ),
         governor=Governor(counters=counters),
         counters=counters,
@@ -116,6 +116,25 @@ def start(
     thread.start()
     return FakeHost(
         path=listener.path, counters=counters, said=said, ranks=ranks, processor=processor, thread=thread
+    )
+
+
+def _aside(
+    socket: Path,
+    observers: Observers | None,
+    *,
+    recorder: Recorder | None,
+    counters: Counters,
+    notices: Notices,
+) -> Aside:
+    return Aside(
+        host=HOST,
+        started_s=time.time(),
+        switches=Switches(socket, notices=notices),
+        observers=observers,
+        orders=None,
+        counters=counters,
+        recorder=recorder,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.overhead import Ledger
 from argus.collectors.host.plans import Levels
+from argus.collectors.host.rank import Key
 from argus.collectors.host.stepping import BUDGET, Level, decide, in_words
 from argus.collectors.records.channels import ALL, CHANNELS, off_at
 from argus.collectors.records.cost import Cost
@@ -63,6 +64,11 @@ class Governor:
     def observe(self, windows: Iterable[RankWindow]) -> list[RankWindow]:
         """The windows, each with the cost known so far; decisions wait in `take_changes`."""
         return [self._observe(window) for window in windows]
+
+    def dumped(self, key: Key, ts_s: float) -> None:
+        """A steady dump of a rank was taken at Unix time `ts_s` of the host."""
+        run, attempt, rank = key
+        self._state(run, attempt).ledger.dumps.dumped(rank, round(ts_s * 1e9))
 
     def follow(self, levels: Levels) -> None:
         """Have off what the service says: all hosts of an attempt hear the same level and step."""

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from argus.collectors.host.counters import Counters
@@ -18,9 +18,11 @@ from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.ranks import Member
 from argus.collectors.host.stack_plan import OpenStep, Request, StackPlan, open_steps
 from argus.collectors.host.stack_taker import StackTaker
-from argus.collectors.host.use_track import READ_S, UseTrack
+from argus.collectors.host.use_track import READ_S, Read, UseTrack
+from argus.collectors.records.frames import Frame, Kind
+from argus.collectors.records.host_look import HostLook
 from argus.collectors.records.host_sample import HostSample
-from argus.collectors.records.stacks import encode_stacks
+from argus.collectors.records.stacks import StackDump, encode_stacks
 from argus.collectors.records.summary import RankWindow
 
 SAMPLE_S = 10.0
@@ -29,6 +31,12 @@ SAMPLE_S = 10.0
 SEND_S = 5.0
 MAX_SAMPLES = 360
 """Samples that wait to be sent: an hour."""
+
+MAX_LOOKS = 60
+"""Looks that wait for the recording: two minutes, and the loop comes by each second."""
+
+Taped = tuple[Key, Frame]
+"""A frame for the recording of a rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +56,7 @@ class HostWatch:
         self.track = UseTrack()
         self._queue: queue.Queue[Sequence[Seen] | None] = queue.Queue(1)
         self._done: deque[HostSample] = deque(maxlen=MAX_SAMPLES)
+        self._looks: deque[tuple[Read, HostSample | None]] = deque(maxlen=MAX_LOOKS)
         self._thread = threading.Thread(target=self._run, name="argus-host", daemon=True)
         self.unseen: tuple[str, ...] = ()
 
@@ -67,6 +76,13 @@ class HostWatch:
         taken = []
         while self._done:
             taken.append(self._done.popleft())
+        return taken
+
+    def take_looks(self) -> list[tuple[Key, HostLook]]:
+        """What was read of each rank since last asked."""
+        taken = []
+        while self._looks:
+            taken += _looks_of(*self._looks.popleft())
         return taken
 
     def stop(self) -> None:
@@ -98,10 +114,12 @@ class HostWatch:
         """Read for the windows each time, take a whole sample when it is due."""
         read = self._sampler.read(ranks, now_s=now_s)
         self.track.add_read(read)
-        if 0 <= now_s - self._sample_s < SAMPLE_S:
-            return None
-        self._sample_s = now_s
-        return self._sampler.sample(ranks, read=read)
+        is_due = not 0 <= now_s - self._sample_s < SAMPLE_S
+        if is_due:
+            self._sample_s = now_s
+        sample = self._sampler.sample(ranks, read=read) if is_due else None
+        self._looks.append((read, sample))
+        return sample
 
 
 class Observers:
@@ -116,10 +134,14 @@ class Observers:
         pages: OpenPages | None = None,
         counters: Counters,
         notices: Notices,
+        is_taped: bool = False,
+        on_dump: Callable[[Key, float], None] = lambda key, ts_s: None,
     ) -> None:
         self._host, self._stacks, self._watch = host, stacks, watch
         self._counters, self._notices = counters, notices
         self._plan, self._pages = StackPlan(), pages
+        self._tape: list[Taped] | None = [] if is_taped else None
+        self._on_dump = on_dump
         self._read_s = 0.0
         self._send_s = 0.0
 
@@ -175,10 +197,34 @@ class Observers:
         self._send_s = now_s + SEND_S
         dumps = self._stacks.take() if self._stacks is not None else []
         samples = self._watch.take() if self._watch is not None else []
+        self._keep(dumps)
         if not dumps and not samples:
             return None
         body = {"host": self._host, **encode_stacks(dumps), "samples": [item.to_json() for item in samples]}
         return Observation(body=body, num=len(dumps) + len(samples))
+
+    def take_taped(self) -> list[Taped]:
+        """What a recording keeps of the ranks since last asked, besides what they say."""
+        if self._tape is None:
+            return []
+        looks = self._watch.take_looks() if self._watch is not None else []
+        taped = [*self._tape, *((key, Frame(kind=Kind.HOST, body=look.to_json())) for key, look in looks)]
+        self._tape = []
+        return taped
+
+    def _keep(self, dumps: Sequence[StackDump]) -> None:
+        """For the recording; the steady ones tell what a dump costs: the others fall into steps that are slow anyway."""
+        for dump in dumps:
+            if dump.reason == "baseline" and not dump.error:
+                self._on_dump((dump.run, dump.attempt, dump.rank), dump.ts_s)
+        if self._tape is not None:
+            self._tape += [
+                (
+                    (dump.run, dump.attempt, dump.rank),
+                    Frame(kind=Kind.STACKS, body=encode_stacks([dump])),
+                )
+                for dump in dumps
+            ]
 
     def parts(self) -> dict[str, str]:
         """What each part sees, in words: `ok`, or why it sees nothing."""
@@ -210,6 +256,26 @@ class Observers:
 
 def _seen(rank: OpenStep) -> Seen:
     return Seen(key=rank.key, pid=rank.pid, step=rank.step)
+
+
+def _looks_of(read: Read, sample: HostSample | None) -> list[tuple[Key, HostLook]]:
+    """A read as each rank's own look; the devices are the whole host's, its ranks' use is in the counters."""
+    told = None if sample is None else replace(sample, ranks=())
+    return [
+        (
+            key,
+            HostLook(
+                ts_s=read.ts_s,
+                pid=pid,
+                host=read.numbers,
+                whole=counts.whole,
+                run_delay_s=counts.run_delay_s,
+                sample=told,
+            ),
+        )
+        for (key, pid), counts in read.ranks.items()
+        if counts.whole
+    ]
 
 
 HOST_GAUGES = ("cpu_some_s", "memory_full_s", "io_full_s", "cpu_steal_s")

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
+from argus.collectors.host.dump_cost import DumpLedger
 from argus.collectors.records.channels import ALL, BLOCK_STEPS, SHADOWED, is_profiled, shadowed
 from argus.collectors.records.cost import Cost
 from argus.collectors.records.events import EXCLUDED_FLAGS, FLAG_PROFILED, FLAG_SHADOW, Rows
@@ -18,6 +19,9 @@ TRIM = 0.2
 """Share of the pairs left out on each side: a checkpoint or a tenant's burst hits single steps."""
 
 Z95 = 1.96
+
+Seen = tuple[int, int]
+"""Duration in ns and flags of a step."""
 
 
 def estimate(log_ratios: Sequence[float]) -> Cost | None:
@@ -46,8 +50,9 @@ class Ledger:
 
     def __init__(self, run: str) -> None:
         self._run = run
-        self._last: dict[int, dict[int, tuple[int, int]]] = {}
+        self._last: dict[int, dict[int, Seen]] = {}
         self._pairs: dict[str, OrderedDict[int, dict[int, float]]] = {}
+        self.dumps = DumpLedger()
         self.newest_pair = -1
         """Highest step that made a pair of `all`: the cost is known anew when it moves."""
 
@@ -61,22 +66,22 @@ class Ledger:
         for step in [step for step, (_, flags) in known.items() if flags & (FLAG_SHADOW | FLAG_PROFILED)]:
             self._pair(rank, step, known)
         newest = max(known, default=0)
-        self._last[rank] = {step: seen for step, seen in known.items() if step >= newest - 1}
+        self._last[rank] = {step: seen for step, seen in known.items() if step >= newest - 2}
+        self.dumps.add(rank, steps)
 
-    def _pair(self, rank: int, step: int, known: Mapping[int, tuple[int, int]]) -> None:
-        own_ns, flags = known[step]
-        around = [known.get(step - 1), known.get(step + 1)]
-        if any(seen is None or seen[1] & EXCLUDED_FLAGS or seen[0] <= 0 for seen in around) or own_ns <= 0:
-            return
+    def _pair(self, rank: int, step: int, known: Mapping[int, Seen]) -> None:
+        """What a disturbed step says, as far as the undisturbed ones around it are known."""
+        flags = known[step][1]
         if flags & EXCLUDED_FLAGS & ~(FLAG_SHADOW | FLAG_PROFILED):
             return
         if flags & FLAG_SHADOW and flags & FLAG_PROFILED:
             return  # operators were sampled in a shadow step: it tells neither
-        usual_ns = fmean(seen[0] for seen in around if seen is not None)
-        channel = shadowed(self._run, step) if flags & FLAG_SHADOW else "modules"
-        if not channel or (channel == "modules" and not is_profiled(self._run, step)):
+        if flags & FLAG_SHADOW:
+            channel, ratio = shadowed(self._run, step), _without(step, known)
+        else:
+            channel, ratio = ("modules" if is_profiled(self._run, step) else ""), _sampled(step, known)
+        if not channel or ratio is None:
             return
-        ratio = own_ns / usual_ns if channel == "modules" else usual_ns / own_ns
         pairs = self._pairs.setdefault(channel, OrderedDict())
         pairs.setdefault(step, {})[rank] = math.log(ratio)
         if channel == ALL:
@@ -89,25 +94,73 @@ class Ledger:
         return len(self._pairs.get(channel, ()))
 
     def costs(self) -> dict[str, Cost]:
-        """Cost by channel; `modules` is on in one step of a block, so its cost is spread over the block."""
-        found = {channel: self.cost(channel) for channel in (ALL, *SHADOWED, "modules")}
-        return {channel: cost for channel, cost in found.items() if cost is not None}
+        """Cost by channel, spread over all steps where a channel is not in each; `all` is their sum."""
+        sampled = {"modules": self._modules(), "stacks": self._stacks()}
+        told = {name: cost for name, cost in sampled.items() if cost is not None}
+        steady = {name: self._estimate(name) for name in (ALL, *SHADOWED)}
+        found = {name: cost for name, cost in steady.items() if cost is not None}
+        if ALL in found:
+            found[ALL] = _sum(found[ALL], tuple(told.values()))
+        return {**found, **told}
 
-    def cost(self, channel: str = ALL) -> Cost | None:
-        """Cost of one channel; None while too few steps tell."""
-        cost = estimate([fmean(ratios.values()) for ratios in self._pairs.get(channel, {}).values()])
-        return _spread(cost) if cost is not None and channel == "modules" else cost
+    def _estimate(self, channel: str) -> Cost | None:
+        """From the disturbed steps of a channel; None while too few steps tell."""
+        return estimate([fmean(ratios.values()) for ratios in self._pairs.get(channel, {}).values()])
+
+    def _modules(self) -> Cost | None:
+        cost = self._estimate("modules")
+        return None if cost is None else _spread(cost, 1 / BLOCK_STEPS)
+
+    def _stacks(self) -> Cost | None:
+        cost = estimate(tuple(self.dumps.log_ratios().values()))
+        return None if cost is None else _spread(cost, self.dumps.share)
 
     def forget(self) -> None:
         """Channels changed: what was measured belongs to the past."""
         self._pairs = {}
+        self.dumps.forget()
 
 
-def _spread(cost: Cost) -> Cost:
-    def over_block(ratio: float) -> float:
-        return 1 + (ratio - 1) / BLOCK_STEPS
+def _usual(steps: Sequence[int], known: Mapping[int, Seen]) -> float | None:
+    """Mean duration of steps that nothing disturbed; None if one is not known or was disturbed."""
+    around = [known.get(step, (0, 0)) for step in steps]
+    if any(dur_ns <= 0 or flags & EXCLUDED_FLAGS for dur_ns, flags in around):
+        return None
+    return fmean(dur_ns for dur_ns, _ in around)
 
-    return Cost(ratio=over_block(cost.ratio), low=over_block(cost.low), high=over_block(cost.high), n=cost.n)
+
+def _without(step: int, known: Mapping[int, Seen]) -> float | None:
+    """How much longer the steps around are than `step`, which did without something."""
+    usual_ns, own_ns = _usual((step - 1, step + 1), known), known[step][0]
+    return None if usual_ns is None or own_ns <= 0 else usual_ns / own_ns
+
+
+def _sampled(step: int, known: Mapping[int, Seen]) -> float | None:
+    """How much longer `step` is, which recorded more, together with what the next pays for the profiler's end."""
+    usual_ns = _usual((step - 1, step + 2), known)
+    paid_ns, flags = known.get(step + 1, (0, 0))
+    if usual_ns is None or paid_ns <= 0 or flags & EXCLUDED_FLAGS & ~FLAG_PROFILED:
+        return None
+    own_ns = known[step][0] + paid_ns - usual_ns
+    return own_ns / usual_ns if own_ns > 0 else None
+
+
+def _spread(cost: Cost, share: float) -> Cost:
+    """The cost over all steps of what is on in this share of them."""
+
+    def over_all(ratio: float) -> float:
+        return 1 + (ratio - 1) * share
+
+    return Cost(ratio=over_all(cost.ratio), low=over_all(cost.low), high=over_all(cost.high), n=cost.n)
+
+
+def _sum(steady: Cost, sampled: Sequence[Cost]) -> Cost:
+    """What runs in every step and what does not together; their errors are independent."""
+    parts = (steady, *sampled)
+    ratio = steady.ratio + sum(cost.ratio - 1 for cost in sampled)
+    below = math.hypot(*(cost.ratio - cost.low for cost in parts))
+    above = math.hypot(*(cost.high - cost.ratio for cost in parts))
+    return Cost(ratio=ratio, low=max(ratio - below, 0.0), high=ratio + above, n=steady.n)
 
 
 def describe(costs: Mapping[str, Cost], *, off: Iterable[str] = ()) -> list[str]:

@@ -135,6 +135,8 @@ class RankState:
                 names=self.names.all(),
                 dropped=dict(self._pending),
                 unseen=tuple(self._notes),
+                looks=(),
+                stacks=(),
                 **{**rows, "steps": steps},
             )
             self._pending.clear()

@@ -61,8 +61,11 @@ class Member:
 class Ranks:
     """The host's ranks by (run, attempt, rank). Times are of one monotonic clock."""
 
-    def __init__(self, *, host: str, first_steps: int, counters: Counters) -> None:
+    def __init__(
+        self, *, host: str, first_steps: int, counters: Counters, is_host_given: bool = False
+    ) -> None:
         self.host = host
+        self._is_host_given = is_host_given
         self._default = WindowPlan(first=first_steps)
         self._counters = counters
         self._plans: dict[tuple[str, int], WindowPlan] = {}
@@ -80,8 +83,12 @@ class Ranks:
         return [member.state.layout for member in self]
 
     def named(self, layout: Layout) -> Layout:
-        """The layout with this host's name where the rank gave none."""
-        return layout if layout.host else replace(layout, host=self.host)
+        """The layout with this host's name: where the rank gave none, and where a person said it.
+
+        In a container a rank knows the container's name; orders and samples go by the host's.
+        """
+        is_own = layout.host and not self._is_host_given
+        return layout if is_own else replace(layout, host=self.host)
 
     def find(self, layout: Layout) -> Member | None:
         """The rank as known so far."""

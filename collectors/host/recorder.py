@@ -61,6 +61,11 @@ class Recorder:
         except OSError as error:
             self._stop(f"cannot be written: {error}")
 
+    def observe(self, key: Key, frame: Frame) -> None:
+        """Append what the host saw of a rank; of one whose recording has ended there is nothing to keep."""
+        if self._is_on and key in self._files:
+            self.write(key, frame)
+
     def flush(self) -> None:
         """Hand everything to the system, so that a killed processor loses a second at most."""
         try:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from argus.collectors.host.pressure import difference
 from argus.collectors.host.process_use import Counts, use_between
-from argus.collectors.host.rank import Key
+from argus.collectors.records.host_look import HostLook
 from argus.collectors.records.host_sample import HostSample, PartState
 from argus.collectors.records.summary import RankWindow
+
+Key = tuple[str, int, int]
+"""Run, attempt, rank."""
 
 READ_S = 2.0
 """Between two reads: a window of ten seconds has five, at under a millisecond for a rank of 50 threads."""
 
 KEPT_READS = 60
 """Two minutes: a window lasts at most one, and is cut seconds after its end."""
+
+SAMPLE_LAG_S = 30.0
+"""How long after its time a sample of the devices comes at the latest: three of its periods."""
 
 MIN_OVERLAP = 0.5
 """Of a window that the reads must cover to speak of it."""
@@ -66,22 +73,60 @@ class UseTrack:
 
     def equip(self, windows: Iterable[RankWindow], *, devices: Mapping[Key, str]) -> list[RankWindow]:
         """The windows, each with what was seen in its time; `devices` are the ranks' GPUs."""
-        return [self._equip(window, devices) for window in windows]
+        return [
+            equipped(
+                window,
+                reads=self._reads,
+                samples=self._samples,
+                device=devices.get((window.run, window.attempt, window.rank), ""),
+            )
+            for window in windows
+        ]
 
-    def _equip(self, window: RankWindow, devices: Mapping[Key, str]) -> RankWindow:
-        if not len(window.steps):
-            return window
-        key = (window.run, window.attempt, window.rank)
-        start_s = float(window.steps["start_ns"].min()) * 1e-9
-        end_s = float(window.steps["end_ns"].max()) * 1e-9
-        rates = rates_in(self._reads, key, start_s=start_s, end_s=end_s)
-        samples = [s for s in self._samples if s.start_s < end_s and s.end_s > start_s]
-        gpu = _part(samples, devices.get(key, ""))
-        return replace(
-            window,
-            use={**rates, **{f"gpu_{n}": gpu.numbers[n] for n in GPU_NUMBERS if gpu and n in gpu.numbers}},
-            marks=_marks(samples, gpu),
+
+def equipped(
+    window: RankWindow, *, reads: Sequence[Read], samples: Sequence[HostSample], device: str
+) -> RankWindow:
+    """The window with what its host saw in its time; `device` is the rank's GPU."""
+    if not len(window.steps):
+        return window
+    key = (window.run, window.attempt, window.rank)
+    start_s = float(window.steps["start_ns"].min()) * 1e-9
+    end_s = float(window.steps["end_ns"].max()) * 1e-9
+    rates = rates_in(reads, key, start_s=start_s, end_s=end_s)
+    within = [s for s in samples if s.start_s < end_s and s.end_s > start_s]
+    gpu = _part(within, device)
+    return replace(
+        window,
+        use={**rates, **{f"gpu_{n}": gpu.numbers[n] for n in GPU_NUMBERS if gpu and n in gpu.numbers}},
+        marks=_marks(within, gpu),
+    )
+
+
+def equipped_from(window: RankWindow, looks: Sequence[HostLook], *, device: str) -> RankWindow:
+    """The same of what a recording kept of the rank, `looks` in order of time."""
+    if not len(window.steps):
+        return window
+    key = (window.run, window.attempt, window.rank)
+    start_s = float(window.steps["start_ns"].min()) * 1e-9
+    end_s = float(window.steps["end_ns"].max()) * 1e-9
+    first = max(bisect_right(looks, start_s, key=_when) - 1, 0)
+    last = bisect_left(looks, end_s, key=_when) + 1
+    reads = [
+        Read(
+            ts_s=look.ts_s,
+            numbers=look.host,
+            ranks={(key, look.pid): Counts(whole=dict(look.whole), run_delay_s=dict(look.run_delay_s))},
         )
+        for look in looks[first:last]
+    ]
+    told = looks[first : bisect_left(looks, end_s + SAMPLE_LAG_S, key=_when)]
+    samples = [look.sample for look in told if look.sample is not None]
+    return equipped(window, reads=reads, samples=samples, device=device)
+
+
+def _when(look: HostLook) -> float:
+    return look.ts_s
 
 
 def rates_in(reads: Sequence[Read], key: Key, *, start_s: float, end_s: float) -> dict[str, float]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.collectors.host.compress import compress
+from argus.collectors.host.use_track import equipped_from
 from argus.collectors.records.events import STRING_COLUMNS, RankRecords, Rows
 from argus.collectors.records.kernel_blob import encode
 from argus.collectors.records.plan import WindowPlan
@@ -37,7 +38,15 @@ def cut(records: RankRecords, plan: WindowPlan) -> tuple[RankWindow, ...]:
     if not len(records.steps):
         return ()
     indices = sorted({plan.index(int(step)) for step in np.unique(records.steps["step"])})
-    return tuple(cut_window(records, plan, index) for index in indices)
+    windows = (cut_window(records, plan, index) for index in indices)
+    return tuple(_seen(window, records) for window in windows)
+
+
+def _seen(window: RankWindow, records: RankRecords) -> RankWindow:
+    """The window with what the records say of its host."""
+    if not records.looks:
+        return window
+    return equipped_from(window, records.looks, device=records.layout.device)
 
 
 def cut_window(records: RankRecords, plan: WindowPlan, index: int) -> RankWindow:

@@ -59,7 +59,13 @@ class Heard:
         rows = {kind: np.concatenate(part) for kind, part in parts.items()}
         names, notes = tuple(self.names), tuple(dict.fromkeys(self.notes))
         return RankRecords(
-            layout=self.layouts[-1], names=names, dropped=dict(self.dropped), unseen=notes, **rows
+            layout=self.layouts[-1],
+            names=names,
+            dropped=dict(self.dropped),
+            unseen=notes,
+            looks=(),
+            stacks=(),
+            **rows,
         )
 
 

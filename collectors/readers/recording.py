@@ -15,10 +15,15 @@ from argus.collectors.readers._files import Inflated
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.events import DTYPES, RankRecords, Rows, empty
 from argus.collectors.records.frames import ROW_KINDS, VERSION, Frame, FrameReader, Kind
+from argus.collectors.records.host_look import HostLook
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.stacks import StackDump, decode_stacks
 
 MAX_ROW_BYTES = 4 << 30
 """Rows taken from one file: what the processor records at most on a host."""
+
+MAX_LOOKS = 400_000
+"""Looks of a host at a rank: one each two seconds for nine days."""
 
 _START = b"Ag" + bytes([VERSION, Kind.LAYOUT])
 
@@ -55,6 +60,8 @@ class _Recording:
     num_bytes: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
+    looks: list[HostLook] = field(default_factory=list)
+    stacks: list[StackDump] = field(default_factory=list)
     has_ended: bool = False
     warnings: list[str] = field(default_factory=list)
 
@@ -70,6 +77,9 @@ class _Recording:
             self.layout = first_layout(frame)
             self.checker = Checker(self.layout, names=self.names)
             return
+        if frame.kind in (Kind.HOST, Kind.STACKS):
+            self.observe(frame.kind, frame.body or {})
+            return
         checked = self.checker.check(frame)
         if checked.kind in ROW_KINDS:
             self.keep(checked)
@@ -78,6 +88,25 @@ class _Recording:
         self.dropped = self.dropped if checked.drops is None else checked.drops
         if checked.note:
             self.notes[checked.note] = None
+
+    def observe(self, kind: Kind, body: dict[str, object]) -> None:
+        """What the host saw of the rank, in order of time: one whose clock was set back begins anew."""
+        if kind == Kind.HOST:
+            look = HostLook.from_json(body)
+            if self.looks and look.ts_s < self.looks[-1].ts_s:
+                self.looks.clear()
+            self.looks.append(look)
+        else:
+            self.stacks += [dump for dump in decode_stacks(body) if self.is_mine(dump)]
+        if len(self.looks) > MAX_LOOKS or len(self.stacks) > MAX_LOOKS:
+            raise WireError(f"holds more than {MAX_LOOKS} observations of its host")
+
+    def is_mine(self, dump: StackDump) -> bool:
+        """Whether a dump is of this recording's rank. Raises WireError if not."""
+        layout = self.layout
+        if layout is None or (dump.run, dump.attempt, dump.rank) != (layout.run, layout.attempt, layout.rank):
+            raise WireError(f"a stack dump of rank {dump.rank} in the recording of another")
+        return True
 
     def keep(self, checked: Checked) -> None:
         rows = checked.frame.rows if checked.frame is not None else None
@@ -112,6 +141,8 @@ class _Recording:
             events=rows["events"],
             dropped=self.dropped,
             unseen=tuple(self.notes),
+            looks=tuple(self.looks),
+            stacks=tuple(self.stacks),
         )
         return Reading(records=records, source=self.name, warnings=tuple(self.warnings))
 

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.collectors.records.host_look import HostLook
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.stacks import StackDump
 
 Rows = NDArray[np.void]
 """A one-dimensional structured array of one of the dtypes below."""
@@ -163,7 +165,8 @@ class RankRecords:
     """Everything known of one rank over some stretch of steps.
 
     `names` is the string table the rows' string columns index. `dropped` counts lost records by
-    reason; `unseen` says in words what this rank could not observe.
+    reason; `unseen` says in words what this rank could not observe. `looks` and `stacks` are what its host
+    saw of it, in order of time; empty where they went elsewhere, or nobody looked.
     """
 
     layout: Layout
@@ -175,6 +178,8 @@ class RankRecords:
     events: Rows = field(default_factory=lambda: empty("events"))
     dropped: Mapping[str, int] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()
+    looks: tuple[HostLook, ...] = ()
+    stacks: tuple[StackDump, ...] = ()
 
     def name(self, index: int) -> str:
         """The string behind a string column's value; "?" if the table never arrived."""

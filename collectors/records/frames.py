@@ -35,6 +35,8 @@ class Kind(IntEnum):
     NOTE = 10  # {"unseen": "what this rank cannot observe"}
     BYE = 11  # {}: the rank ended in order
     CONTROL = 12  # processor to rank: {"level": channels stepped down, "from_step": when}
+    HOST = 13  # HostLook.to_json(); written by the processor into a recording, no rank may send it
+    STACKS = 14  # encode_stacks([StackDump]); likewise
 
 
 ROW_KINDS = {

@@ -13,14 +13,20 @@ _COMM = re.compile(
 """NCCL and RCCL; DeepEP, NVSHMEM, Transformer Engine's user buffers and symmetric memory beside them."""
 
 
+_ANONYMOUS = "(anonymous namespace)"
+"""Part of a name, though it looks like a signature."""
+
+
 def short_name(kernel: str) -> str:
     """A kernel's demangled name without template and signature.
 
     >>> short_name("void at::native::add<float, 4>(int, float*)")
     'at::native::add'
+    >>> short_name("void at::native::(anonymous namespace)::fill<float>(float*)")
+    'at::native::(anonymous namespace)::fill'
     """
     plain = re.sub(r"^void\s+", "", kernel)
-    cut = re.search(r"[<(]", plain.replace("(anonymous namespace)", "_anonymous_namespace__"))
+    cut = re.search(r"[<(]", plain.replace(_ANONYMOUS, "_" * len(_ANONYMOUS)))
     return (plain[: cut.start()].rstrip() if cut and cut.start() else plain)[:MAX_KERNEL_NAME]
 
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from argus.analytics.clocks import align
 from argus.analytics.waits import waits_of
-from argus.analytics.window import assemble
+from argus.analytics.window import Floats, Ints, assemble
 from argus.api.cli.errors import CliError
 from argus.collectors.records.plan import WindowPlan
 from argus.evals.bench import Size
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
-from argus.topology.layout import build
+from argus.topology.layout import Topology, build
 
 SHAPES: Mapping[str, tuple[int, int, int]] = {
     "TP8·PP4": (8, 4, 1),
@@ -28,9 +30,15 @@ SHAPES: Mapping[str, tuple[int, int, int]] = {
 }
 """Tensor, pipeline and expert parallelism of the meshes; the rest of the ranks are replicas."""
 
-DRAWS: Mapping[Size, int] = {"smoke": 2, "default": 10, "full": 75}
+DRAWS: Mapping[Size, int] = {"smoke": 2, "default": 25, "full": 120}
+"""Of each mesh; 473 draws without a miss or with one bound the share at 0.99 with 95 % confidence."""
+
 SMOKE_RANKS = 256
 STEPS = 10
+
+PER_JOB = 10
+"""Draws of one job: in each of its windows another rank is slow, which spares drawing a job for every draw."""
+
 FACTORS = (1.1, 3.0)
 """How many times longer the slow rank works, drawn evenly on a log scale."""
 
@@ -97,20 +105,38 @@ def _jobs(num_ranks: int) -> Iterator[tuple[str, Job]]:
 
 def _score(job: Job, draws: int) -> dict[str, Any]:
     rng = np.random.default_rng(SEED)
-    topology = None
-    first, missed = 0, []
-    for _ in range(draws):
-        slow = int(rng.integers(job.ranks))
-        factor = float(np.exp(rng.uniform(*np.log(FACTORS))))
-        done = simulate(job, [Fault(kind="compute", ranks=(slow,), severity=factor)], rng=rng)
-        topology = topology or build(done.layouts)
-        closed = next(done.windows(WindowPlan(first=STEPS)))
-        voted_s = waits_of(align(assemble(closed.parts, topology))).voted_s
-        if int(voted_s.argmax()) == slow:
-            first += 1
-        else:
-            missed.append({"slow": slow, "factor": factor, "named": int(voted_s.argmax())})
+    topology: Topology | None = None
+    first, done, missed = 0, 0, []
+    while done < draws:
+        num = min(PER_JOB, draws - done)
+        slow = rng.integers(job.ranks, size=num)
+        factors = np.exp(rng.uniform(*np.log(FACTORS), size=num))
+        played = simulate(replace(job, steps=num * STEPS), _one_a_window(slow, factors), rng=rng)
+        topology = topology or build(played.layouts)
+        for closed in played.windows(WindowPlan(first=STEPS)):
+            voted_s = waits_of(align(assemble(closed.parts, topology))).voted_s
+            named = int(voted_s.argmax())
+            rank, factor = int(slow[closed.index]), float(factors[closed.index])
+            if named == rank:
+                first += 1
+            else:
+                missed.append({"slow": rank, "factor": factor, "named": named})
+        done += num
+        print(f"blame: {first} of {done} draws named first", file=sys.stderr, flush=True)
     return {"draws": draws, "first": first, "missed": missed}
+
+
+def _one_a_window(slow: Ints, factors: Floats) -> list[Fault]:
+    return [
+        Fault(
+            kind="compute",
+            ranks=(int(rank),),
+            severity=float(factor),
+            start_step=index * STEPS,
+            end_step=(index + 1) * STEPS,
+        )
+        for index, (rank, factor) in enumerate(zip(slow, factors, strict=True))
+    ]
 
 
 def _lower_bound(hits: int, draws: int) -> float:

@@ -7,36 +7,43 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from argus.collectors.host.stack_plan import BASELINE_S
 from argus.collectors.readers.recording import read
-from argus.collectors.records.events import FLAG_PROFILED
+from argus.collectors.records.channels import BLOCK_STEPS as SAMPLE_EVERY
+from argus.collectors.records.events import RankRecords
+from argus.evals.arms import PROFILERS, SHORT, SINGLE
 from argus.evals.bench import Size
+from argus.evals.dumper import Dumped, Dumper
 from argus.evals.stack import StackError, clean_env
 
 RANKS = 2
 BLOCK_STEPS: Mapping[str, int] = {"transformer": 2, "mlp": 2, "moe": 3, "pipeline": 3}
 """The steps of transformer and MLP (most of it 50 MB of gradients) last about 90 ms, the others' about 50 ms."""
 
-SINGLE = ("phases", "collectives", "modules")
-BASELINES = ("torch.profiler", "torch.profiler with stacks")
 SCRIPT = Path(__file__).parents[1] / "workloads" / "overhead.py"
 MANY: Mapping[Size, int] = {"smoke": 3, "default": 300, "full": 300}
 """Paired blocks of everything on, on the two workloads with a promise."""
 
-FEW: Mapping[Size, int] = {"smoke": 1, "default": 40, "full": 300}
+FEW: Mapping[Size, int] = {"smoke": 2, "default": 40, "full": 300}
 """Paired blocks of every other arm and workload."""
 
 MEMORY_STEPS: Mapping[Size, int] = {"smoke": 40, "default": 2000, "full": 2000}
-SMOKE_WORKLOADS = ("transformer", "mlp")
+PROMISED = ("transformer", "mlp")
+"""Workloads with a promise; a short look is at these."""
+
 TRIM = 0.2  # of the log ratios on each side: other tenants' bursts hit single blocks
 RESAMPLES = 4000
 BUDGET = 1.02
+READY_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,16 +67,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     """Ratios per workload; `ok` if the upper bound of all-on keeps the budget (smoke: if it ran)."""
-    names = SMOKE_WORKLOADS if size == "smoke" or args.pairs else tuple(BLOCK_STEPS)
+    names = PROMISED if size == "smoke" or args.pairs else tuple(BLOCK_STEPS)
     workloads = {name: _workload(name, size=size, pairs=args.pairs) for name in names}
     transformer = workloads["transformer"]
-    uppers = [workloads[name]["channels"]["all"]["ci95"][1] for name in ("transformer", "mlp")]
+    uppers = [workloads[name]["channels"]["all"]["ci95"][1] for name in PROMISED]
     return {
         "channels": transformer["channels"],
         "workloads": workloads,
         "baselines": transformer["baselines"],
         "memory": _memory(MEMORY_STEPS[size]),
-        "after_stop": {name: found["channels"]["stopped"] for name, found in workloads.items()},
+        "after_stop": {name: workloads[name]["channels"]["stopped"] for name in PROMISED},
         "ok": size == "smoke" or max(uppers) <= BUDGET,
     }
 
@@ -78,45 +85,56 @@ def plan_of(name: str, *, size: Size) -> list[tuple[int, list[str]]]:
     """(rounds, arms) of a workload: all arms in the first rounds, then only what needs many.
 
     >>> plan_of("mlp", size="default")
-    [(40, ['off', 'all', 'stopped', 'null']), (260, ['off', 'all'])]
+    [(40, ['off', 'all', 'stopped']), (260, ['off', 'all'])]
     """
-    arms = ["off", "all", "stopped", "null"]
+    arms = ["off", "all", *(["stopped"] if name in PROMISED else [])]
     if name == "transformer":
-        arms += [*SINGLE, *BASELINES]
-    rest = MANY[size] - FEW[size] if name in ("transformer", "mlp") else 0
+        arms += ["null", *SINGLE, *PROFILERS]
+    rest = MANY[size] - FEW[size] if name in PROMISED else 0
     return [(FEW[size], arms), *([(rest, ["off", "all"])] if rest > 0 else [])]
 
 
 def table(result: Mapping[str, Any]) -> str:
     """One line per workload and arm, then memory."""
-    lines = ["| workload | step, ms | arm | ratio to off | 95 % | pairs | rows a step |"]
-    lines.append("|---|---|---|---|---|---|---|")
+    lines = ["| workload | step, ms | arm | ratio to off | 95 % | pairs | in use | rates |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
     for name, workload in result["workloads"].items():
         for arm, row in [*workload["channels"].items(), *workload["baselines"].items()]:
             low, high = row["ci95"]
             rates = ", ".join(f"{kind} {value:.2f}" for kind, value in row["rates"].items()) or "—"
             lines.append(
                 f"| {name} | {workload['step_ms']:.1f} | {arm} | {row['ratio']:.4f} "
-                f"| {low:.4f} – {high:.4f} | {row['n']} | {rates} |"
+                f"| {low:.4f} – {high:.4f} | {row['n']} | {row['in_use']:.4f} | {rates} |"
             )
     memory = result["memory"]
-    lines.append("")
-    lines.append(
+    text = (
         f"Memory over {memory['steps']} steps of one rank of mlp with everything on: "
         f"{memory['slope_bytes_per_step']:+.0f} bytes a step, {memory['first_mib']:.0f} MiB at the start. "
-        "`stopped` is everything taken out again, `null` a second model that was never observed; `modules` times them in every step, in use it is one in 50."
+        "`stopped` is everything taken out again, `null` a second model that was never observed. The blocks of "
+        "`modules`, `kernels` and `stacks` hold more of theirs than a run does: `in use` is what is left of their "
+        "cost at one step in 50 and one dump a minute. `all` has them at that rate, its sampled blocks weighed in."
     )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", text])
 
 
-def compare(rows: Sequence[Mapping[str, float]], arm: str) -> Arm:
-    """Trimmed mean of the pairs' log ratios, with a bootstrap interval."""
-    logs = np.log([row[arm] / row["off"] for row in rows])
+def compare(
+    rows: Sequence[Mapping[str, float]], arm: str, *, sampled: Collection[int] = (), share: float = 0.0
+) -> Arm:
+    """Trimmed mean of the pairs' log ratios, with a bootstrap interval.
+
+    Rounds `sampled` make a mean of their own that counts for `share`: trimming would leave all of them out.
+    """
+    pairs = [(i in sampled, np.log(row[arm] / row["off"])) for i, row in enumerate(rows) if arm in row]
+    plain, special = (np.array([log for kind, log in pairs if kind == wanted]) for wanted in (False, True))
+    weight = share if len(plain) and len(special) else float(not len(plain))
     rng = np.random.default_rng(0)
-    draws = rng.choice(logs, (RESAMPLES, len(logs)))
-    low, high = np.quantile(_trimmed(draws), (0.025, 0.975))
-    ratio = float(np.exp(_trimmed(logs[None])[0]))
-    return Arm(ratio=ratio, ci95=(float(np.exp(low)), float(np.exp(high))), n=len(logs))
+    ratio, draws = np.zeros(1), np.zeros(RESAMPLES)
+    for part, logs in ((1 - weight, plain), (weight, special)):
+        if len(logs):
+            ratio = ratio + part * np.exp(_trimmed(logs[None]))
+            draws = draws + part * np.exp(_trimmed(rng.choice(logs, (RESAMPLES, len(logs)))))
+    low, high = np.quantile(draws, (0.025, 0.975))
+    return Arm(ratio=float(ratio[0]), ci95=(float(low), float(high)), n=len(pairs))
 
 
 def _trimmed(rows: np.ndarray) -> np.ndarray:
@@ -136,25 +154,37 @@ def _workload(name: str, *, size: Size, pairs: int | None) -> dict[str, Any]:
     plan = [(pairs, ["off", "all", "stopped", "null"])] if pairs else plan_of(name, size=size)
     with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
         directory = Path(text)
-        rows = _run(name, directory, plan=plan)["rows"]
-        rates = _rates(directory / "recording")
-    arms = plan[0][1][1:]
-    measured = {
-        arm: asdict(compare([row for row in rows if arm in row], arm))
-        | {"rates": rates if arm == "all" else {}}
-        for arm in arms
-    }
+        told, dumped = _run(name, directory, plan=plan)
+        records = next(iter(read(directory / "recording" / "rank-0.argus"))).records
+    rows, share = told["rows"], BLOCK_STEPS[name] / SAMPLE_EVERY
+    measured = {}
+    for arm in plan[0][1][1:]:
+        is_all = arm == "all"
+        found = compare(rows, arm, sampled=told["sampled"] if is_all else (), share=share)
+        num_steps = 1 if arm in SHORT else BLOCK_STEPS[name]
+        took_s = sum(row[arm] for row in rows if arm in row) * num_steps
+        rates = _rates(records, told["steps"].get(arm, ())) | _dump_rate(dumped.dumps.get(arm, 0), took_s)
+        in_use = 1 + (found.ratio - 1) * _share_in_use(arm, rates)
+        measured[arm] = asdict(found) | {"in_use": in_use, "rates": rates}
     return {
         "step_ms": float(np.median([row["off"] for row in rows])) * 1e3,
-        "channels": {arm: row for arm, row in measured.items() if arm not in BASELINES},
-        "baselines": {arm: row for arm, row in measured.items() if arm in BASELINES},
+        "channels": {arm: row for arm, row in measured.items() if arm not in PROFILERS},
+        "baselines": {arm: row for arm, row in measured.items() if arm in PROFILERS},
     }
+
+
+def _share_in_use(arm: str, rates: Mapping[str, float]) -> float:
+    """How much of an arm's rate a run has; 1 for what is in every step."""
+    if arm in ("modules", "kernels"):
+        return 1 / SAMPLE_EVERY
+    rate = rates.get("dumps a minute and rank", 0.0)
+    return min(60.0 / BASELINE_S / rate, 1.0) if arm == "stacks" and rate else 1.0
 
 
 def _memory(steps: int) -> dict[str, Any]:
     """Resident memory of a single rank of the MLP with everything on: without peers its steps take 15 ms."""
     with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
-        resident = _run("mlp", Path(text), ranks=1, memory_steps=steps)["resident"]
+        resident = _run("mlp", Path(text), ranks=1, memory_steps=steps)[0]["resident"]
     return {
         "steps": steps,
         "slope_bytes_per_step": slope_of(resident),
@@ -170,35 +200,71 @@ def _run(
     plan: Sequence[tuple[int, list[str]]] = (),
     ranks: int = RANKS,
     memory_steps: int = 0,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Dumped]:
+    """The workload's own figures, and what was dumped. The processor leaves the dumps of blocks to us."""
+    socket = directory / "socket" / "processor.sock"
     command = [
-        *(sys.executable, "-m", "argus", "run", "--run", f"overhead-{name}"),
-        *("--socket", str(directory / "socket" / "processor.sock"), "--record", str(directory / "recording")),
-        *("--", sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)),
-        *("--master-addr", "127.0.0.1", "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"),
-        *(str(SCRIPT), "--workload", name, "--plan", json.dumps(plan)),
+        *(sys.executable, "-m", "argus", "run", "--run", f"overhead-{name}", "--no-processor"),
+        *("--socket", str(socket), "--", sys.executable, "-m", "torch.distributed.run"),
+        *("--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1", "--rdzv-backend", "c10d"),
+        *("--rdzv-endpoint", "127.0.0.1:0", str(SCRIPT), "--workload", name, "--plan", json.dumps(plan)),
         *("--block-steps", str(BLOCK_STEPS[name]), "--memory-steps", str(memory_steps)),
         *("--out", str(directory / "blocks.json")),
     ]
     env = clean_env({"ARGUS_GOVERNOR": "0"})  # the blocks are the shadow steps here
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    with _processor(directory, socket, has_stacks=not plan), Dumper(directory, num_ranks=ranks) as dumper:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise StackError(f"the {name} workload ended with code {done.returncode}:\n{done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads((directory / "blocks.json").read_text())
-    return found
+    if dumper.done.errors:
+        raise StackError(
+            f"stack dumps of {name} failed ({dumper.done.errors}); is py-spy installed and allowed?"
+        )
+    told: dict[str, Any] = json.loads((directory / "blocks.json").read_text())
+    return told, dumper.done
 
 
-def _rates(recording: Path) -> dict[str, float]:
-    """What rank 0 recorded per step in which phases were on, over all arms that have them."""
-    records = next(iter(read(recording / "rank-0.argus"))).records
-    outermost = records.phases["depth"] == 0
-    steps = max(len(np.unique(records.phases["step"][outermost])), 1)
-    profiled = int(((records.steps["flags"] & FLAG_PROFILED) != 0).sum())
-    return {
-        "phases": int(outermost.sum()) / steps,
-        "inner phases": int((~outermost).sum()) / steps,
-        "collectives": len(records.collectives) / steps,
-        "kernels": len(records.kernels) / steps,
-        "events": len(records.events) / steps,
-        "profiled steps": profiled / max(len(records.steps), 1),
-    }
+@contextmanager
+def _processor(directory: Path, socket: Path, *, has_stacks: bool) -> Iterator[None]:
+    """A processor that records, with its default settings but for the stacks; ended in order."""
+    command = [
+        *(sys.executable, "-m", "argus", "processor", "--socket", str(socket), "--metrics-port", "-1"),
+        *("--record", str(directory / "recording"), *([] if has_stacks else ["--no-stacks"])),
+    ]
+    log = directory / "processor.log"
+    socket.parent.mkdir(mode=0o700)
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, env=clean_env(), stdout=file, stderr=file)
+    try:
+        end_s = time.monotonic() + READY_S
+        while "listens" not in log.read_text():
+            if process.poll() is not None or time.monotonic() > end_s:
+                raise StackError(f"the processor did not start:\n{log.read_text()[-2000:]}")
+            time.sleep(0.05)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(READY_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _rates(records: RankRecords, blocks: Sequence[Sequence[int]]) -> dict[str, float]:
+    """What rank 0 recorded a step in the timed blocks of an arm, given as (first, after the last); {} of none."""
+    steps = np.array([step for first, end in blocks for step in range(first, end)], np.int64)
+    if not np.isin(records.steps["step"], steps).any():
+        return {}
+    phases = records.phases[np.isin(records.phases["step"], steps)]
+    outermost = int((phases["depth"] == 0).sum())
+    rows = {"phases": outermost, "inner phases": len(phases) - outermost}
+    for kind in ("collectives", "kernels", "events"):
+        rows[kind] = int(np.isin(getattr(records, kind)["step"], steps).sum())
+    rows["steps with operators"] = len(np.intersect1d(records.kernels["step"], steps))
+    return {kind: num / len(steps) for kind, num in rows.items()}
+
+
+def _dump_rate(num: int, took_s: float) -> dict[str, float]:
+    """Dumps a minute and rank in blocks that took so long together; {} if there was none."""
+    return {"dumps a minute and rank": 60.0 * num / took_s} if num and took_s else {}

@@ -20,7 +20,9 @@ from argus.evals.series_score import score_series
 from argus.evals.series_score import table as score_table
 
 COUNT = {"smoke": 20, "default": 200, "full": 1000}
-HEALTHY_JOBS = {"smoke": 3, "default": 20, "full": 160}
+HEALTHY_JOBS = {"smoke": 3, "default": 160, "full": 500}
+"""Of 2,000 steps each: 300,000 without an incident bound their rate at one in 100,000 (95 %)."""
+
 NOISE_SERIES = {"smoke": 1, "default": 4, "full": 40}
 LENGTH = 300
 NOISE = 0.03

@@ -1,4 +1,4 @@
-"""kill -9 of service and processor in mid-run: the training's own pace, and what was acknowledged."""
+"""Service and processor killed, the processor stopped in mid-run: the training's own pace, and what was acknowledged."""
 
 from __future__ import annotations
 
@@ -47,7 +47,14 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
 
 def table(result: Mapping[str, Any]) -> str:
     """One line per round: milliseconds a step in each state, and windows lost."""
-    states = ("before", "service killed", "service back", "processor killed", "processor back")
+    states = (
+        "before",
+        "service killed",
+        "service back",
+        "processor stopped",
+        "processor killed",
+        "processor back",
+    )
     lines = [f"| round | {' | '.join(f'{s}, ms a step' for s in states)} | acknowledged | lost |"]
     lines.append("|" + "---|" * (len(states) + 3))
     for i, row in enumerate(result["rounds"], 1):
@@ -70,6 +77,11 @@ def _round(stack: Stack, *, watch_s: float) -> dict[str, Any]:
     if processor is None:
         raise StackError(f"no processor runs:\n{stack.log('job')[-2000:]}")
     command = processor.cmdline()
+    processor.suspend()
+    try:
+        pace["processor stopped"] = _pace(stack, watch_s)
+    finally:
+        processor.resume()
     processor.send_signal(signal.SIGKILL)
     processor.wait()
     pace["processor killed"] = _pace(stack, watch_s)

@@ -94,14 +94,18 @@ def table(result: Mapping[str, Any]) -> str:
 
 def _filled(state: AttemptState) -> AttemptState:
     """The attempt with as many remembered windows as there can be: the first one over and over."""
-    first, rest = state.past[0], state.past
-    fill = PAST_WINDOWS - len(rest)
-    older = tuple(replace(first, index=first.index - fill + n) for n in range(fill))
-    return replace(state, past=(*older, *rest))
+    first, fill = state.past[0], PAST_WINDOWS - len(state.past)
+    older = tuple(replace(first, index=first.index + n) for n in range(fill))
+    ballots = tuple(replace(ballot, window=ballot.window + fill) for ballot in state.ballots)
+    newer = tuple(replace(digest, index=digest.index + fill) for digest in state.past)
+    return replace(state, past=(*older, *newer), ballots=ballots)
 
 
 def _look(state: AttemptState, parts: Sequence[RankWindow], topology: Topology) -> Advance:
-    return advance(state, topology=topology, now_s=0.0, window=align(assemble(parts, topology)))
+    """The parts as the attempt's next window, whatever number they were cut with."""
+    window = align(assemble(parts, topology))
+    index = state.past[-1].index + 1 if state.past else 0
+    return advance(state, topology=topology, now_s=0.0, window=replace(window, index=index))
 
 
 def _timed(
@@ -125,7 +129,8 @@ def _with_l3(
     engine = LocalEngine(workers=os.cpu_count() or 1)
     try:
         begun = time.perf_counter()
-        window = replace(align(assemble(parts, topology)), kernels=tuple(packed))
+        index = state.past[-1].index + 1
+        window = replace(align(assemble(parts, topology)), kernels=tuple(packed), index=index)
         advance(state, topology=topology, now_s=0.0, window=window, engine=engine)
         return time.perf_counter() - begun
     finally:

@@ -44,8 +44,10 @@ class Costs:
 
     `transfers` by kind of group (step, call, group), for `pp` and `world` (step, call, rank) of the sender;
     `gc_s` (step, rank) is the part of the first forward segment spent in collections, `compile_s` that of the
-    last backward segment; `pauses` (step, rank) by name; `kernels_s` (step, rank) is the part of the work that lies in kernels with a
-    word in their name, where not all are slower alike. Infinite = never ends. Faults act on them in place.
+    last backward segment; `retries` (step, rank) are allocations that had to be tried again; `pauses` (step, rank) by
+    name; `kernels_s` (step, rank) is the part of the work that lies in kernels with a word in their name, where not
+    all are slower alike; `starved_s` (step, rank) by fault is what a rank stood ready and was not run: in the run
+    queue, or throttled. Infinite = never ends. Faults act on them in place.
     """
 
     wall: Floats
@@ -53,9 +55,11 @@ class Costs:
     transfers: Mapping[str, Floats]
     gc_s: Floats
     compile_s: Floats
+    retries: Floats
     pauses: Mapping[str, Floats]
     work: Workload
     kernels_s: dict[str, Floats] = field(default_factory=dict)
+    starved_s: dict[str, Floats] = field(default_factory=dict)
 
 
 def draw_costs(job: Job, faults: tuple[Fault, ...], *, rng: np.random.Generator) -> Costs:
@@ -76,6 +80,7 @@ def draw_costs(job: Job, faults: tuple[Fault, ...], *, rng: np.random.Generator)
         transfers=transfers,
         gc_s=gc_s,
         compile_s=np.zeros((job.steps, job.ranks)),
+        retries=np.zeros((job.steps, job.ranks)),
         pauses=dict(zip(PAUSES, (_evaluations(job, aside), checkpoint_s), strict=True)),
         work=work,
     )

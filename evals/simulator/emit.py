@@ -25,6 +25,7 @@ from argus.collectors.records.events import (
 from argus.evals.simulator.clocks import Clocks
 from argus.evals.simulator.costs import Costs
 from argus.evals.simulator.groups import shape_of
+from argus.evals.simulator.host_use import HostUse
 from argus.evals.simulator.job import Job
 from argus.evals.simulator.names import Names
 from argus.evals.simulator.program import (
@@ -69,6 +70,7 @@ class Emitter:
     times: Timeline
     stage: int
     lost: Bools
+    host_use: HostUse
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
@@ -238,10 +240,12 @@ def event_rows(source: Emitter) -> Table:
     data_end = source.end[..., 0]
     backward = max(n for n, op in enumerate(source.ops) if op.kind == WORK and op.slot < _optimizer(source))
     gc_s, compile_s = source.own(costs.gc_s), source.own(costs.compile_s)
+    retries = source.own(costs.retries)
     rows: list[tuple[str, Floats, Floats, Floats | float, Bools]] = [
         ("loader_wait", source.entry[..., 0], elapsed(source.entry[..., 0], data_end), 0.0, gc_s >= 0),
         ("gc", data_end, gc_s, 2.0, gc_s > 0),
         ("compile", source.end[..., backward] - compile_s, compile_s, 1.0, compile_s > 0),
+        ("alloc_retry", source.entry[..., backward], np.zeros(gc_s.shape), retries, retries > 0),
     ]
     for name in PAUSES:
         at = next(n for n, op in enumerate(source.ops) if op.kind == PAUSE and op.name == name)

@@ -50,6 +50,10 @@ def _starve(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> N
     at = np.ix_(_steps(job, fault), np.arange(len(shares)), np.array(fault.ranks))
     lumps = rng.exponential(1.0, costs.wall[at].shape) * shares[None, :, None]
     costs.wall[at] += (fault.severity - 1) * job.step_s * lumps
+    stood = costs.starved_s.setdefault(fault.kind, np.zeros((job.steps, job.ranks)))
+    stood[np.ix_(_steps(job, fault), np.array(fault.ranks))] += (
+        (fault.severity - 1) * job.step_s * lumps.sum(axis=1)
+    )
 
 
 def _slow_data(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
@@ -87,6 +91,15 @@ def _compile(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> 
     costs.compile_s[at] += pause
     costs.wall[:, segment][at] += pause
     costs.cpu[:, segment][at] += pause
+
+
+def _retry(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
+    at = np.ix_(_steps(job, fault), np.array(fault.ranks))
+    lost = (fault.severity - 1) * job.step_s * rng.lognormal(-0.02, 0.2, costs.retries[at].shape)
+    segment = int(np.flatnonzero(segments_of(job).kind == 2)[-1])
+    costs.retries[at] += 1 + rng.poisson(1.0, costs.retries[at].shape)
+    costs.wall[:, segment][at] += lost
+    costs.cpu[:, segment][at] += lost
 
 
 def _slow_link(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
@@ -129,10 +142,12 @@ def _stop(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> Non
 _APPLY: Mapping[str, Callable[[Costs, Fault, Job, np.random.Generator], None]] = {
     "compute": _slow_compute,
     "starved": _starve,
+    "throttled": _starve,
     "data": _slow_data,
     "copy": _slow_copy,
     "gc": _pause_for_gc,
     "compile": _compile,
+    "alloc": _retry,
     "link": _slow_link,
     "slow_all": _slow_everything,
     "hang": _stop,

@@ -1,4 +1,4 @@
-"""A simulated rank as the byte stream its collector would have sent."""
+"""A simulated rank as the recording its host would have made of it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from argus.collectors.records.events import DTYPES, RankRecords
 from argus.collectors.records.frames import Kind, encode_json, encode_rows
+from argus.collectors.records.stacks import encode_stacks
 
 
 def rank_frames(records: RankRecords, *, steps_per_frame: int = 10, bye: bool = True) -> Iterator[bytes]:
-    """Frames of one rank in the order of the wire: who it is, its strings, its rows, its end.
+    """Frames of one rank in the order of the wire: who it is, its strings, its rows, what its host saw, its end.
 
     >>> from argus.collectors.records.layout import Layout
     >>> stream = rank_frames(RankRecords(layout=Layout(run="r", attempt=0, rank=0, world_size=1)))
@@ -25,6 +26,10 @@ def rank_frames(records: RankRecords, *, steps_per_frame: int = 10, bye: bool = 
             part = rows[(rows["step"] >= first) & (rows["step"] < first + steps_per_frame)]
             if len(part):
                 yield encode_rows(name, part)
+    for look in records.looks:
+        yield encode_json(Kind.HOST, look.to_json())
+    for dump in records.stacks:
+        yield encode_json(Kind.STACKS, encode_stacks([dump]))
     if records.dropped:
         yield encode_json(Kind.DROPS, dict(records.dropped))
     if bye:

@@ -9,6 +9,7 @@ SCHEDULES = ("1f1b", "interleaved", "zero_bubble")
 FAULT_KINDS = (
     "compute",
     "starved",
+    "throttled",
     "data",
     "copy",
     "gc",
@@ -16,6 +17,7 @@ FAULT_KINDS = (
     "hang",
     "lost",
     "compile",
+    "alloc",
     "work",
     "lengths",
     "routing",
@@ -157,9 +159,10 @@ class Fault:
     `severity` = how many times longer the culprit's own step gets: (severity − 1) × step_s a step, put
     where the fault acts. `compute`: forward and backward or one `phase` of them, CPU time too; if `kernels`
     is given, only kernels with that in their name are slower. `copy`: what is copied to the device. `starved`:
-    anywhere in bursts, CPU time flat. `data`: the wait for the next batch. `gc`: collector pauses. `link`: the
+    anywhere in bursts, CPU time flat, in the run queue; `throttled`: the same by a CPU quota. `data`: the wait for the next batch. `gc`: collector pauses. `link`: the
     transfers of the groups of kind `group` the ranks are in ("" = gradients; `pp` = what two neighbours send
-    each other). `compile`: backward stands while the host compiles. `work`: the ranks get so much more to do
+    each other). `compile`: backward stands while the host compiles. `alloc`:
+    it stands while the allocator frees its cache and tries again, as the runtime tells. `work`: the ranks get so much more to do
     (`group` ep = more tokens for their experts). `lengths` and `routing`: sequence lengths and routed tokens
     spread by severity − 1 over all ranks, anew in every step. The ranks say so if the job tells its work. `slow_all`: every rank's transfers and compute, `ranks` are all of
     them. `clock_jump`: the ranks' clocks are `severity` seconds ahead. `hang` and `lost` ignore severity: the

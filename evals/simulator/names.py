@@ -56,7 +56,7 @@ def role_of(kind: str, shape: Shape) -> str:
 def names_of(job: Job) -> Names:
     """Every string the job's records use, the empty one first."""
     natives = PIPELINE_NATIVE if job.is_pipeline else NATIVE
-    events = ("gc", "loader_wait", "compile", *(f"mark:{name}" for name in PAUSES))
+    events = ("gc", "loader_wait", "compile", "alloc_retry", *(f"mark:{name}" for name in PAUSES))
     texts = ("", *PHASES, *natives.values(), *OPS, *events, *(f"work:{unit}" for unit in UNITS))
     kinds = tuple(program_of(job).num_calls)
     roles = [role_of(kind, shape_of(job)) for kind in kinds] if job.kernels else []

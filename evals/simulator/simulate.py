@@ -27,6 +27,7 @@ from argus.evals.simulator.emit import (
 )
 from argus.evals.simulator.faults import apply_faults
 from argus.evals.simulator.groups import layouts
+from argus.evals.simulator.host_use import HostUse
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.kernel_emit import kernels_of
 from argus.evals.simulator.names import names_of
@@ -87,7 +88,13 @@ class Simulation:
             times=times or self.timeline,
             stage=stage,
             lost=self.lost,
+            host_use=self.host_use,
         )
+
+    @cached_property
+    def host_use(self) -> HostUse:
+        """What the hosts' kernels count meanwhile."""
+        return HostUse(job=self.job, costs=self.costs, start_s=self.start_s, end_s=self.end_s)
 
     def _stage_records(self, source: Emitter) -> Iterator[RankRecords]:
         steps, phases = step_rows(source), phase_rows(source)
@@ -106,6 +113,7 @@ class Simulation:
                 collectives=kept(collectives, row),
                 events=kept(events, row),
                 kernels=kernels_of(source, row, calls=collectives),
+                looks=self.host_use.looks(rank, self.clocks),
             )
 
     def windows(self, plan: WindowPlan) -> Iterator[ClosedWindow]:

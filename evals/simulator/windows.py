@@ -30,6 +30,7 @@ def stage_windows(source: Emitter, *, index: int, num_steps: int) -> Iterator[Ra
     cells, details = _cells(phases, depth=0), _cells(phases, depth=1)
     collectives, events = collective_rows(source), event_rows(source)
     first = source.ranks.start
+    use = _use(source, steps)
     for row in range(len(steps[0])):
         rank = first + row
         mine = kept(steps, row)
@@ -51,7 +52,19 @@ def stage_windows(source: Emitter, *, index: int, num_steps: int) -> Iterator[Ra
             events=kept(events, row),
             dropped=_dropped(source, rank),
             kernels=packed_kernels(source, row, calls=collectives),
+            use=use[row],
         )
+
+
+def _use(source: Emitter, steps: Table) -> list[dict[str, float]]:
+    """What the ranks' hosts measured from the first step that was kept to the last; {} of a rank without any."""
+    there = steps[1][..., 0]
+    some = np.flatnonzero(there.any(axis=1))
+    first = source.times.steps.start + there[some].argmax(axis=1)
+    last = source.times.steps.stop - 1 - there[some][:, ::-1].argmax(axis=1)
+    rates = source.host_use.rates(source.ranks.start + some, first=first, last=last)
+    found = dict(zip(some.tolist(), rates, strict=True))
+    return [found.get(row, {}) for row in range(len(there))]
 
 
 def _dropped(source: Emitter, rank: int) -> dict[str, int]:

@@ -1,4 +1,7 @@
-"""Trains on one GPU under `argus run` and measures the kernel channel against torch.profiler."""
+"""Trains on one GPU under `argus run` and measures the kernel channel against torch.profiler.
+
+Each part writes its figures as soon as it has them: one that fails, or the time running out, costs only itself.
+"""
 
 from __future__ import annotations
 
@@ -9,74 +12,37 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 from argus.collectors.rank import attach
 from argus.collectors.rank.cupti import process
 from argus.collectors.rank.cupti.channel import Channel
 from argus.collectors.rank.session import Session
-from argus.collectors.records.kernel_names import short_name
+from argus.collectors.records.channels import BLOCK_STEPS as SAMPLE_EVERY
+from argus.evals.arms import PROFILERS
+from argus.evals.workloads.gpu_dry import Dry
+from argus.evals.workloads.gpu_machine import Cuda, Machine, seconds
 from argus.evals.workloads.models import Step
-from argus.evals.workloads.overhead import START_STEPS, Arms
-from argus.evals.workloads.train import VOCABULARY, Transformer
+from argus.evals.workloads.overhead import Arms
 
-ARMS = ("off", "all", "torch.profiler", "torch.profiler with stacks")
+ARMS = ("off", "all", *PROFILERS)
 BLOCK_STEPS = 2
 WARM_STEPS = 2  # the first finds the modules again, the second runs with everything in place
 BLOCKS_S = 220.0  # of the eight minutes; fewer blocks are said, not hidden
-STEP_S = 0.08  # the batch doubles until a step lasts so long
-MAX_BATCH = 1024
 PAIRS = 20  # alternating steps under CUPTI and under torch.profiler
 PATH_STEPS = 40
 MIDDLE_STEPS = 6
-SETTLE_S = 2.0  # flush, parse and send
 CHANNEL_S = 20.0  # the writer thread starts the channel at its next look
-GPU_WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 
 
-def seconds(step: Step, *, num_steps: int) -> float:
-    """Seconds a step, with the GPU done."""
-    torch.cuda.synchronize()
-    start_s = time.perf_counter()
-    for _ in range(num_steps):
-        step()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - start_s) / num_steps
-
-
-def transformer_step(model: torch.nn.Module, *, batch: int) -> Step:
-    """Forward, backward and optimizer on one fixed batch."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    tokens = torch.randint(0, VOCABULARY, (batch, 65))
-
-    def step() -> None:
-        model(tokens).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
-def build() -> tuple[Step, int]:
-    """A transformer's step that lasts about 0.1 s, and its batch."""
-    torch.manual_seed(0)
-    model = Transformer(width=768, layers=12).cuda()
-    batch = 16
-    while True:
-        with torch.device("cuda"):  # where it makes its batch
-            step = transformer_step(model, batch=batch)
-        for _ in range(START_STEPS):
-            step()
-        if seconds(step, num_steps=3) >= STEP_S or batch >= MAX_BATCH:
-            return step, batch
-        batch *= 2
+class NotStarted(RuntimeError):
+    """The kernel channel does not collect; the message holds the rank's notes."""
 
 
 def session_and_channel() -> tuple[Session, Channel]:
-    """What records here, once the kernel channel is on."""
+    """What records here, once the kernel channel is on. Raises NotStarted."""
     end_s = time.monotonic() + CHANNEL_S
     while time.monotonic() < end_s:
         session = attach.current_session()
@@ -85,101 +51,99 @@ def session_and_channel() -> tuple[Session, Channel]:
         time.sleep(0.05)
     session = attach.current_session()
     notes = "not attached: run this under `argus run`" if session is None else "; ".join(session.notes)
-    raise SystemExit(f"the kernel channel did not start: {notes}")
+    raise NotStarted(f"the kernel channel did not start: {notes}")
 
 
 @contextmanager
-def arm(name: str) -> Iterator[None]:
+def arm(name: str, *, arms: Arms, machine: Machine) -> Iterator[None]:
     """Everything that belongs to one arm, around its block."""
-    Arms().switch("all" if name == "all" else "off")
+    arms.switch("all" if name == "all" else "off")
     if name == "all":
         session_and_channel()
-    if not name.startswith("torch"):
+    if name not in PROFILERS:
         yield
         return
-    with profile(
-        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], with_stack=name.endswith("stacks")
-    ):
+    with machine.profile(with_stack=name.endswith("stacks")):
         yield
 
 
-def blocks(step: Step, *, num_blocks: int) -> list[dict[str, float]]:
-    """Seconds a step by arm, in random order within each block."""
-    order, rows = random.Random(0), list[dict[str, float]]()
+def blocks(step: Step, machine: Machine, *, num_blocks: int) -> list[dict[str, float]]:
+    """Seconds a step by arm, in random order within each block; one step in 50 of `all` is a sampled one."""
+    order, rows, arms = random.Random(0), list[dict[str, float]](), Arms()
     end_s = time.monotonic() + BLOCKS_S
     while len(rows) < num_blocks and time.monotonic() < end_s:
         row = {}
         for name in order.sample(ARMS, len(ARMS)):
-            with arm(name):
+            with arm(name, arms=arms, machine=machine):
                 for _ in range(WARM_STEPS):
                     step()
-                row[name] = seconds(step, num_steps=BLOCK_STEPS)
+                if name == "all" and len(rows) % (SAMPLE_EVERY // BLOCK_STEPS) == 1:
+                    arms.sample()
+                row[name] = seconds(step, machine, num_steps=BLOCK_STEPS)
         rows.append(row)
-    Arms().switch("all")
+    arms.as_in_use()
     return rows
 
 
-def alternate(step: Step) -> dict[str, Any]:
+def alternate(step: Step, machine: Machine) -> dict[str, Any]:
     """The same step under CUPTI and under torch.profiler in turn: whose numbers and the profiler's times."""
     session, channel = session_and_channel()
     cupti_steps, theirs = [], dict[str, list[int]]()
     for _ in range(PAIRS):
         channel.tick()
-        step()
-        torch.cuda.synchronize()
-        cupti_steps.append(session.recorder.step)
-        for name, dur_ns in profiled(step):
+        if not channel.is_on:
+            raise NotStarted(f"the kernel channel did not come back: {'; '.join(session.notes)}")
+        cupti_steps.append(number(session, step))
+        machine.synchronize()
+        with machine.profile() as seen:
+            step()
+            machine.synchronize()
+        for name, dur_ns in seen.work:
             theirs.setdefault(name, []).append(dur_ns)
     channel.tick()
-    return {"steps": cupti_steps, "profiler": theirs, "was_on": channel.is_on}
+    settle(channel, machine)
+    return {"steps": cupti_steps, "profiler": theirs}
 
 
-def profiled(step: Step) -> list[tuple[str, int]]:
-    """Name and nanoseconds of what ran on the GPU during one step, as torch.profiler has it."""
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as one:
-        step()
-        torch.cuda.synchronize()
-    results = cast(Any, one.profiler).kineto_results
-    events = [event for event in results.events() if event.activity_type() in GPU_WORK]
-    return [(short_name(event.name()), int(event.duration_ns())) for event in events]
-
-
-def path_figures(step: Step, *, how: str) -> dict[str, Any]:
+def path_figures(step: Step, machine: Machine, *, how: str) -> dict[str, Any]:
     """Records and the cost of decoding them by one of the two ways."""
     session, channel = session_and_channel()
     channel.use(process.shared_objects() if how == "objects" else process.shared_raw())
     before = vars(channel.counts).copy()
     steps, start_s = [], time.perf_counter()
     for _ in range(PATH_STEPS):
-        step()
-        steps.append(session.recorder.step)
-    torch.cuda.synchronize()
+        steps.append(number(session, step))
+    machine.synchronize()
     took_s = time.perf_counter() - start_s
-    settle(channel)
+    settle(channel, machine)
     gone = {name: value - before[name] for name, value in vars(channel.counts).items()}
-    return {"steps": steps, "seconds": took_s, **gone}
+    return {"steps": steps, "seconds": took_s, "how": channel.path.name, **gone}
 
 
-def settle(channel: Channel) -> None:
+def settle(channel: Channel, machine: Machine) -> None:
     """Let everything that was launched be flushed, parsed and sent."""
-    time.sleep(SETTLE_S)
+    time.sleep(machine.settle_s)
     channel.tick()
-    time.sleep(SETTLE_S)
+    time.sleep(machine.settle_s)
 
 
-def middle(step: Step) -> dict[str, Any]:
+def middle(step: Step, machine: Machine) -> dict[str, Any]:
     """torch.profiler starts while we collect: it sees kernels, we stand aside and come back."""
     session, channel = session_and_channel()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as one:
+    with machine.profile() as seen:
         stood_aside = not channel.is_on
         during = [number(session, step) for _ in range(MIDDLE_STEPS)]
-        torch.cuda.synchronize()
-    results = cast(Any, one.profiler).kineto_results
-    seen = sum(event.activity_type() in GPU_WORK for event in results.events())
+        machine.synchronize()
     session_and_channel()
     after = [number(session, step) for _ in range(MIDDLE_STEPS)]
-    torch.cuda.synchronize()
-    return {"stood_aside": stood_aside, "profiler_events": seen, "during": during, "after": after}
+    machine.synchronize()
+    settle(channel, machine)
+    return {
+        "stood_aside": stood_aside,
+        "profiler_events": len(seen.work),
+        "during": during,
+        "after": after,
+    }
 
 
 def number(session: Session, step: Step) -> int:
@@ -188,37 +152,38 @@ def number(session: Session, step: Step) -> int:
     return session.recorder.step
 
 
-def measure(*, num_blocks: int) -> dict[str, Any]:
+def measure(machine: Machine, *, num_blocks: int, out: Path) -> None:
     """Everything that runs in the training process."""
-    step, batch = build()
-    session_and_channel()
+    step = machine.build()
     parts: dict[str, Callable[[], Any]] = {
-        "pairs": lambda: alternate(step),
-        "raw": lambda: path_figures(step, how="raw"),
-        "objects": lambda: path_figures(step, how="objects"),
-        "middle": lambda: middle(step),
-        "blocks": lambda: blocks(step, num_blocks=num_blocks),
+        "pairs": lambda: alternate(step, machine),
+        "raw": lambda: path_figures(step, machine, how="raw"),
+        "objects": lambda: path_figures(step, machine, how="objects"),
+        "middle": lambda: middle(step, machine),
+        "blocks": lambda: blocks(step, machine, num_blocks=num_blocks),
     }
-    result = {name: part() for name, part in parts.items()}
-    session, channel = session_and_channel()
-    settle(channel)
-    return {
-        **result,
-        "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "batch": batch,
-        "notes": list(session.notes),
-        "dropped": session.ring.dropped(),
-    }
+    told: dict[str, Any] = {"gpu": machine.name(), "torch": torch.__version__, "failed": {}}
+    for name, part in parts.items():
+        started_s = time.monotonic()
+        try:
+            told[name] = part()
+        except Exception as error:  # noqa: BLE001  what a driver or a profiler raises is not known: the others go on
+            told["failed"][name] = f"{type(error).__name__}: {error}"
+        told[f"{name}_s"] = time.monotonic() - started_s
+        session = attach.current_session()
+        told["notes"] = [] if session is None else list(session.notes)
+        told["dropped"] = {} if session is None else session.ring.dropped()
+        out.write_text(json.dumps(told))
 
 
 def main() -> None:
     """Measure, write the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--blocks", type=int, required=True)
+    parser.add_argument("--dry-run", action="store_true", help="on a CPU, with a stand-in for CUPTI")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    args.out.write_text(json.dumps(measure(num_blocks=args.blocks)))
+    measure(Dry() if args.dry_run else Cuda(), num_blocks=args.blocks, out=args.out)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 The off arm has every patch taken out and a model of its own that was made without them; the null arm is the
 same with one more such model, so that it shows the noise of the method; the stopped arm is the off arm with the
-observed model, so that it shows what collectors leave behind when they stop. The profiler arms are the off arm
-under torch.profiler.
+observed model, so that it shows what collectors leave behind when they stop. The stacks arm is the off arm while
+another process dumps the ranks. The profiler arms are the off arm under torch.profiler.
 """
 
 from __future__ import annotations
@@ -15,67 +15,115 @@ import random
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from argus.collectors.rank import attach
+from argus.collectors.records.channels import BLOCK_STEPS
+from argus.evals.arms import BARE, PROFILERS, SHORT
+from argus.evals.dumper import ARM_FILE, PID_FILE, say_arm
 from argus.evals.workloads.models import BUILD, Step
-
-WARM_STEPS = {"off": 1, "null": 1, "stopped": 1}
-"""An observed block needs two: the first finds the modules again, the second runs with everything in place."""
 
 START_STEPS = 8
 COLLECTIVES = frozenset({"torch_collectives", "torch_ddp", "torch_functional", "torch_nccl"})
 STEPS = frozenset({"torch_optimizer", "torch_forward"})
 """What tells steps and finds models; every arm with a channel needs it."""
 
+SAMPLED = frozenset({"torch_modules", "cpu_operators"})
 MEMORY_EVERY = 5
 
 
 def hooks_of(arm: str) -> list[str]:
     """Hooks of an arm: all but for the arm of a single channel."""
     names = [name for name, _ in attach.find_hooks()]
-    if arm == "collectives":
-        return [name for name in names if name in COLLECTIVES | STEPS]
-    if arm == "modules":
-        return [name for name in names if name in STEPS | {"torch_modules"}]
     if arm == "phases":
-        return [name for name in names if name not in COLLECTIVES | {"torch_modules"}]
-    return names if arm == "all" else []
+        return [name for name in names if name not in COLLECTIVES | SAMPLED]
+    own = {
+        "collectives": COLLECTIVES | STEPS,
+        "modules": STEPS | {"torch_modules"},
+        "kernels": STEPS | {"cpu_operators"},
+    }
+    return names if arm == "all" else [name for name in names if name in own.get(arm, ())]
+
+
+@dataclass(kw_only=True)
+class Told:
+    """What a job's blocks were: seconds a step by arm and round, rounds whose `all` held a sampled step, and
+    per arm the steps of its blocks as (first, after the last)."""
+
+    rows: list[dict[str, float]] = field(default_factory=list)
+    sampled: list[int] = field(default_factory=list)
+    steps: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
 
 class Arms:
-    """Puts collectors in and takes them out."""
+    """Puts collectors in and takes them out. `arm_file` is where blocks are announced to who dumps the ranks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, arm_file: int | None = None) -> None:
         session = attach.current_session()
         if session is None:
             raise SystemExit("the collectors are not attached: run this under `argus run`")
-        self._session = session
+        self._session, self._arm_file = session, arm_file
         self._plan = session.recorder.channels.plan
+        self._arm = ""
+        self._samples = False
+        self._num_blocks = 0
 
     def switch(self, arm: str) -> None:
-        """The arm's collectors and no others; its modules are timed in every step if they are all it has."""
+        """The arm's collectors and no others."""
         self._session.stop()
-        self._session.recorder.channels.plan = _every_step if arm == "modules" else self._plan
+        self._session.recorder.channels.plan = self._every if arm == "modules" else self._next
+        self._arm = arm
         wanted = hooks_of(arm)
         for name, hook in attach.find_hooks():
             if name in wanted:
                 self._session.add(name, hook)
 
-    def block(self, step: Step, *, arm: str, num_steps: int) -> float:
+    def as_in_use(self) -> None:
+        """Everything on, with the samples that the run's name and the steps ask for."""
+        self.switch("all")
+        self._session.recorder.channels.plan = self._plan
+
+    def sample(self) -> None:
+        """The next step that begins is a sampled one: module phases and, without a GPU, operators."""
+        self._samples = True
+
+    def _next(self, _step: int) -> str:
+        samples, self._samples = self._samples, False
+        return "modules" if samples else ""
+
+    def _every(self, _step: int) -> str:
+        return "modules"
+
+    def block(self, step: Step, *, arm: str, num_steps: int, told: Told, is_sampled: bool) -> float:
         """Seconds a step of one block; starting and stopping of the arm are not in it."""
-        self.switch(arm)
+        warm = 0
+        if arm != self._arm or arm in PROFILERS:
+            self.switch(arm)
+            warm = 1 if arm in BARE else 2
         with profiler(arm):
-            for _ in range(WARM_STEPS.get(arm, 2)):
+            for _ in range(warm):
                 step()
             dist.barrier()
+            self._announce(arm)
+            if is_sampled:
+                self.sample()
+            first = self._session.recorder.current_step
             start_s = time.perf_counter()
             for _ in range(num_steps):
                 step()
-            return (time.perf_counter() - start_s) / num_steps
+            took_s = time.perf_counter() - start_s
+        self._announce("")
+        told.steps.setdefault(arm, []).append((first, first + num_steps))
+        return took_s / num_steps
+
+    def _announce(self, arm: str) -> None:
+        self._num_blocks += 1
+        if self._arm_file is not None:
+            say_arm(self._arm_file, arm, number=self._num_blocks)
 
 
 def memory_of(step: Step, *, num_steps: int) -> list[tuple[int, int]]:
@@ -89,13 +137,9 @@ def memory_of(step: Step, *, num_steps: int) -> list[tuple[int, int]]:
     return found
 
 
-def _every_step(_step: int) -> str:
-    return "modules"
-
-
 def profiler(arm: str) -> AbstractContextManager[object]:
     """torch.profiler always on, as far as the arm wants it."""
-    if not arm.startswith("torch.profiler"):
+    if arm not in PROFILERS:
         return nullcontext()
     return torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], with_stack=arm.endswith("stacks")
@@ -117,6 +161,27 @@ def started(workload: str) -> Step:
     return step
 
 
+def play(arms: Arms, models: dict[str, Step], *, plan: Sequence[Sequence[str]], block_steps: int) -> Told:
+    """All blocks; one `all` block of so many that one step in `BLOCK_STEPS` is sampled."""
+    told, period = Told(), max(BLOCK_STEPS // block_steps, 1)
+    for number, order in enumerate(plan):
+        is_sampled = number % period == 1
+        told.rows.append(
+            {
+                arm: arms.block(
+                    models.get(arm, models["observed"]),
+                    arm=arm,
+                    num_steps=1 if arm in SHORT else block_steps,
+                    told=told,
+                    is_sampled=arm == "kernels" or (arm == "all" and is_sampled),
+                )
+                for arm in order
+            }
+        )
+        told.sampled += [number] if is_sampled and "all" in order else []
+    return told
+
+
 def main() -> None:
     """Run the blocks; rank 0 writes them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -129,21 +194,21 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    arms = Arms()
+    rank = dist.get_rank()
+    (args.out.parent / PID_FILE.format(rank=rank)).write_text(str(os.getpid()))
+    arm_file = None if rank else os.open(args.out.parent / ARM_FILE, os.O_RDWR | os.O_CREAT)
+    arms = Arms(arm_file=arm_file)
     observed = started(args.workload)
     arms.switch("off")
     pristine, control = started(args.workload), started(args.workload)
-    steps = dict.fromkeys(("off", "torch.profiler", "torch.profiler with stacks"), pristine) | {
-        "null": control
-    }
-    rows = [
-        {arm: arms.block(steps.get(arm, observed), arm=arm, num_steps=args.block_steps) for arm in order}
-        for order in rounds(args.plan, seed=args.seed)
-    ]
-    arms.switch("all")
+    bare = dict.fromkeys(("off", "stacks", *PROFILERS), pristine)
+    models = {**bare, "null": control, "observed": observed}
+    plan = rounds(args.plan, seed=args.seed)
+    told = play(arms, models, plan=plan, block_steps=args.block_steps)
+    arms.as_in_use()
     resident = memory_of(observed, num_steps=args.memory_steps)
-    if dist.get_rank() == 0:
-        args.out.write_text(json.dumps({"rows": rows, "resident": resident}))
+    if rank == 0:
+        args.out.write_text(json.dumps({**vars(told), "resident": resident}))
     dist.destroy_process_group()
 
 

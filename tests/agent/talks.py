@@ -10,14 +10,14 @@ from argus.agent.case import Case, case_of
 from argus.agent.context import ToolContext
 from argus.agent.guard import Guard
 from argus.agent.loop.course import Course, Step
-from argus.agent.loop.drive import Rejudge, Surroundings, drive, drive_async
+from argus.agent.loop.drive import Rejudge, Surroundings, Watch, drive, drive_async
 from argus.agent.loop.investigate import Desk, Outcome, investigate
 from argus.agent.loop.limits import Limits
 from argus.agent.model.client import Model
 from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Ask, Reply
 from argus.agent.pseudonyms import Pseudonyms
-from argus.agent.registry import registry
+from argus.agent.registry import Registry, registry
 from tests.agent.jobs import facts_of
 
 Script = Callable[[Ask], Reply]
@@ -36,13 +36,18 @@ def case_for(scenario: str = "slow_rank", *, ranks: int = 8) -> tuple[Case, Tool
 
 
 def desk_for(
-    case: Case, context: ToolContext, *, endpoint: Endpoint = NOWHERE, limits: Limits = USUAL
+    case: Case,
+    context: ToolContext,
+    *,
+    endpoint: Endpoint = NOWHERE,
+    limits: Limits = USUAL,
+    tools: Registry | None = None,
 ) -> Desk:
     """A desk over the case's facts."""
     return Desk(
         guard=Guard(secret="5ecret"),
         endpoint=endpoint,
-        registry=registry(),
+        registry=tools or registry(),
         book=context.book,
         limits=limits,
     )
@@ -87,13 +92,20 @@ def scripted(
     return drive(investigate(case, desk), script, around), steps
 
 
-def over_http(endpoint: Endpoint, scenario: str = "slow_rank", *, limits: Limits = USUAL) -> Outcome:
-    """An investigation by whatever stands at the endpoint."""
+def over_http(
+    endpoint: Endpoint,
+    scenario: str = "slow_rank",
+    *,
+    limits: Limits = USUAL,
+    tools: Registry | None = None,
+    clock: Callable[[], float] | None = None,
+    watch: Watch = lambda step: None,
+) -> Outcome:
+    """An investigation by whatever stands at the endpoint; time stands still where no clock is given."""
     case, context = case_for(scenario)
-    around = Surroundings(registry=registry(), context=context, clock=Ticks())
-    return asyncio.run(
-        _asked(investigate(case, desk_for(case, context, endpoint=endpoint, limits=limits)), endpoint, around)
-    )
+    desk = desk_for(case, context, endpoint=endpoint, limits=limits, tools=tools)
+    around = Surroundings(registry=desk.registry, context=context, clock=clock or Ticks(), watch=watch)
+    return asyncio.run(_asked(investigate(case, desk), endpoint, around))
 
 
 async def _asked(course: Course[Outcome], endpoint: Endpoint, around: Surroundings) -> Outcome:

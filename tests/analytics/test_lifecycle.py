@@ -66,6 +66,19 @@ def test_silence_of_everybody_decides_nothing(lost: tuple[int, ...], verdict: st
     assert bool(incident.cause.ruled_out) == (verdict == "CONFIRMED")
 
 
+@pytest.mark.parametrize(
+    ("named", "severity"), [("compute.slow", "critical"), ("pipeline.imbalance", "warning")]
+)
+def test_what_was_so_from_the_first_step_is_never_critical(named: str, severity: str) -> None:
+    cause = Cause(
+        fault_class=named, verdict="LIKELY", suspects=(), scope="stage:1", share_of_step=0.3, s_per_step=0.1
+    )
+    incident = open_incident(cause, run="r", attempt=0, window=4, steps_done=50, world=8)
+    for window in (5, 6, 7):
+        incident = update_incident(incident, cause, window=window, steps_done=80, world=8)
+    assert incident.severity == severity
+
+
 def _moved(beats: Sequence[Heartbeat], now_s: float, *, state: str) -> tuple[Heartbeat, ...]:
     raw = [beat.to_json() for beat in beats]
     for item in raw:

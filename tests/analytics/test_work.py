@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from argus.analytics.digest import digest_of
 from argus.analytics.window import Window, assemble
-from argus.analytics.work import explain, work_units
+from argus.analytics.work import PIECES, amount, explain, num_pieces, work_units
 from argus.collectors.records.plan import WindowPlan
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
@@ -81,3 +83,29 @@ def test_where_work_becomes_uneven_untold_the_steps_say_how_noisy_it_is() -> Non
     quiet = digest_of(window(Job(ranks=16, steps=20))).unsteady_s
     noisy = digest_of(window(Job(ranks=16, steps=20), lengths(1.3))).unsteady_s
     assert noisy.min() > 5 * quiet.max()
+
+
+PIPE = Job(ranks=16, pp=2, micro_batches=4, steps=20)
+
+
+def test_micro_batches_are_counted_where_no_work_is_told() -> None:
+    seen = window(PIPE)
+    assert num_pieces(seen) == 4.0 and amount(seen) == (PIECES, 4.0)
+    assert set(work_units(seen)) == {PIECES} and explain(seen) is None
+    told = amount(window(JOB))
+    assert told is not None and told[0] == "tokens"
+    assert num_pieces(replace(seen, num=None)) == 0.0 and amount(replace(seen, num=None)) is None
+
+
+def test_a_replica_with_more_micro_batches_is_not_slow() -> None:
+    """Twice the micro-batches in every second step: twice the time, and no machine."""
+    seen = window(PIPE)
+    assert seen.num is not None
+    row, rows = 3, [seen.phases.index(name) for name in ("forward", "backward")]
+    num, dur_s = seen.num.copy(), seen.dur_s.copy()
+    for phase in rows:
+        num[phase, row, ::2] *= 2
+        dur_s[phase, row, ::2] += seen.self_s[phase, row, ::2]
+    found = digest_of(replace(seen, num=num, dur_s=dur_s))
+    assert abs(found.own_dev[row]) < 0.04
+    assert digest_of(replace(seen, dur_s=dur_s)).own_dev[row] > 0.2

@@ -15,7 +15,8 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     serve.add_arguments(parser)
     try:
-        serve.serve(serve.settings_of(parser.parse_args()), analyses=FAKE_ANALYSES)
+        args = parser.parse_args()
+        serve.serve(serve.settings_of(args), analyses=FAKE_ANALYSES, notify=serve.notify_of(args))
     except CliError as error:
         print(f"argus serve: {error}", file=sys.stderr)
         return error.code

@@ -75,7 +75,7 @@ def come_late(service: Service, stack: str) -> None:
             attempt=0,
             rank=rank,
             host=JOB.host(rank),
-            ts_s=service.clock(),
+            ts_s=service.clock() - 12.0 + number,
             step=ONSET + 4 * number,
             reason="slow_step" if rank == SUSPECT else "peer",
             threads=(Thread(kind="main", state="S", stack=stack if rank == SUSPECT else WORK),),

@@ -11,6 +11,7 @@ import pytest
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.kernel_tops import KernelTop
 from argus.analytics.numbers import WindowNumbers
 from argus.api.metrics import make_metrics, render
 from argus.api.run_gauges import RunNow, scores_of
@@ -101,3 +102,34 @@ def test_scores_and_gaps_are_the_strongest_and_the_mean() -> None:
     text = render(make_metrics(runs, max_series=1000)).decode()
     assert 'argus_straggler_score{level="L2",rank="2",run="r0",run_id="r0/0"} 9.0' in text
     assert 'argus_host_gap_ratio{rank="4",run="r0",run_id="r0/0"} 0.25' in text
+
+
+def top(ident: int, name: str) -> KernelTop:
+    ranks, grid = np.arange(10), np.full(10, 2e-3)
+    return KernelTop(
+        ident=ident,
+        name=name,
+        role="compute",
+        ranks=ranks,
+        calls=np.full(10, 40),
+        p50_s=grid,
+        p99_s=2 * grid,
+    )
+
+
+@pytest.mark.parametrize(("left", "kernels"), [(62, 2), (61, 1), (31, 1), (30, 0)])
+def test_kernels_get_what_the_phases_leave(left: int, kernels: int) -> None:
+    runs = Watched(1)
+    runs.show(kernels=(top(7, "gemm"), top(8, 'odd"name\n')))
+    lines = render(make_metrics(runs, max_series=50 + left)).decode().splitlines()
+    assert sum(line.startswith("argus_kernel_duration_seconds{") for line in lines) == 20 * kernels
+    assert sum(line.startswith("argus_kernel_calls_total{") for line in lines) == 10 * kernels
+    assert f"argus_series_hidden {62 - 31 * kernels}.0" in lines
+    infos = [line for line in lines if line.startswith("argus_kernel_info{")]
+    assert len(infos) == kernels
+    if kernels:
+        assert infos[0] == 'argus_kernel_info{kernel_id="0000000000000007",name="gemm",role="compute"} 1.0'
+        one = '{kernel_id="0000000000000007",rank="3",run="r0",run_id="r0/0"'
+        assert f"argus_kernel_calls_total{one}}} 40.0" in lines
+        assert f'argus_kernel_duration_seconds{one},stat="p99"}} 0.004' in lines
+        assert "# TYPE argus_kernel_calls_total counter" in lines

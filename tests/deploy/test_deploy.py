@@ -58,6 +58,17 @@ def test_the_daemonset_may_see_processes_and_nothing_else() -> None:
     assert {m["name"] for m in container["volumeMounts"]} == {v["name"] for v in spec["volumes"]}
 
 
+def test_the_daemonset_listens_in_a_folder_of_its_own_and_goes_by_the_nodes_name() -> None:
+    *_, daemonset = yaml.safe_load_all((DEPLOY / "kubernetes" / "daemonset.yaml").read_text())
+    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+    args = build_parser("processor", load("processor")).parse_args(container["command"][2:])
+    mounted = {Path(mount["mountPath"]) for mount in container["volumeMounts"]}
+    assert args.socket.parent not in mounted and args.socket.parent.parent in mounted
+    assert args.host == "$(NODE_NAME)"
+    (name,) = [item for item in container["env"] if item["name"] == "NODE_NAME"]
+    assert name["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_are_bash(script: Path) -> None:
     subprocess.run(["bash", "-n", str(script)], check=True)

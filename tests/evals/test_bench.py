@@ -10,7 +10,9 @@ import pytest
 
 from argus.api.cli.errors import CliError
 from argus.evals import bench
+from argus.evals.arms import PROFILERS, SINGLE
 from argus.evals.bench import overhead
+from argus.evals.dumper import Dumper
 
 
 def rows(ratio: float, *, n: int, noise: float, seed: int) -> list[dict[str, float]]:
@@ -34,6 +36,51 @@ def test_bursts_on_single_blocks_do_not_move_the_ratio() -> None:
     clean = rows(1.01, n=100, noise=0.01, seed=1)
     burst = [{**row, "on": row["on"] * (8 if i % 10 == 0 else 1)} for i, row in enumerate(clean)]
     assert abs(overhead.compare(burst, "on").ratio - overhead.compare(clean, "on").ratio) < 0.005
+
+
+def test_rounds_with_a_sampled_step_count_for_their_share_and_are_not_trimmed_away() -> None:
+    plain = rows(1.0, n=100, noise=0.001, seed=1)
+    mixed = [{**row, "on": row["on"] * (1.5 if i % 25 == 1 else 1)} for i, row in enumerate(plain)]
+    sampled = [i for i in range(100) if i % 25 == 1]
+    told = overhead.compare(mixed, "on", sampled=sampled, share=0.04)
+    assert told.n == 100 and abs(told.ratio - 1.02) < 0.001 and told.ci95[0] < 1.02 < told.ci95[1]
+    assert overhead.compare(mixed, "on").ratio < 1.001  # as if they were bursts
+    alone = overhead.compare(mixed, "on", sampled=range(100), share=0.04)
+    assert alone == overhead.compare(mixed, "on")  # nothing to weigh against
+
+
+@pytest.mark.parametrize("size", ["smoke", "default", "full"])
+def test_each_arm_has_the_pairs_that_are_promised(size: bench.Size) -> None:
+    least = {"default": 40, "full": 300, "smoke": 1}[size]
+    for name in overhead.BLOCK_STEPS:
+        pairs: dict[str, int] = {}
+        for num, arms in overhead.plan_of(name, size=size):
+            assert arms[0] == "off"
+            for arm in arms[1:]:
+                pairs[arm] = pairs.get(arm, 0) + num
+        assert min(pairs.values()) >= least
+        if name in overhead.PROMISED:
+            assert size == "smoke" or pairs["all"] >= 300
+        if name == "transformer":
+            assert set(pairs) >= {"all", "stopped", "null", *SINGLE, *PROFILERS}
+
+
+def test_dumps_are_taken_in_the_blocks_that_are_to_have_them(tmp_path: Path) -> None:
+    (tmp_path / "pid-0").write_text(str(2**22 + 1))  # nobody
+    dumper = Dumper(tmp_path, num_ranks=1)
+    now_s = 0.0
+    for number, arm, seconds in (
+        (1, "stacks", 9),
+        (2, "", 9),
+        (3, "stacks", 9),
+        (4, "off", 99),
+        (5, "all", 95),
+    ):
+        for _ in range(seconds):
+            now_s += 1.0
+            dumper.look(f"{number} {arm}".ljust(64), now_s=now_s)
+    assert dumper.done.dumps == {"stacks": 2, "all": 2} and dumper.done.all_s == 94.0
+    assert sum(dumper.done.errors.values()) == 4
 
 
 def test_every_benchmark_has_a_sentence_a_table_and_the_three_sizes() -> None:

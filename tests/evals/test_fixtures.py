@@ -1,7 +1,7 @@
 """Faults of the incident log as small jobs: what each looks like, and what it must be called.
 
 Its hangs, half hosts, dips, collections and loader stalls are in `test_traps`; silent links, copies, sequence
-lengths, experts and masked stages are scenarios of their own. Allocator flushes leave no sign that is simulated.
+lengths, experts and masked stages are scenarios of their own.
 """
 
 from __future__ import annotations
@@ -67,6 +67,16 @@ def test_m3_a_larger_cut_of_one_stage_is_no_machine() -> None:
     (found,) = run(job).incidents
     assert (found.cause.fault_class, found.cause.scope) == ("pipeline.imbalance", "stage:1")
     assert not found.cause.suspects
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", [True, False])
+def test_o3_a_rank_whose_allocator_flushes_its_cache_each_step(gpu: bool) -> None:
+    """The runtime tells of the retries; the phase they stretch may be timed by the GPU's clock all the same."""
+    flushes = Fault(kind="alloc", ranks=(3,), severity=1.4, start_step=60)
+    (found,) = run(replace(DATA, gpu=gpu), flushes).incidents
+    assert (found.cause.fault_class, found.cause.suspects) == ("host.allocator", (3,))
+    assert any(item.name == "alloc_retries" for item in found.cause.evidence)
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +32,7 @@ def recorded() -> RankRecords:
 
 def measured(**changes: Any) -> dict[str, Any]:
     """What a job that went well measured."""
-    path = {"seconds": 2.0, "records": 24, "rows": 12, "buffers": 2, "decode_ns": 48_000}
+    path = {"seconds": 2.0, "records": 24, "rows": 12, "buffers": 2, "decode_ns": 48_000, "how": "raw"}
     middle = {"stood_aside": True, "profiler_events": 9, "during": [40, 41, 42], "after": STEPS["after"]}
     blocks = [{"off": 0.1, "all": 0.1005, "torch.profiler": 0.13} for _ in range(5)]
     return {
@@ -43,14 +45,16 @@ def measured(**changes: Any) -> dict[str, Any]:
         "torch": "2",
         "notes": [],
         "dropped": {},
+        "failed": {},
+        "pairs_s": 3.0,
         **changes,
     }
 
 
 def test_a_job_that_went_well_passes() -> None:
-    result = gpu_check.figures(measured(), recorded(), num_bytes=6_000)
+    result = gpu_check.figures(measured(), recorded())
     assert result["ok"] and all(result["checks"].values())
-    assert result["bytes_per_rank_step"] == 100
+    assert result["bytes_per_rank_step"] > 3 * 2 * 10 and result["seconds"] == {"pairs": 3.0}
     assert result["paths"]["raw"]["records_per_s"] == 12
     assert abs(result["arms"]["all"]["ratio"] - 1.005) < 1e-9 and result["arms"]["all"]["n"] == 5
     assert "2 of 2 kernels agree" in gpu_check.table(result)
@@ -67,7 +71,7 @@ def test_a_job_that_went_well_passes() -> None:
 )
 def test_another_profilers_other_numbers_fail(theirs: dict[str, list[int]]) -> None:
     job = measured(pairs={"steps": STEPS["pairs"], "profiler": theirs})
-    result = gpu_check.figures(job, recorded(), num_bytes=1)
+    result = gpu_check.figures(job, recorded())
     assert not result["ok"] and not result["checks"]["counts and medians agree with torch.profiler"]
 
 
@@ -75,14 +79,12 @@ def test_a_channel_that_stays_away_or_in_the_way_fails() -> None:
     after = gpu_check.figures(
         measured(middle={"stood_aside": True, "profiler_events": 1, "during": [40], "after": [60, 61, 62]}),
         recorded(),
-        num_bytes=1,
     )
     during = gpu_check.figures(
         measured(
             middle={"stood_aside": False, "profiler_events": 1, "during": [20, 21, 22], "after": [50, 51, 52]}
         ),
         recorded(),
-        num_bytes=1,
     )
     assert not after["checks"]["we come back"] and not after["ok"]
     assert not during["checks"]["we stand aside for torch.profiler"]
@@ -95,3 +97,24 @@ def test_without_a_gpu_it_says_so_and_exits_with_two(capsys: pytest.CaptureFixtu
     assert gpu_check.main([]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1 and "no GPU" in said.err
+
+
+@pytest.mark.parametrize("lost", ["pairs", "raw", "objects", "middle", "blocks"])
+def test_a_part_that_failed_fails_the_check_and_leaves_the_others(lost: str) -> None:
+    job = measured(failed={lost: "RuntimeError: no"})
+    del job[lost]
+    result = gpu_check.figures(job, recorded())
+    assert not result["ok"] and sum(result["checks"].values()) >= 3
+    assert f"{lost} failed: RuntimeError: no" in gpu_check.table(result)
+
+
+@pytest.mark.slow
+def test_the_whole_way_runs_dry(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    assert gpu_check.main(["--dry-run", "--blocks", "2", "--json", str(out)]) == 0, capsys.readouterr().out
+    result = json.loads(out.read_text())
+    assert result["failed"] == {} and all(result["checks"].values())
+    assert {arm["n"] for arm in result["arms"].values()} == {2} and len(result["arms"]) == 3
+    assert {kernel["ours"] for kernel in result["kernels"]} == {20 * 8}
+    assert result["paths"]["raw"]["per_step"] == [24] and result["bytes_per_rank_step"] > 1000
+    assert "dry run" in capsys.readouterr().out

@@ -169,6 +169,9 @@ class FakeHttp:
         page = next((text for end, text in self.pages.items() if url.endswith(end)), None)
         return Answer(status=404) if page is None else Answer(status=200, text=page)
 
+    def close(self) -> None:
+        """See `Http`."""
+
 
 def texts(blocks: Sequence[Mapping[str, Any]]) -> str:
     """All the text of blocks."""

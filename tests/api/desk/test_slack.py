@@ -24,8 +24,8 @@ from argus.api.notify.pace import Pace
 from argus.api.service import Service
 from argus.api.slack.double import CHANNEL, TOKEN, SlackDouble
 from tests.api.desk.kit import FakeHttp, an_incident, announce, dispatcher_of, save, texts
-from tests.api.kit import FakeClock, service_at
-from tests.api.process import ROOT, environment, wait_for
+from tests.api.kit import FakeClock, layouts_body, make_window, new_service, service_at, upload
+from tests.api.process import ROOT, environment, start, wait_for
 
 pytest.importorskip("slack_sdk", reason="needs the extra slack")
 pytestmark = pytest.mark.slow
@@ -192,10 +192,10 @@ def test_the_webhook_is_half_a_minute_of_work(double: SlackDouble, store: Store,
     assert double.webhook_url not in repr(to)
 
 
-def child(db: Path, url: str) -> subprocess.Popen[str]:
+def child(db: str, url: str) -> subprocess.Popen[str]:
     """A service's notices in a process of their own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.api.desk.tell", str(db), url],
+        [sys.executable, "-m", "tests.api.desk.tell", db, url],
         cwd=ROOT,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -205,8 +205,17 @@ def child(db: Path, url: str) -> subprocess.Popen[str]:
 
 def test_two_services_one_killed_post_each_incident_once(tmp_path: Path) -> None:
     db = tmp_path / "a.sqlite"
-    clock = FakeClock(time.time())
-    with SlackDouble(rate_per_s=0) as double, service_at(db, clock=clock) as service:
+    with service_at(db, clock=FakeClock(time.time())) as service:
+        assert_posted_once(service, str(db))
+
+
+def test_on_postgresql_too(postgres: Store, postgres_url: str) -> None:
+    assert_posted_once(new_service(postgres, clock=FakeClock(time.time())), postgres_url)
+
+
+def assert_posted_once(service: Service, db: str) -> None:
+    """Two processes tell of eight incidents, one is killed among them."""
+    with SlackDouble(rate_per_s=0) as double:
         announce(service)
         children = [child(db, double.url) for _ in range(2)]
         try:
@@ -224,3 +233,25 @@ def test_two_services_one_killed_post_each_incident_once(tmp_path: Path) -> None
                 process.communicate()
         keys = [one["metadata"]["event_payload"]["key"] for one in double.messages]
         assert len(keys) == len(set(keys)) == 16
+
+
+def test_a_service_posts_within_seconds_and_not_again_after_kill_9(tmp_path: Path) -> None:
+    with SlackDouble(rate_per_s=0) as double:
+        slack_env = {
+            "ARGUS_SLACK_API_URL": double.url,
+            "ARGUS_SLACK_TOKEN": TOKEN,
+            "ARGUS_SLACK_CHANNEL": CHANNEL,
+            "ARGUS_SETTLE_S": "0",
+        }
+        running = start(tmp_path / "a.sqlite", **slack_env)
+        running.post("/v1/ingest/layouts", layouts_body())
+        for window in range(3):
+            rows = [make_window(r, window, factor=3.0 if r == 2 and window else 1.0) for r in range(4)]
+            running.post("/v1/ingest/windows", upload(*rows))
+        wait_for(lambda: len(replies(double)) == 1)
+        running.kill()
+        again = start(tmp_path / "a.sqlite", **slack_env)
+        wait_for(lambda: again.get("/v1/notices")["items"][0]["status"] == "posted")
+        time.sleep(2.0)  # four looks of the new one
+        assert len(roots(double)) == 1 and len(replies(double)) == 1 and double.faults == []
+        assert again.terminate() == 0

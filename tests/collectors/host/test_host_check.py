@@ -125,6 +125,8 @@ def test_not_a_number_is_refused_and_unobserved_cpu_time_is_not() -> None:
         (Kind.DROPS, {"reason": "many"}),
         (Kind.DROPS, {str(i): 1 for i in range(100)}),
         (Kind.NOTE, {"unseen": 3}),
+        (Kind.HOST, {}),
+        (Kind.STACKS, {"stacks": [], "dumps": []}),
     ],
 )
 def test_a_stream_that_lies_ends_with_a_reason(kind: Kind, body: dict[str, object]) -> None:

@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 
 from argus.collectors.host import processor as processor_module
 from argus.collectors.host.client import parse_server
-from argus.collectors.host.fake_host import FakeHost
+from argus.collectors.host.counters import Counters
+from argus.collectors.host.fake_host import HOST, FakeHost
 from argus.collectors.host.fake_rank import frames, preamble, steps
 from argus.collectors.host.fake_service import FakeService, serve
+from argus.collectors.host.ranks import Ranks
 from argus.collectors.host.window import cut
 from argus.collectors.readers.recording import read
 from argus.collectors.records.channels import CHANNELS
@@ -303,6 +305,14 @@ def test_a_full_recording_stops_and_says_so_once(start: Start, tmp_path: Path) -
     assert host.counters.get("argus_collector_dropped_events_total", "record_full") > 0
     (reading,) = read(tmp_path / "rec" / "rank-0.argus")
     assert reading.records.layout.rank == 0
+
+
+@pytest.mark.parametrize(("is_given", "host"), [(True, HOST), (False, "pod-3")])
+def test_a_host_that_was_given_a_name_gives_it_to_its_ranks(is_given: bool, host: str) -> None:
+    ranks = Ranks(host=HOST, first_steps=10, counters=Counters(), is_host_given=is_given)
+    member = ranks.connect(replace(LAYOUT, host="pod-3"), pid=1, now_s=0.0)
+    assert member.state.layout.host == host
+    assert ranks.named(replace(LAYOUT, host="")).host == HOST
 
 
 def test_stopping_cuts_and_sends_what_is_open(start: Start, service: FakeService) -> None:

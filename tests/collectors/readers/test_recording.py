@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from argus.collectors.host.fake_rank import frames, preamble, steps
+from argus.collectors.host.window import cut
 from argus.collectors.readers import ReaderError, Reading
 from argus.collectors.readers.recording import read, sniff
 from argus.collectors.records.events import DTYPES
 from argus.collectors.records.frames import Kind, encode_json, encode_rows
+from argus.collectors.records.host_look import HostLook
+from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.layout import GroupInfo, Layout
+from argus.collectors.records.plan import WindowPlan
+from argus.collectors.records.stacks import StackDump, encode_stacks
 
 LAYOUT = Layout(run="r", attempt=0, rank=3, world_size=4, host="h")
 WHOLE = preamble(LAYOUT) + frames(steps(LAYOUT, 0, 20)) + encode_json(Kind.BYE, {})
@@ -49,6 +55,52 @@ def test_the_latest_layout_counts(tmp_path: Path) -> None:
     later = Layout(run="r", attempt=0, rank=3, world_size=4, host="h", groups=(group,))
     reading = reading_of(WHOLE + encode_json(Kind.LAYOUT, later.to_json()), tmp_path / "a")
     assert reading.records.layout.groups == (group,)
+
+
+LOOK = HostLook(ts_s=1_700_000_000.0, pid=7, host={"cpu_some_s": 1.0}, whole={"cpu_s": 2.0})
+DUMP = StackDump(run="r", attempt=0, rank=3, host="h", ts_s=1.0, step=4)
+
+
+def told(*looks: HostLook) -> bytes:
+    return b"".join(encode_json(Kind.HOST, look.to_json()) for look in looks)
+
+
+def test_what_the_host_saw_comes_with_the_records_also_after_the_goodbye(tmp_path: Path) -> None:
+    later = replace(
+        LOOK, ts_s=LOOK.ts_s + 2, run_delay_s={7: 0.5}, sample=HostSample(host="h", start_s=1.0, end_s=2.0)
+    )
+    stacks = encode_json(Kind.STACKS, encode_stacks([DUMP]))
+    reading = reading_of(WHOLE + told(LOOK, later) + stacks, tmp_path / "a")
+    assert reading.warnings == ()
+    assert reading.records.looks == (LOOK, later) and reading.records.stacks == (DUMP,)
+    assert cut(reading.records, WindowPlan(first=20))[0].use["thread_run_delay_ratio"] == 0.25
+
+
+def test_a_clock_set_back_leaves_only_the_looks_after_it(tmp_path: Path) -> None:
+    back = replace(LOOK, ts_s=LOOK.ts_s - 100)
+    assert reading_of(WHOLE + told(LOOK, LOOK, back), tmp_path / "a").records.looks == (back,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (Kind.HOST, {}),
+        (Kind.HOST, {**LOOK.to_json(), "ts_s": float("nan")}),
+        (Kind.HOST, {**LOOK.to_json(), "pid": -1}),
+        (Kind.HOST, {**LOOK.to_json(), "host": {"a": "b"}}),
+        (Kind.HOST, {**LOOK.to_json(), "whole": [1.0]}),
+        (Kind.HOST, {**LOOK.to_json(), "run_delay_s": {"x": 1.0}}),
+        (Kind.HOST, {**LOOK.to_json(), "sample": {"host": ""}}),
+        (Kind.STACKS, {"stacks": []}),
+        (Kind.STACKS, encode_stacks([replace(DUMP, rank=2)])),
+    ],
+)
+def test_an_observation_that_cannot_be_ends_the_reading_with_its_reason(
+    tmp_path: Path, kind: Kind, body: dict[str, object]
+) -> None:
+    reading = reading_of(WHOLE + encode_json(kind, body) + told(LOOK), tmp_path / "x")
+    assert len(reading.records.steps) == 20 and reading.records.looks == ()
+    assert len(reading.warnings) == 1 and "only what lies before" in reading.warnings[0]
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.6, 0.9])

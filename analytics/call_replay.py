@@ -1,0 +1,204 @@
+"""What the steps of a window would take if some ranks worked as fast as their peers, by replay of its calls.
+
+Own work begins when the rank is released, a call ends its transfer after its last member came, a receiver
+waits for its sender: the dependencies of a step as its calls recorded them, over pipeline, tensor and data groups
+alike (method of arXiv 2505.05713 §3, without timers of the framework).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from argus.analytics.blame import one_per_spot
+from argus.analytics.calls import Calls
+from argus.analytics.collectives import PAIRED
+from argus.analytics.ordering import numbered, packed
+from argus.analytics.rounds import Round, rounds, rows_of
+from argus.analytics.waits import Waits, own_excess, waiting_steps
+from argus.analytics.window import Bools, Floats, Ints, Window
+
+MAX_ROWS = 400_000
+"""Rows that are replayed: all steps of most jobs, one step of ten thousand ranks; an incident must not wait for it."""
+
+RECORDED = 0
+"""The column of what is played at once that holds what was."""
+
+EXPERTS = "ep"
+"""Kind of the groups over which tokens are routed to experts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepGain:
+    """Means over `num_steps` steps: `gain_s` = what a step would be shorter by, `error` = how far the replay of the
+    recorded durations is off the recorded end of the calls, as share of them."""
+
+    gain_s: float
+    error: float
+    num_steps: int
+
+
+def has_pipeline(calls: Calls) -> bool:
+    """Whether ranks send one another what they made: the records of a pipeline."""
+    return bool(calls.is_op(*PAIRED).any())
+
+
+def step_gain(window: Window, waits: Waits, ranks: Collection[int]) -> StepGain | None:
+    """The gain if `ranks` took what their peers take between the same calls; None without a step to replay."""
+    calls = _some_steps(window, waits.calls)
+    if not len(calls.first):
+        return None
+    sick = np.isin(window.ranks[calls.rank], list(ranks))
+    work_s = np.nan_to_num(calls.work_s)
+    healthy_s = work_s - np.where(sick, np.maximum(own_excess(calls, window), 0.0), 0.0)
+    return _gains(window, calls, work_s=(healthy_s,), transfer_s=(calls.transfer_s,))[0]
+
+
+def what_if_gains(window: Window, waits: Waits) -> dict[str, StepGain]:
+    """Gains without the time collectives take to transfer, and with experts' work even in their groups, by name."""
+    calls = _some_steps(window, waits.calls)
+    if not len(calls.first):
+        return {}
+    work_s, wire_s = np.nan_to_num(calls.work_s), calls.transfer_s
+    cases = {"exposed communication": (work_s, np.where(calls.is_op(*PAIRED), wire_s, 0.0))}
+    routed = np.array([name.partition("/")[0] == EXPERTS for name in window.groups] or [False])[calls.group]
+    if routed.any():
+        mean_s = np.bincount(calls.call, work_s) / calls.size
+        cases["expert imbalance"] = (np.where(routed[calls.call], mean_s[calls.call], work_s), wire_s)
+    work, wire = zip(*cases.values(), strict=True)
+    return dict(zip(cases, _gains(window, calls, work_s=work, transfer_s=wire), strict=True))
+
+
+def _gains(
+    window: Window, calls: Calls, *, work_s: Sequence[Floats], transfer_s: Sequence[Floats]
+) -> tuple[StepGain, ...]:
+    """What each pair of own work (row,) and transfers (call,) gains over the recorded one."""
+    played = _Stage(calls, num_ranks=len(window.ranks)).play(
+        np.stack([np.nan_to_num(calls.work_s), *work_s], axis=1),
+        np.stack([calls.transfer_s, *transfer_s], axis=1),
+    )
+    begun = _per_step(calls, calls.entry_s, worst=False)
+    recorded = _per_step(calls, calls.end_s, worst=True) - begun
+    off = np.abs((played[:, RECORDED] - begun) / np.maximum(recorded, 1e-12) - 1)
+    return tuple(
+        StepGain(
+            gain_s=max(float((played[:, RECORDED] - played[:, case]).mean()), 0.0),
+            error=float(np.median(off)),
+            num_steps=len(begun),
+        )
+        for case in range(1, played.shape[1])
+    )
+
+
+def _some_steps(window: Window, calls: Calls) -> Calls:
+    """The calls of as many steps as may be replayed, evenly chosen among those whose waiting is their own."""
+    steps = np.intersect1d(waiting_steps(window), calls.step)
+    if not len(steps):
+        return _only(calls, np.zeros(len(calls.first), np.bool_))
+    fits = max(int(MAX_ROWS * len(np.unique(calls.step)) / max(len(calls.call), 1)), 1)
+    chosen = steps[np.unique(np.linspace(0, len(steps) - 1, min(fits, len(steps))).astype(np.int64))]
+    return _only(calls, np.isin(calls.step, chosen))
+
+
+def _only(calls: Calls, chosen: Bools) -> Calls:
+    """Some of the calls, whole and in their order."""
+    if chosen.all():
+        return calls
+    which = np.flatnonzero(chosen)
+    rows = rows_of(calls, which)
+    new = np.full(len(calls.call), -1, np.int64)
+    new[rows] = np.arange(len(rows))
+    order = new[calls.order]
+    size = calls.size[which]
+    columns = {
+        field.name: value[which if len(value) == len(chosen) else rows]
+        for field in fields(calls)
+        if isinstance(value := getattr(calls, field.name), np.ndarray) and field.name != "order"
+    }
+    return replace(
+        calls,
+        **{
+            **columns,
+            "order": order[order >= 0],
+            "call": np.repeat(np.arange(len(which)), size),
+            "first": np.cumsum(size) - size,
+        },
+    )
+
+
+def _per_step(calls: Calls, times_s: Floats, *, worst: bool) -> Floats:
+    """Latest or earliest time of each step. (step,) in ascending order"""
+    steps, page = np.unique(calls.step, return_inverse=True)
+    page = page.reshape(-1)
+    mine = page if len(times_s) == len(page) else page[calls.call]
+    found = np.full(len(steps), -np.inf if worst else np.inf)
+    (np.maximum if worst else np.minimum).at(found, mine, times_s)
+    return found
+
+
+class _Stage:
+    """Plays the calls of all steps at once, each step from when its ranks were released before it."""
+
+    def __init__(self, calls: Calls, *, num_ranks: int) -> None:
+        self.calls, self.num_ranks = calls, num_ranks
+        pages, page = np.unique(calls.step, return_inverse=True)
+        self.num_pages = len(pages)
+        self.spot = page.reshape(-1)[calls.call] * num_ranks + calls.rank
+        self.wire = _wires(calls)
+        (walk,) = rounds(calls, chain=self.spot)
+        self.turns = tuple(walk)
+
+    def play(self, work_s: Floats, transfer_s: Floats) -> Floats:
+        """When the last rank is free of its last call, (step, column); `work_s` (row, column), `transfer_s` (call,
+        column)."""
+        self.free = self._released(work_s.shape[1])
+        self.work_s, self.transfer_s = work_s, transfer_s
+        self.posted = np.full(work_s.shape, -np.inf)
+        self.wire_free = np.full((int(self.wire.max(initial=-1)) + 1, work_s.shape[1]), -np.inf)
+        for turn in self.turns:
+            self._turn(turn)
+        by_rank = self.free.reshape(self.num_pages, self.num_ranks, -1)
+        return np.asarray(by_rank.max(axis=1))
+
+    def _released(self, columns: int) -> Floats:
+        """When each rank began to work towards its first call of each step, −inf for those without one."""
+        calls, order = self.calls, self.calls.order
+        free = np.full((self.num_pages * self.num_ranks, columns), -np.inf)
+        _, first = np.unique(self.spot[order], return_index=True)
+        rows = order[first]
+        free[self.spot[rows]] = (calls.entry_s[rows] - np.nan_to_num(calls.work_s[rows]))[:, None]
+        return free
+
+    def _turn(self, turn: Round) -> None:
+        calls = self.calls
+        for rows in one_per_spot(turn.posts, self.spot):
+            self.posted[rows] = self.free[self.spot[rows]] + self.work_s[rows]
+            self.free[self.spot[rows]] = self.posted[rows]
+        for size in np.unique(calls.size[turn.calls]):
+            self._meet(turn.calls[calls.size[turn.calls] == size])
+
+    def _meet(self, which: Ints) -> None:
+        """Calls of one size: who sends has come before, the others come now."""
+        calls = self.calls
+        rows = calls.first[which][:, None] + np.arange(calls.size[which[0]])
+        spot, here = self.spot[rows], ~calls.source[rows]
+        come = np.where(here[..., None], self.free[spot] + self.work_s[rows], self.posted[rows])
+        begun = np.maximum(come.max(axis=1), self.wire_free[self.wire[which]])
+        end = begun + self.transfer_s[which]
+        self.wire_free[self.wire[which]] = end
+        stood = (calls.synced[rows] & here)[..., None]
+        left = np.where(stood, np.maximum(end[:, None, :], come), come)
+        self.free[spot[here]] = left[here]
+
+
+def _wires(calls: Calls) -> Ints:
+    """What calls of a step queue for: their group, or for a pair the two and the direction. (call,)"""
+    paired = calls.is_op(*PAIRED)
+    one = np.where(paired, calls.rank[calls.first], -1)
+    other = np.where(paired, calls.rank[calls.first + calls.size - 1], -1)
+    forth = np.where(paired, calls.source[calls.first], False).astype(np.int64)
+    if not len(calls.first):
+        return np.empty(0, np.int64)
+    return numbered(packed(calls.step, calls.group, one, other, forth))[0]

@@ -1,0 +1,197 @@
+"""The last test: the whole job became slower and stays so, and nothing that stands out explains it.
+
+No rank, group, stage or work is to blame then, so nobody is: the incident says when, what grew in everybody, and
+which command comes next (incidents.md, rows T, V, M4 and "all ranks"). Steps are compared per unit of work as far
+as it is known, so that a batch that grew is no slowdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from argus.analytics.baseline import START_UP_WINDOWS, is_comparable
+from argus.analytics.finding import Evidence
+from argus.analytics.fuse.lasting import Lasting
+from argus.analytics.incident import Cause, RuledOut
+from argus.analytics.robust import split_gain
+from argus.analytics.stops import is_over
+from argus.analytics.view import Digest, View
+from argus.analytics.window import Floats
+
+SLOWER = "step.slower"
+
+MIN_RISE = 1.05
+"""As for a bare series of step times: less is worth nobody's time."""
+
+BEFORE, AFTER = 4, 3
+"""Windows on either side."""
+
+LASTS_S = 60.0
+"""Both sides last at least so long: what slows all ranks for less is a passing load, and waits of a minute."""
+
+SCALES = 4.0
+"""The rise against the spread of windows on either side: a level the job did not visit before."""
+
+HALF = 0.5
+"""Every window since must show half of the rise and none before may; an open incident lasts as long as now does."""
+
+MEASURED = ("step_s", "own_s", "in_calls_s")
+"""Evidence of the rule itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rise:
+    """Seconds a step before and now, for as much work as there is now; `place` = window the rise begins in."""
+
+    before_s: float
+    now_s: float
+    place: int
+
+
+def job_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
+    """At most one cause of the whole run; none while anything else is suspected."""
+    digest = view.digest
+    if digest is None or view.is_lone or is_over(view.beats) or not is_comparable(digest):
+        return ()
+    known = next((cause for cause in lasting.open if cause.fault_class == SLOWER), None)
+    if known is not None:
+        return _renewed(view, digest, known)
+    # Transfers of every group grow with the job; a slow path has its votes before this test asks.
+    suspected = any(finding.role == "culprit" for finding in lasting.findings)
+    if lasting.open or suspected or lasting.ranks or lasting.links:
+        return ()
+    seen = [*_usable(view.past), digest]
+    rise = rise_of(seen)
+    if rise is None or any(one.doubted or not one.is_clean for one in seen[rise.place :]):
+        return ()
+    return (_cause(view, seen, rise),)
+
+
+def rise_of(digests: Sequence[Digest]) -> Rise | None:
+    """The best split of the windows' step times into before and since, if it is a rise that lasts."""
+    times = _times(digests)
+    lengths = np.array([one.num_steps * one.typical_step_s for one in digests])
+    if times is None or len(times) < BEFORE + AFTER:
+        return None
+    logs = np.log(times)
+    places = np.arange(BEFORE, len(logs) - AFTER + 1)
+    sums, k = np.cumsum(logs), places
+    left, right = sums[k - 1] / k, (sums[-1] - sums[k - 1]) / (len(logs) - k)
+    place = int(places[np.argmax(k * (len(logs) - k) * (right - left) ** 2)])
+    low, high = float(np.median(logs[:place])), float(np.median(logs[place:]))
+    middle = low + HALF * (high - low)
+    spread = max(_spread(logs[:place]), _spread(logs[place:]))
+    lasts = min(lengths[:place].sum(), lengths[place:].sum()) >= LASTS_S
+    apart = logs[:place].max() < middle <= logs[place:].min()
+    if high - low < max(np.log(MIN_RISE), SCALES * spread) or not lasts or not apart:
+        return None
+    scale = float(np.exp(logs[-1])) / times[-1]
+    return Rise(before_s=float(np.exp(low)) * scale, now_s=float(np.exp(high)) * scale, place=place)
+
+
+def _usable(past: Sequence[Digest]) -> list[Digest]:
+    return [
+        one
+        for one in past
+        if one.index >= START_UP_WINDOWS and is_comparable(one) and np.isfinite(one.job_step_s).any()
+    ]
+
+
+def _times(digests: Sequence[Digest]) -> Floats | None:
+    """Median step of each window, for as much work as the newest has. (window,)"""
+    times = np.array([float(np.nanmedian(one.job_step_s)) for one in digests])
+    amounts = [one.amount for one in digests]
+    units = {None if one is None else one[0] for one in amounts}
+    if len(units) == 1 and None not in units:
+        work = np.array([one[1] for one in amounts if one is not None])
+        times = times / work * work[-1]
+    return times if np.isfinite(times).all() and (times > 0).all() else None
+
+
+def _spread(logs: Floats) -> float:
+    """Standard deviation as the middle half has it, or the whole if that is more: few windows, no tails."""
+    return max(float(np.std(logs, ddof=1)), float(np.subtract(*np.quantile(logs, [0.75, 0.25]))) / 1.349)
+
+
+def _renewed(view: View, digest: Digest, known: Cause) -> tuple[Cause, ...]:
+    """The open cause at its present price, while at least half of it is there."""
+    step = next((item for item in known.evidence if item.name == "step_s"), None)
+    now_s = float(np.nanmedian(digest.job_step_s))
+    if step is None or step.baseline is None or not now_s > 0:
+        return ()
+    lost_s = now_s - step.baseline
+    if lost_s < HALF * (step.value - step.baseline):
+        return ()
+    # What checks added was true of its own window.
+    bare = replace(
+        known,
+        evidence=tuple(item for item in known.evidence if item.name in MEASURED),
+        ruled_out=tuple(item for item in known.ruled_out if item.fault_class == "host.cpu_starved"),
+    )
+    return (_priced(bare, before_s=step.baseline, now_s=now_s),)
+
+
+def _priced(cause: Cause, *, before_s: float, now_s: float) -> Cause:
+    return replace(cause, s_per_step=now_s - before_s, share_of_step=1 - before_s / now_s)
+
+
+def _cause(view: View, seen: Sequence[Digest], rise: Rise) -> Cause:
+    before, since = seen[: rise.place], seen[rise.place :]
+    parts = _parts(before, since)
+    grown = max(parts, key=lambda item: item.value - (item.baseline or 0.0))
+    why = "no rank, group or work stands out from its peers: all became slower alike"
+    cause = Cause(
+        fault_class=SLOWER,
+        verdict="INCONCLUSIVE",
+        suspects=(),
+        scope=f"run:{view.run}",
+        phase=_phase(before, since) if grown.name == "own_s" else None,
+        second_best="compute.slow" if grown.name == "own_s" else "link.slow",
+        ruled_out=(RuledOut(fault_class="host.cpu_starved", why=why, evidence=tuple(parts)),),
+        evidence=(
+            Evidence(name="step_s", value=rise.now_s, unit="s", baseline=rise.before_s, note="of the job"),
+            *parts,
+        ),
+        onset_step=_onset(seen, rise.place),
+    )
+    return _priced(cause, before_s=rise.before_s, now_s=rise.now_s)
+
+
+def _parts(before: Sequence[Digest], since: Sequence[Digest]) -> list[Evidence]:
+    """What grew in the median rank: its own work, or what it stands in calls."""
+    own = [float(np.nanmedian([np.nanmedian(one.own_s) for one in some])) for some in (before, since)]
+    step = [float(np.median([one.typical_step_s for one in some])) for some in (before, since)]
+    return [
+        Evidence(name="own_s", value=own[1], unit="s", baseline=own[0], note="own work of the median rank"),
+        Evidence(
+            name="in_calls_s",
+            value=step[1] - own[1],
+            unit="s",
+            baseline=step[0] - own[0],
+            note="waits, transfers",
+        ),
+    ]
+
+
+def _phase(before: Sequence[Digest], since: Sequence[Digest]) -> str | None:
+    """The phase whose own time grew most in the median rank."""
+    names = [name for name in since[-1].phases if all(name in one.phases for one in (*before, *since))]
+    grown = {name: _self_s(since, name) - _self_s(before, name) for name in names}
+    return max(grown, key=lambda name: (grown[name], name)) if grown else None
+
+
+def _self_s(digests: Sequence[Digest], phase: str) -> float:
+    return float(np.nanmedian([np.nanmedian(one.self_s[one.phases.index(phase)]) for one in digests]))
+
+
+def _onset(seen: Sequence[Digest], place: int) -> int:
+    """The step that splits the windows around the rise best."""
+    near = seen[max(place - 2, 0) : place + 2]
+    steps = np.concatenate([one.steps for one in near])
+    times = np.concatenate([one.job_step_s for one in near])
+    known = np.isfinite(times) & (times > 0)
+    split = split_gain(np.log(times[known]), margin=2)
+    return seen[place].first_step if split is None else int(steps[known][split[0]])

@@ -1,0 +1,55 @@
+"""Ranks of one host that fall ill at once are one cause where chance would not seat them together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from argus.analytics.fuse.scope import join_ranks
+from argus.analytics.incident import Cause
+from argus.analytics.view import View
+from argus.analytics.window import assemble
+from argus.collectors.records.plan import WindowPlan
+from argus.evals.simulator.job import Job
+from argus.evals.simulator.simulate import simulate
+from argus.topology.layout import build
+
+
+def view(ranks: int) -> View:
+    done = simulate(Job(ranks=ranks, steps=10, warmup_steps=0), rng=np.random.default_rng(0))
+    topology = build(done.layouts)
+    (first,) = [assemble(closed.parts, topology) for closed in done.windows(WindowPlan())]
+    return View(run="r", attempt=0, topology=topology, now_s=0.0, window=first)
+
+
+def slow(rank: int, *, onset: int = 60) -> Cause:
+    return Cause(
+        fault_class="compute.slow",
+        verdict="LIKELY",
+        suspects=(rank,),
+        scope=f"rank:{rank}",
+        s_per_step=1.0 + rank / 1000,
+        onset_step=onset,
+    )
+
+
+def scopes(ranks: int, causes: Sequence[Cause]) -> list[str]:
+    return [cause.scope for cause in join_ranks(view(ranks), causes)]
+
+
+def test_two_of_one_host_among_many_are_the_host() -> None:
+    (found,) = join_ranks(view(512), [slow(16), slow(19)])
+    assert found.scope == "host:h-0002" and found.suspects == (16, 19)
+
+
+def test_two_hosts_of_a_small_job_share_ranks_by_chance() -> None:
+    assert scopes(16, [slow(1), slow(4)]) == ["rank:1", "rank:4"]
+
+
+def test_ranks_of_different_hosts_or_moments_stay_apart() -> None:
+    assert scopes(512, [slow(16), slow(200)]) == ["rank:16", "rank:200"]
+    assert scopes(512, [slow(16), slow(19, onset=140)]) == ["rank:16", "rank:19"]
+    other = replace(slow(19), fault_class="data.slow_loader")
+    assert sorted(scopes(512, [slow(16), other])) == ["rank:16", "rank:19"]

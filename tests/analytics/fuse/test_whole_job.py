@@ -1,0 +1,122 @@
+"""All ranks slower alike: one incident that accuses nobody, and none where something else explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from argus.analytics.digest import digest_of
+from argus.analytics.fuse.whole_job import LASTS_S, rise_of
+from argus.analytics.incident import Incident
+from argus.analytics.view import Digest
+from argus.analytics.window import Floats, assemble
+from argus.collectors.records.plan import WindowPlan
+from argus.evals.play import play
+from argus.evals.simulator.job import Fault, Job
+from argus.evals.simulator.simulate import simulate
+from argus.topology.layout import build
+
+JOB = Job(ranks=8, steps=160, step_s=2.5)
+EVERYBODY = tuple(range(8))
+
+
+def slower(*, start: int, end: int | None = None, severity: float = 1.2) -> Fault:
+    return Fault(kind="slow_all", ranks=EVERYBODY, severity=severity, start_step=start, end_step=end)
+
+
+def incidents(job: Job, *faults: Fault, seed: int = 2) -> tuple[Incident, ...]:
+    return play(simulate(job, faults, rng=np.random.default_rng(seed))).incidents
+
+
+def digests(step_s: Sequence[float], *, amount: Sequence[float] = (), spread: float = 0.01) -> list[Digest]:
+    """Windows of 10 steps whose job steps are about these."""
+    done = simulate(Job(ranks=4, steps=20), rng=np.random.default_rng(0))
+    first = next(done.windows(WindowPlan()))
+    base = digest_of(assemble(first.parts, build(done.layouts)))
+    rng = np.random.default_rng(1)
+
+    def one(index: int, value: float) -> Digest:
+        times: Floats = value * np.exp(rng.normal(0, spread, 10))
+        return replace(
+            base,
+            index=index,
+            first_step=10 * index,
+            steps=np.arange(10 * index, 10 * index + 10),
+            job_step_s=times,
+            step_s=np.full(4, value),
+            amount=("tokens", amount[index]) if amount else None,
+        )
+
+    return [one(index, value) for index, value in enumerate(step_s)]
+
+
+def test_a_rise_that_lasts_is_found_in_its_window() -> None:
+    found = rise_of(digests([2.0] * 8 + [2.3] * 4))
+    assert found is not None and found.place == 8
+    assert found.before_s == pytest.approx(2.0, rel=0.02) and found.now_s == pytest.approx(2.3, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "step_s",
+    [
+        [2.0] * 12,
+        [2.0] * 10 + [2.3] * 2,  # too new
+        [2.0] * 8 + [2.3, 2.0, 2.3, 2.3],  # it was back in between
+        [2.0] * 3 + [2.4] + [2.0] * 4 + [2.3] * 4,  # it was there before
+        [2.0] * 8 + [2.06] * 4,  # worth nobody's time
+        [2.3] * 8 + [2.0] * 4,  # faster
+        list(np.linspace(2.0, 2.3, 12)),  # no step at all
+        [0.2] * 8 + [0.23] * 4,  # seconds of load, not minutes
+    ],
+)
+def test_what_is_no_lasting_rise(step_s: list[float]) -> None:
+    assert rise_of(digests(step_s)) is None
+
+
+def test_a_batch_that_grew_is_no_slowdown() -> None:
+    times, tokens = [2.0] * 8 + [2.6] * 4, [100.0] * 8 + [130.0] * 4
+    assert rise_of(digests(times)) is not None
+    assert rise_of(digests(times, amount=tokens)) is None
+
+
+def test_short_steps_need_more_windows() -> None:
+    num = int(np.ceil(LASTS_S / 5.0)) + 1
+    short = [0.5] * num + [0.6] * num
+    assert rise_of(digests(short)) is not None and rise_of(digests(short[: num + 4])) is None
+
+
+@pytest.mark.slow
+def test_all_ranks_slower_alike_are_one_incident_that_accuses_nobody_and_ends() -> None:
+    (found,) = incidents(JOB, slower(start=80, end=140))
+    cause = found.cause
+    assert (cause.fault_class, cause.verdict, cause.suspects) == ("step.slower", "INCONCLUSIVE", ())
+    assert cause.scope == f"run:{JOB.run}" and abs(found.onset_step - 80) <= 2
+    assert found.status == "resolved" and found.end_step is not None and abs(found.end_step - 140) <= 10
+    assert found.cost.share_of_step == pytest.approx(1 - 1 / 1.2, abs=0.04)
+    assert cause.separation is not None and cause.separation.command.startswith("argus probe --hosts h-")
+    assert cause.second_best == "compute.slow" and cause.phase == "backward"
+
+
+@pytest.mark.slow
+def test_one_slow_rank_is_not_the_whole_job_nor_both() -> None:
+    slow = Fault(kind="compute", ranks=(3,), severity=1.3, start_step=80)
+    assert [i.cause.suspects for i in incidents(JOB, slow)] == [(3,)]
+
+
+@pytest.mark.slow
+def test_a_rank_that_explains_it_takes_the_incident_over() -> None:
+    """First all are slower alike, then it turns out to be one of them."""
+    slow = Fault(kind="compute", ranks=(3,), severity=1.5, start_step=130)
+    first, other = incidents(replace(JOB, steps=200), slower(start=80, end=130), slow)
+    assert (first.cause.fault_class, first.status) == ("step.slower", "resolved")
+    assert other.cause.suspects == (3,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_healthy_job_of_long_steps_has_no_incident(seed: int) -> None:
+    noisy = replace(JOB.noise, daily=0.03, drift=0.02)
+    assert not incidents(replace(JOB, steps=300, noise=noisy), seed=seed)
