@@ -258,14 +258,12 @@ def add_uploads(
     _count_in(connection, inserted, arrived)
     _touch(connection, _highest_steps(inserted, arrived), now_s=now_s)
     accepted = Counter(taken[key][0] for key in inserted)
-    return [
-        Received(
-            accepted=accepted[n],
-            duplicates=len(upload) - len(rejected[n]) - accepted[n],
-            rejected=tuple(rejected[n]),
-        )
-        for n, upload in enumerate(uploads)
-    ]
+    return [_received(upload, accepted=accepted[n], rejected=rejected[n]) for n, upload in enumerate(uploads)]
+
+
+def _received(upload: Sequence[Arrival], *, accepted: int, rejected: Sequence[Rejection]) -> Received:
+    duplicates = len(upload) - len(rejected) - accepted
+    return Received(accepted=accepted, duplicates=duplicates, rejected=tuple(rejected))
 
 
 _Key = tuple[int, int, int]

@@ -90,7 +90,11 @@ def test_what_was_acknowledged_and_is_not_there_is_lost(stored: int, lost: int) 
     watch = ingest_bench._Watch(1, rss_mb=[100.0, 100.0, 100.0])
     kept = {"windows": rows, "attempts": 1, "incidents": []}
     result = ingest_bench._result(
-        report({"0": 100, "1": 100}), watch, kept, ranks=100, seconds=30.0, window_steps=3
+        report({"0": 100, "1": 100}),
+        watch,
+        kept,
+        size="full",
+        scale={"ranks": 100, "seconds": 30.0, "window_steps": 3},
     )
     assert result["lost"] == lost and result["ok"] == (lost == 0)
     assert {"mb_per_s", "rank_steps_per_s", "p99_ms", "peak_rss_mb", "lost"} <= result.keys()
