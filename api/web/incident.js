@@ -28,11 +28,12 @@ export async function show(place, id, { stillHere, mount }) {
   fill(parts.chat.body, chat({ incident: one.id }));
   fill(parts.story.body, story(one));
   mount();
-  const plan = await windowsOf(one);
-  const steps = into(parts.steps.body, stepsChart({ ...about, upto: plan.upto }), (drawn) => drawn);
-  const heat = timeHeat({ ...about, upto: plan.upto, onset: one.onset_step });
+  const planned = windowsOf(one);
+  const upto = one.end_step === null ? null : (await planned).upto; // one that goes on reaches to the latest window
+  const steps = into(parts.steps.body, stepsChart({ ...about, upto }), (drawn) => drawn);
+  const heat = timeHeat({ ...about, upto, onset: one.onset_step });
   fill(parts.heat.body, heat.element);
-  await Promise.all([steps, heat.done]);
+  const [plan] = await Promise.all([planned, steps, heat.done]);
   viewed("first");
   if (stillHere()) await rest(one, about, parts, plan);
   viewed("whole");
