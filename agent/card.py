@@ -26,6 +26,9 @@ _CPU = {
 }
 """What the CPU time beside the wall time means for the class that `fuse` decided."""
 
+USUAL = "non-communication slow"
+"""The syndrome that the class says already."""
+
 SLOWED = 1.2
 """A transfer this many times its usual length is not called as fast as ever."""
 
@@ -105,8 +108,8 @@ def _suspect(incident: Incident, topology: Topology | None) -> str:
             parts += [f"GPU {device} {model}".strip()] if device or model else []
     last = "" if incident.end_step is None else f" to {incident.end_step}"
     parts.append(f"{'steps' if last else 'since step'} {incident.onset_step}{last}")
-    if cause.syndrome is not None:
-        parts.append(cause.syndrome)
+    if cause.syndrome not in (None, USUAL):
+        parts.append(str(cause.syndrome))
     return " · ".join(parts)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from argus.analytics.blame import one_per_spot
 from argus.analytics.calls import Calls
 from argus.analytics.collectives import PAIRED
-from argus.analytics.ordering import numbered, packed
+from argus.analytics.ordering import numbered, packed, stable_order
 from argus.analytics.rounds import Round, rounds, rows_of
 from argus.analytics.waits import Waits, own_excess, waiting_steps
 from argus.analytics.window import Bools, Floats, Ints, Window
@@ -107,11 +107,8 @@ def _only(calls: Calls, chosen: Bools) -> Calls:
     if chosen.all():
         return calls
     which = np.flatnonzero(chosen)
-    rows = rows_of(calls, which)
-    new = np.full(len(calls.call), -1, np.int64)
-    new[rows] = np.arange(len(rows))
-    order = new[calls.order]
-    size = calls.size[which]
+    rows, size = rows_of(calls, which), calls.size[which]
+    step = np.repeat(calls.step[which], size)
     columns = {
         field.name: value[which if len(value) == len(chosen) else rows]
         for field in fields(calls)
@@ -121,7 +118,7 @@ def _only(calls: Calls, chosen: Bools) -> Calls:
         calls,
         **{
             **columns,
-            "order": order[order >= 0],
+            "order": stable_order(packed(calls.rank[rows], step, calls.place[rows])),
             "call": np.repeat(np.arange(len(which)), size),
             "first": np.cumsum(size) - size,
         },

@@ -86,7 +86,10 @@ def complete_calls(window: Window) -> Calls:
     _count(skipped, "member missing", rows.call[kept[first[~whole]]])
     kept, first, size = _only(kept, first, size, whole)
     step = rows.step[kept]
-    one_step = _reduce(np.maximum, step, first) == _reduce(np.minimum, step, first)
+    other = step != np.repeat(step[first], size)
+    one_step = np.ones(len(first), np.bool_)
+    if other.any():
+        one_step[np.repeat(np.arange(len(first)), size)[other]] = False
     _count(skipped, "step mismatch", rows.call[kept[first[~one_step]]])
     kept, first, size = _only(kept, first, size, one_step)
     entry, by_durations = _entries(window, kept, first, size)
@@ -177,9 +180,10 @@ def _calls(
     rows, heads = window.collectives, kept[first]
     end_s = rows.end_s[kept]
     roots = rows.is_op(("broadcast", "scatter"))[kept] & (rows.peer[kept] == rows.rank[kept])
-    last_in = _reduce(np.maximum, entry, first)
-    shortest = _reduce(np.minimum, end_s - rows.entry_s[kept], first)
-    end = np.where(by_durations, last_in + shortest, _reduce(np.minimum, end_s, first))
+    last_in, end = _reduce(np.maximum, entry, first), _reduce(np.minimum, end_s, first)
+    if by_durations.any():
+        shortest = _reduce(np.minimum, end_s - rows.entry_s[kept], first)
+        end = np.where(by_durations, last_in + shortest, end)
     group = rows.group[heads]
     return Calls(
         call=np.repeat(np.arange(len(first)), size),
@@ -217,11 +221,15 @@ def _wires(window: Window, kept: Ints, first: Ints) -> Ints:
     """What calls queue for: their group, or for send and receive their pair. (call,)"""
     rows = window.collectives
     heads = kept[first]
-    paired = rows.is_op(PAIRED)[heads]
-    sends = rows.is_op(("send",))[heads]
-    here, there = rows.rank[heads], rows.peer[heads]
-    sender, receiver = np.where(sends, here, there), np.where(sends, there, here)
-    return packed(rows.group[heads], np.where(paired, sender, -1), np.where(paired, receiver, -1))
+    wire = rows.group[heads]
+    paired = np.flatnonzero(rows.is_op(PAIRED)[heads])
+    if len(paired):
+        pairs = heads[paired]
+        sends = rows.is_op(("send",))[pairs]
+        here, there = rows.rank[pairs], rows.peer[pairs]
+        sender, receiver = np.where(sends, here, there), np.where(sends, there, here)
+        wire[paired] = len(window.groups) + numbered(packed(wire[paired], sender, receiver))[0]
+    return wire
 
 
 def _transfer(wire: Ints, last_in: Floats, end: Floats) -> Floats:

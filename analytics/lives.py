@@ -30,12 +30,15 @@ def lives_of(window: Window, sane: Bools) -> Lives:
     """Lives of all ranks; rows that are not `sane` (row,) have no times and are passed over."""
     rows = window.collectives
     order = _order(window, sane)
-    columns = (rows.rank, rows.step, rows.entry_s, rows.end_s, rows.blocked_s)
+    rank, step = rows.rank, rows.step
+    entry, end, blocked = rows.entry_s, rows.end_s, rows.blocked_s
     is_whole = order is None  # millions of rows are not moved about where they lie right already
     if order is None:
         order = np.arange(len(sane))
-    rank, step, entry, end, blocked = columns if is_whole else (column[order] for column in columns)
-    blocked = np.nan_to_num(blocked)
+    else:
+        rank, step = rank[order], step[order]
+        entry, end, blocked = entry[order], end[order], blocked[order]
+    blocked = np.asarray(np.nan_to_num(blocked), np.float64)
     index = np.arange(len(order))
     new_rank = np.diff(rank, prepend=-1) != 0
     new_step = new_rank | (np.diff(step, prepend=-1) != 0)
@@ -61,8 +64,9 @@ def _order(window: Window, sane: Bools) -> Ints | None:
     """Usable rows by rank, step and entry; None if these are all rows as they lie, for collectors mostly send them so."""
     rows = window.collectives
     usable = None if sane.all() else np.flatnonzero(sane)
-    columns = (rows.rank, rows.step, rows.entry_s)
-    rank, step, entry = columns if usable is None else (column[usable] for column in columns)
+    rank, step, entry = rows.rank, rows.step, rows.entry_s
+    if usable is not None:
+        rank, step, entry = rank[usable], step[usable], entry[usable]
     same_rank, same_step = rank[1:] == rank[:-1], step[1:] == step[:-1]
     in_order = (
         (rank[1:] > rank[:-1])

@@ -18,7 +18,7 @@ from argus.analytics.stops import EXITED_S, all_gone_s
 from argus.analytics.store import history as history_store
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import orders, progress
-from argus.analytics.store.engine import Store
+from argus.analytics.store.engine import Store, is_damage
 from argus.analytics.store.levels import add_change
 from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.store.relaunch import RELAUNCHED
@@ -40,6 +40,9 @@ from argus.collectors.records.heartbeat import Heartbeat
 from argus.topology.layout import Topology, build
 
 LOG = logging.getLogger("argus.analysis")
+
+REBUILD_PAUSES = 4
+"""A topology is built again after three times what building it took: that of ten thousand ranks takes seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,14 +82,16 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
 
 
 def refresh(means: Means, watch: Watch) -> None:
-    """Build the topology anew if a layout came in."""
-    if watch.live.layouts_version == watch.layouts_version:
+    """Build the topology anew if a layout came in; not after each of a thousand hosts at the start of a job."""
+    begun_s = time.perf_counter()
+    if watch.live.layouts_version == watch.layouts_version or begun_s < watch.rebuild_s:
         return
     with means.store.read() as connection:
         layouts = progress.layouts_of(connection, watch.live.row.id)
     was_known = watch.topology is not None
     watch.topology = build(layouts) if layouts else None
     watch.layouts_version = watch.live.layouts_version
+    watch.rebuild_s = begun_s + (time.perf_counter() - begun_s) * REBUILD_PAUSES
     if watch.topology is None or was_known:
         return
     recall(means.store, watch)
@@ -103,8 +108,14 @@ def _replay(means: Means, watch: Watch, row: WindowRow) -> None:
         topology=watch.topology, now_s=row.analysed_s, window=window, beats=(), outside=outside
     )
     watch.course = look.course
-    watch.numbers, watch.coverage_ratio = window_numbers(window), window.coverage.ratio
+    _remember_coverage(watch, window.coverage)
+    watch.numbers = window_numbers(window)
     watch.missing = missing_evidence(window)
+
+
+def _remember_coverage(watch: Watch, coverage: Coverage) -> None:
+    watch.coverage_ratio, watch.dropped = coverage.ratio, sum(coverage.dropped.values())
+    watch.overhead = {channel: cost.ratio for channel, cost in coverage.overhead.items()}
 
 
 def close_due(
@@ -136,9 +147,9 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
         outside = outside_now(means.store, watch, now_s=now_s, with_stacks=True)
         look = watch.course.look(topology=topology, now_s=now_s, window=fast, beats=beats, outside=outside)
         numbers = window_numbers(window)
-    except SQLAlchemyError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a detector is a plug-in: what it raises is not known
+    except Exception as error:
+        if isinstance(error, SQLAlchemyError) and not is_damage(error):
+            raise  # else it would be read in vain for ever, and nothing behind it at all
         survive(means, watch, error, part="window")
         means.metrics.analysed.labels(result="failed").inc()
         with means.store.write() as connection:
@@ -155,7 +166,8 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
     _save(means, watch, look, topology=topology, now_s=now_s, done=None if window.kernels else done)
     if window.kernels:
         _join_kernels(means, watch, window, now_s=now_s, outside=outside, done=done)
-    watch.numbers, watch.coverage_ratio = numbers, window.coverage.ratio
+    _remember_coverage(watch, window.coverage)
+    watch.numbers = numbers
     watch.scores, watch.host_gaps = scores_of(look.findings), host_gaps_of(window)
     means.metrics.analysed.labels(result="analysed").inc()
     means.metrics.analysis_s.observe(time.perf_counter() - started)

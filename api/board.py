@@ -26,6 +26,11 @@ class Board:
         """Nobody waits any more; safe in a signal handler."""
         self._is_closed = True
 
+    @property
+    def is_closed(self) -> bool:
+        """The service ends: who waits, for orders or for news, goes and comes back later."""
+        return self._is_closed
+
     async def wait(self, host: str, *, after: int, wait_s: float) -> list[Json]:
         """Orders of `host` beyond number `after`, as soon as there are some, after `wait_s` anyway."""
         seen = -1

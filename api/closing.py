@@ -25,7 +25,8 @@ def closing(
     closed = []
     for position, row in enumerate(windows):
         overtaken = sum(complete[position + 1 :]) >= LATER_WINDOWS
-        patient = now_s - row.opened_s < grace_s and not overtaken
+        # A window opened in the future was so before the clock was set back: it has waited long enough.
+        patient = 0 <= now_s - row.opened_s < grace_s and not overtaken
         if not complete[position] and (patient or now_s < not_before_s):
             break
         closed.append(row.window)

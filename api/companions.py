@@ -9,12 +9,20 @@ from argus.api.auditing import Auditor
 from argus.api.desk import desk_of
 from argus.api.notify.settings import NO_NOTIFIERS, NotifySettings
 from argus.api.projects import Companion, Project
+from argus.api.slack.switchboard import Switchboard
 
 
 def companions_of(
-    project: Project, *, notify: NotifySettings = NO_NOTIFIERS, auditor: Auditor | None = None
+    project: Project,
+    *,
+    notify: NotifySettings = NO_NOTIFIERS,
+    auditor: Auditor | None = None,
+    switchboard: Switchboard | None = None,
 ) -> Sequence[Companion]:
-    """Everything a project needs beside its analysis, not started yet. Raises NotifierError."""
+    """Everything a project needs beside its analysis, not started yet; projects share one `switchboard`.
+
+    Raises NotifierError.
+    """
 
     def note(who: str, action: str, target: str) -> None:
         """What people do outside of a request goes into the audit, too."""
@@ -24,5 +32,12 @@ def companions_of(
             )
             auditor.note(deed)
 
-    desk = desk_of(project.service, project.toolbox, project=project.name, notify=notify, note=note)
+    desk = desk_of(
+        project.service,
+        project.toolbox,
+        project=project.name,
+        notify=notify,
+        note=note,
+        switchboard=switchboard,
+    )
     return (desk,)

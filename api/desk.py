@@ -18,7 +18,7 @@ from argus.api.investigating.callbacks import Callbacks
 from argus.api.investigating.runner import RENEW_S, Runner
 from argus.api.notify import dispatcher
 from argus.api.notify.dispatcher import Dispatcher
-from argus.api.notify.matter import Origin
+from argus.api.notify.matter import DEFAULT, Origin
 from argus.api.notify.notifier import Means, Notifier, notifiers_of
 from argus.api.notify.pace import Pace
 from argus.api.notify.post import Http, HttpxHttp
@@ -26,6 +26,7 @@ from argus.api.notify.settings import NO_NOTIFIERS, NotifySettings, Value
 from argus.api.service import Service
 from argus.api.slack.ears import Ears, Note, no_note
 from argus.api.slack.socket import Socket, listening
+from argus.api.slack.switchboard import Switchboard
 from argus.api.toolbox import Toolbox
 
 LOG = logging.getLogger("argus.desk")
@@ -47,6 +48,7 @@ class Desk:
     dispatcher: Dispatcher
     callbacks: Callbacks
     http: Http
+    switchboard: Switchboard = field(default_factory=Switchboard, repr=False)
     ears: Ears | None = None
     socket: Socket | None = None
     num_streams: int = 0
@@ -124,6 +126,7 @@ def desk_of(
     notify: NotifySettings = NO_NOTIFIERS,
     http: Http | None = None,
     note: Note = no_note,
+    switchboard: Switchboard | None = None,
 ) -> Desk:
     """The desk of a project, not started yet. Raises NotifierError."""
     settings, web = service.settings, http or HttpxHttp()
@@ -139,6 +142,7 @@ def desk_of(
         notifiers=notifiers,
         runner=_runner(service, toolbox, name=name),
         note=note,
+        switchboard=switchboard or Switchboard(),
         dispatcher=_dispatcher(service, notifiers, name=name, origin=origin),
         http=web,
         callbacks=Callbacks(store=service.store, http=web, settings=settings, clock=service.clock),
@@ -197,7 +201,8 @@ def _listen(made: Desk, values: Mapping[str, Value]) -> None:
         origin=made.origin,
         note=made.note,
     )
+    made.switchboard.ears.append(made.ears)
     made.signing_secret = str(values.get("signing_secret", ""))
     app_token = str(values.get("app_token", ""))
-    if app_token:
-        made.socket = listening(made.ears, app_token=app_token)
+    if app_token and made.origin.project == DEFAULT:
+        made.socket = listening(made.switchboard, bot.client.web, app_token=app_token)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from argus.analytics.store.bodies import shrink
 from argus.analytics.store.intake import Arrival, Rejection
 from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.heartbeat import Heartbeat
@@ -24,6 +25,9 @@ T = TypeVar("T")
 MAX_ATTEMPT = 1 << 31
 MAX_NUMBER = 1 << 62
 """Numbers beyond it are no steps, counts or nanoseconds, and no database's integer."""
+
+MAX_SPANNED = 1 << 24
+"""Members of groups in one request of layouts; a host of 8 ranks among 10,240 tells some 300,000."""
 
 MAX_ITEMS = 100_000
 """Items of one request: a host has tens of ranks, a hundred thousand is an attack."""
@@ -47,7 +51,19 @@ def parse_windows(body: bytes, *, max_bytes: int, age_s: float = 0.0) -> Parsed[
 
 def parse_layouts(body: bytes) -> Parsed[Layout]:
     """Layout records of a request. Raises WireError when there is no list of them."""
-    return _each(enumerate(_list(body, "layouts")), _layout)
+    items = _list(body, "layouts")
+    if sum(map(_num_spanned, items)) > MAX_SPANNED:
+        raise WireError(f"the groups of one request must have at most {MAX_SPANNED} members")
+    return _each(enumerate(items), _layout)
+
+
+def _num_spanned(raw: object) -> int:
+    """Members of groups that are told as first, step and number: few bytes that become many."""
+    groups = raw.get("groups") if isinstance(raw, dict) else None
+    told = groups if isinstance(groups, list) else ()
+    spans = [group.get("ranks") for group in told if isinstance(group, dict)]
+    nums = [span.get("num") for span in spans if isinstance(span, dict)]
+    return sum(num for num in nums if isinstance(num, int))
 
 
 def parse_heartbeats(body: bytes) -> Parsed[Heartbeat]:
@@ -134,7 +150,7 @@ def _arrival(index: int, body: bytes) -> Arrival:
         first_step=window.first_step,
         num_steps=window.num_steps,
         host=window.host,
-        body=replace(window, kernels=b"").to_bytes() if window.kernels else body,
+        body=shrink(replace(window, kernels=b"").to_bytes() if window.kernels else body),
         kernels=window.kernels,
     )
 

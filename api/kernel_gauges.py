@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from prometheus_client.core import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from argus.analytics.kernel_tops import KernelTop
 
 DURATION, CALLS, INFO = "argus_kernel_duration_seconds", "argus_kernel_calls_total", "argus_kernel_info"
+Family = GaugeMetricFamily | CounterMetricFamily
 STATS = ("p50", "p99")
 PER_RANK = len(STATS) + 1
 """Series of one kernel on one rank: its durations and its calls."""
@@ -35,7 +36,7 @@ def num_series(tops: Sequence[KernelTop]) -> int:
     return sum(PER_RANK * len(top.ranks) + 1 for top in tops)
 
 
-def show(tops: Sequence[KernelTop], labels: Sequence[str], *, families: Mapping[str, Metric]) -> None:
+def show(tops: Sequence[KernelTop], labels: Sequence[str], *, families: Mapping[str, Family]) -> None:
     """Add the kernels' samples; `labels` are the run's."""
     for top in tops:
         ident = kernel_id(top)
@@ -46,7 +47,7 @@ def show(tops: Sequence[KernelTop], labels: Sequence[str], *, families: Mapping[
             families[CALLS].add_metric(where, float(top.calls[i]))
 
 
-def name(runs: Sequence[Sequence[KernelTop]], family: Metric) -> None:
+def name(runs: Sequence[Sequence[KernelTop]], family: Family) -> None:
     """One line a kernel, whatever the number of runs that show it."""
     texts = {kernel_id(top): (top.name, top.role) for tops in runs for top in tops}
     for ident, (text, role) in sorted(texts.items()):

@@ -11,8 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from argus.analytics.incident import Incident
-from argus.api.kernel_gauges import CALLS
-from argus.api.run_gauges import Family, RunNow, run_gauges
+from argus.api.kernel_gauges import CALLS, Family
+from argus.api.run_gauges import RunNow, run_gauges
 
 
 class Watched(Protocol):
@@ -26,6 +26,12 @@ class Watched(Protocol):
 
     def backlog_now(self) -> tuple[int, float]:
         """Closed windows that wait for their analysis, and how long the oldest has, in seconds."""
+
+    def leads_now(self) -> bool:
+        """Whether this replica analyses."""
+
+    def troubles_now(self) -> tuple[str, ...]:
+        """Why the analysis is degraded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +77,8 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("argus_analysis_backlog_windows", "gauge", "", "closed windows that wait for their analysis"),
     ("argus_analysis_lag_seconds", "gauge", "", "how long the oldest of them has waited"),
+    ("argus_leader", "gauge", "", "1 while this replica analyses; 0 where another one does"),
+    ("argus_degraded", "gauge", "", "1 while /readyz tells of a trouble"),
     ("argus_step_duration_seconds", "gauge", "run_id,run,rank", "mean step of the last window"),
     ("argus_phase_duration_seconds", "gauge", "run_id,run,rank,phase,clock", "time per step in a phase"),
     ("argus_phase_wait_seconds", "gauge", "run_id,run,rank,phase", "waiting per step inside a phase"),
@@ -92,6 +100,10 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("argus_rank_info", "gauge", "run_id,run,rank,host,gpu_uuid,tp,cp,dp,pp,ep", "1: where a rank is"),
     ("argus_window_coverage_ratio", "gauge", "run_id,run", "rank-steps of the last window that arrived"),
     ("argus_ranks_lost", "gauge", "run_id,run", "ranks whose process or host is gone"),
+    ("argus_hosts_silent", "gauge", "run_id,run", "hosts whose processor was not heard for silent_s"),
+    ("argus_run_silence_seconds", "gauge", "run_id,run", "since when nothing came in of a run"),
+    ("argus_window_dropped_records", "gauge", "run_id,run", "records the collectors lost in the last window"),
+    ("argus_overhead_ratio", "gauge", "run_id,run,channel", "step time with a channel to without"),
     ("argus_channel_off", "gauge", "run_id,run,channel", "1 while the governor keeps a channel off"),
     ("argus_series_hidden", "gauge", "", "series of ranks that the series budget leaves out"),
     ("argus_incident_active", "gauge", "run_id,run,class,severity", "open incidents"),
@@ -156,9 +168,15 @@ class _Gauges(Collector):
         backlog.add_metric([], count)
         lag = _gauge("argus_analysis_lag_seconds")
         lag.add_metric([], lag_s)
+        leader = _gauge("argus_leader")
+        leader.add_metric([], self._watched.leads_now())
+        degraded = _gauge("argus_degraded")
+        degraded.add_metric([], bool(self._watched.troubles_now()))
         yield from (
             backlog,
             lag,
+            leader,
+            degraded,
             *run_gauges(self._watched.runs_now(), max_series=self._max_series, make=_family),
             _active(self._watched.open_now()),
         )
@@ -174,6 +192,10 @@ def _gauge(name: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, _meaning(name), labels=_labels(name))
 
 
+MAX_ACTIVE = 1000
+"""Series of open incidents."""
+
+
 def _active(incidents: Iterable[Incident]) -> GaugeMetricFamily:
     family = _gauge("argus_incident_active")
     counts: dict[tuple[str, str, str, str], int] = {}
@@ -185,6 +207,6 @@ def _active(incidents: Iterable[Incident]) -> GaugeMetricFamily:
             incident.severity,
         )
         counts[key] = counts.get(key, 0) + 1
-    for key, count in sorted(counts.items()):
+    for key, count in sorted(counts.items())[:MAX_ACTIVE]:
         family.add_metric(list(key), count)
     return family

@@ -8,10 +8,17 @@ from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext, RevisionStep
 from alembic.script import ScriptDirectory
+from sqlalchemy import text
 
 from argus.analytics.store.engine import Store
 
 HEAD = "head"
+
+LOCK_ID = 0x41524756
+"""Held for the transaction of a migration; another than that of who leads."""
+
+
+_WAIT = "SELECT pg_advisory_xact_lock(:key, hashtext(current_schema()))"
 
 
 def upgrade(store: Store, *, revision: str = HEAD) -> None:
@@ -25,6 +32,8 @@ def upgrade(store: Store, *, revision: str = HEAD) -> None:
             return script._upgrade_revs(revision, have)  # type: ignore[arg-type]
 
         with EnvironmentContext(config, script, fn=steps) as environment, store.write() as connection:
+            if connection.dialect.name == "postgresql":  # replicas that start together wait for one another
+                connection.execute(text(_WAIT), {"key": LOCK_ID})
             environment.configure(connection=connection, transactional_ddl=False)
             environment.run_migrations()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ from argus.analytics.waits import Waits, waits_of
 from argus.analytics.whatif.graph import NotReplayable
 from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
 from argus.analytics.window import Window, assemble
+from argus.api.offline_seen import Seen, analyse_seen, end_s, outside_of, seen_by, told_apart
 from argus.api.offline_series import SeriesReport, analyse_series
-from argus.api.offline_stops import analyse_dumps
+from argus.api.offline_stops import analyse_dumps, with_hang
 from argus.api.report import NothingUsable, Report, costliest
-from argus.collectors.gather import gather
+from argus.collectors.gather import Progress, gather
 from argus.collectors.host.window import cut
 from argus.collectors.job import Job, join
 from argus.collectors.records.host_sample import HostSample
@@ -34,6 +35,12 @@ from argus.collectors.records.plan import DEFAULT_STEPS, WindowPlan
 from argus.collectors.records.stacks import StackDump
 from argus.topology.groups import Group
 from argus.topology.layout import Topology, build
+
+MEANS = "training_log"
+"""Source whose phases are means over micro-batches and steps, in no order that could be replayed."""
+
+NOBODY = Seen()
+"""No witnesses."""
 
 MIN_SHARE_READ = 0.5
 """Below half of the ranks nobody can be called late: most of those who might be later were not read."""
@@ -54,63 +61,70 @@ def triage_files(
     *,
     now_s: float,
     window_steps: int | None = None,
-    progress: Callable[[str], None] = lambda name: None,
+    progress: Progress = lambda name, share: None,
 ) -> Report | SeriesReport:
     """Read, join, align, analyse. Raises NothingUsable, and ReaderError if a path is not there.
 
-    Traces go before dumps of a hung job, and those before bare step times, where files of several sorts are given.
+    Files of any sorts may be mixed: ranks with steps are judged first, dumps of a hung job beside them, bare step
+    times beside both; scrapes, logs and stacks are witnesses of all of that.
     """
     with tempfile.TemporaryDirectory(prefix="argus-") as scratch:
         gathered = gather(paths, Path(scratch), progress=progress)
-    dumps = [reading for reading in gathered.readings if reading.dump is not None]
-    series = [reading.series for reading in gathered.readings if reading.series is not None]
-    has_steps = any(len(reading.records.steps) for reading in gathered.readings)
-    warnings = [*gathered.warnings, *_left_out(len(dumps), len(series), has_steps=has_steps)]
-    if dumps and not has_steps:
-        return analyse_dumps(dumps, warnings=warnings)
-    if series and not has_steps:
-        return analyse_series(series, warnings=warnings)
-    try:
-        job = join(gathered.readings, run=paths[0].resolve().name.split(".")[0] or "trace")
-    except ValueError as error:
-        raise NothingUsable("\n".join(gathered.warnings) or str(error)) from None
-    return analyse(job, now_s=now_s, window_steps=window_steps, warnings=warnings)
+    readings, warnings = gathered.readings, gathered.warnings
+    seen = seen_by(readings)
+    dumps = [reading for reading in readings if reading.dump is not None]
+    series = [reading.series for reading in readings if reading.series is not None]
+    if any(len(reading.records.steps) for reading in readings):
+        job = join(readings, run=_name(paths))
+        report = analyse(job, now_s=now_s, window_steps=window_steps, warnings=warnings, seen=seen)
+        if dumps:
+            report = with_hang(report, analyse_dumps(dumps))
+    elif dumps:
+        report = replace(analyse_dumps(dumps, warnings=warnings), seen=seen.to_json())
+    elif series:
+        return analyse_series(series, warnings=warnings, seen=seen.to_json())
+    elif seen:
+        return analyse_seen(readings, warnings=warnings)
+    else:
+        raise NothingUsable("\n".join(warnings) or "no file holds a step of a rank")
+    return replace(report, series=analyse_series(series)) if series else report
+
+
+def _name(paths: Sequence[Path]) -> str:
+    return paths[0].resolve().name.split(".")[0] or "trace"
 
 
 def read_job(
-    paths: Sequence[Path], *, progress: Callable[[str], None] = lambda name: None
+    paths: Sequence[Path], *, progress: Progress = lambda name, share: None
 ) -> tuple[Job, Topology, tuple[str, ...]]:
     """The job behind the paths with what could not be read. Raises NothingUsable and ReaderError."""
     with tempfile.TemporaryDirectory(prefix="argus-") as scratch:
         gathered = gather(paths, Path(scratch), progress=progress)
     try:
-        job = join(gathered.readings, run=paths[0].resolve().name.split(".")[0] or "trace")
+        job = join(gathered.readings, run=_name(paths))
     except ValueError as error:
         raise NothingUsable("\n".join(gathered.warnings) or str(error)) from None
     topology = _as_read(build(one.layout for one in job.records), job)
     return job, topology, (*gathered.warnings, *job.warnings)
 
 
-def _left_out(num_dumps: int, num_series: int, *, has_steps: bool) -> list[str]:
-    """What is not analysed because files of another sort say more."""
-    told = []
-    if num_dumps and has_steps:
-        told.append(f"{num_dumps} flight-recorder dumps beside traces are left out: give their folder alone")
-    if num_series and (has_steps or num_dumps):
-        told.append(f"{num_series} series of step times beside them are left out: give their file alone")
-    return told
-
-
 def analyse(
-    job: Job, *, now_s: float, window_steps: int | None = None, warnings: Sequence[str] = ()
+    job: Job,
+    *,
+    now_s: float,
+    window_steps: int | None = None,
+    warnings: Sequence[str] = (),
+    seen: Seen = NOBODY,
 ) -> Report:
-    """The verdict on one job's records."""
+    """The verdict on one job's records; `seen` are its witnesses."""
     topology = _as_read(build(one.layout for one in job.records), job)
     windows = windows_of(job, topology, window_steps)
     replayer, replayed, doubts = _what_if(job, topology)
     worth_s = replayed.worth_s if replayed is not None and replayed.is_close else None
-    stacks = stacks_of(job)
-    state, findings = _advance_over(windows, topology, now_s=now_s, worth_s=worth_s, stacks=stacks)
+    witnesses = outside_of(seen, job, topology)
+    outside = replace(witnesses, stacks=(*stacks_of(job), *witnesses.stacks))
+    now_s = end_s(job) if seen else now_s
+    state, findings = _advance_over(windows, topology, now_s=now_s, worth_s=worth_s, outside=outside)
     missing = missing_evidence(windows, job)
     incidents = tuple(
         replace(incident, diagnosis=diagnose(incident, findings=findings, topology=topology, missing=missing))
@@ -130,6 +144,9 @@ def analyse(
         warnings=tuple(dict.fromkeys([*warnings, *job.warnings, *topology.conflicts, *doubts])),
         what_if=replayed,
         replayer=replayer,
+        stacks=told_apart(witnesses.stacks),
+        seen=seen.to_json(),
+        witnesses=witnesses,
     )
 
 
@@ -139,7 +156,7 @@ def _advance_over(
     *,
     now_s: float,
     worth_s: Mapping[int, float] | None,
-    stacks: Sequence[StackDump],
+    outside: Outside,
 ) -> tuple[AttemptState, tuple[Finding, ...]]:
     """All windows taken in one after the other; one alone cannot repeat anything."""
     is_lone = len(windows) == 1
@@ -154,11 +171,19 @@ def _advance_over(
             votes=1 if is_lone else VOTES,
             min_past=0 if is_lone else MIN_PAST,
             worth_s=worth_s,
-            outside=Outside(stacks=tuple(d for d in stacks if d.step < window.first_step + window.num_steps)),
+            outside=_until(outside, window, is_last=window is windows[-1]),
         )
         state = step.state
         findings += step.findings
     return state, tuple(findings)
+
+
+def _until(outside: Outside, window: Window, *, is_last: bool) -> Outside:
+    """What was known by the end of the window; what does not say of which step it is, was known at the last."""
+    end = window.first_step + window.num_steps
+    if is_last:
+        return outside
+    return replace(outside, stacks=tuple(dump for dump in outside.stacks if dump.step < end))
 
 
 def stacks_of(job: Job) -> tuple[StackDump, ...]:
@@ -176,6 +201,8 @@ def samples_of(job: Job) -> dict[str, HostSample]:
 
 def _what_if(job: Job, topology: Topology) -> tuple[Replayer | None, WhatIf | None, tuple[str, ...]]:
     """The replay of the job's pipeline, if there is one that can be replayed, with what is to be said of it."""
+    if any(one.layout.source == MEANS for one in job.records):
+        return None, None, ()
     try:
         replayer = replayer_of(job.records, topology)
     except NotReplayable as error:

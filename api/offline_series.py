@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +34,7 @@ class SeriesReport:
     topology: Topology
     diagnosis: dict[str, Any]
     warnings: tuple[str, ...]
+    seen: Sequence[Mapping[str, Any]] = ()
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -63,11 +64,14 @@ class SeriesReport:
             "incidents": [_placed(incident) for incident in self.incidents],
             "diagnosis": self.diagnosis,
             "warnings": list(self.warnings),
+            **({"seen": list(self.seen)} if self.seen else {}),
         }
 
 
-def analyse_series(series: Sequence[StepSeries], *, warnings: Sequence[str] = ()) -> SeriesReport:
-    """Findings and incidents of every series."""
+def analyse_series(
+    series: Sequence[StepSeries], *, warnings: Sequence[str] = (), seen: Sequence[Mapping[str, Any]] = ()
+) -> SeriesReport:
+    """Findings and incidents of every series; `seen` is what others told beside them."""
     results = []
     for one in series:
         findings, incidents = series_findings(one)
@@ -82,6 +86,7 @@ def analyse_series(series: Sequence[StepSeries], *, warnings: Sequence[str] = ()
         topology=_topology(series[0].name),
         diagnosis={},
         warnings=tuple(dict.fromkeys(warnings)),
+        seen=seen,
     )
     worst = report.incident
     quiet = no_incident(missing=MISSING, num_ranks=0) | {"headline": _quiet(series)}

@@ -16,6 +16,9 @@ from argus.topology.layout import build
 
 _SHOWN = 8
 
+LINES = "nccl_log"
+"""Source of dumps that are put together from lines of a log."""
+
 
 def analyse_dumps(readings: Sequence[Reading], *, warnings: Sequence[str] = ()) -> Report:
     """The verdict on one hung job's flight-recorder dumps, one of each rank."""
@@ -32,6 +35,7 @@ def analyse_dumps(readings: Sequence[Reading], *, warnings: Sequence[str] = ()) 
         beats=beats if pending else (),
         is_stopped=pending,
     )
+    are_lines = all(one.layout.source == LINES for one in job.records)
     missing = _missing(job)
     incidents = tuple(
         replace(one, diagnosis=diagnose(one, findings=step.findings, topology=topology, missing=missing))
@@ -52,6 +56,22 @@ def analyse_dumps(readings: Sequence[Reading], *, warnings: Sequence[str] = ()) 
         or no_incident(missing=missing, doubt=doubt, num_ranks=len(job.ranks)),
         warnings=tuple(dict.fromkeys(remarks)),
         stacks=tuple(Stack(what=what, ranks=ranks, frames=frames) for what, ranks, frames in stacks),
+        what="lines of the watchdog" if are_lines else "flight-recorder dumps",
+    )
+
+
+def with_hang(report: Report, hang: Report) -> Report:
+    """A report on a job's steps with what its dumps say of the stop after them."""
+    incidents = (*hang.incidents, *report.incidents)
+    worst = hang.incident or report.incident
+    return replace(
+        report,
+        findings=(*report.findings, *hang.findings),
+        incidents=incidents,
+        diagnosis=(worst.diagnosis if worst else None) or report.diagnosis,
+        warnings=tuple(dict.fromkeys([*report.warnings, *hang.warnings])),
+        stacks=(*hang.stacks, *report.stacks),
+        stop=hang.incident,
     )
 
 
@@ -59,8 +79,11 @@ def _each_once(readings: Sequence[Reading]) -> tuple[dict[int, tuple[Reading, Fl
     """The first dump of each rank, and sentences about the others."""
     by_rank: dict[int, tuple[Reading, FlightDump]] = {}
     told: list[str] = []
-    for reading in readings:
+    # A recorder's dump says more than the lines its watchdog printed.
+    for reading in sorted(readings, key=lambda one: one.records.layout.source == LINES):
         dump = reading.dump
+        if dump is not None and dump.rank in by_rank and reading.records.layout.source == LINES:
+            continue
         if dump is None or dump.rank in by_rank:
             told.append(f"{reading.source} is a second dump of one rank and is left out")
         else:

@@ -14,6 +14,7 @@ class Published:
         self._incidents: tuple[Incident, ...] = ()
         self._backlog: tuple[int, float] = (0, 0.0)
         self._troubles: tuple[str, ...] = ()
+        self._leads = False
 
     def show(self, *, runs: tuple[RunNow, ...], incidents: tuple[Incident, ...]) -> None:
         """Replace what is known of the jobs."""
@@ -26,6 +27,14 @@ class Published:
     def show_troubles(self, troubles: tuple[str, ...]) -> None:
         """Replace the reasons why the analysis is degraded, none if it is well."""
         self._troubles = troubles
+
+    def show_leading(self, leads: bool) -> None:
+        """Replace whether this replica analyses."""
+        self._leads = leads
+
+    def leads_now(self) -> bool:
+        """Whether this replica analyses."""
+        return self._leads
 
     def runs_now(self) -> tuple[RunNow, ...]:
         """The live attempts, the newest of each run."""

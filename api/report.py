@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,9 +10,11 @@ import numpy as np
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.whatif.shares import Replayer, WhatIf
 from argus.analytics.whatif.timeline import trace_of
 from argus.analytics.window import Window
+from argus.api.offline_series import SeriesReport
 from argus.collectors.job import Job
 from argus.topology.layout import Topology
 
@@ -32,7 +34,11 @@ class Stack:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What offline triage found; `diagnosis` is that of the costliest incident, or says there is none."""
+    """What offline triage found; `diagnosis` is that of the costliest incident, or says there is none.
+
+    `seen` is what others than the ranks told, `witnesses` the same as the analysis takes it, `series` what bare step times beside the ranks showed, `stop` is
+    the incident of a job that stands still after its steps, `what` says what was read where there are no windows.
+    """
 
     job: Job
     topology: Topology
@@ -45,6 +51,11 @@ class Report:
     what_if: WhatIf | None = None
     replayer: Replayer | None = None
     stacks: tuple[Stack, ...] = ()
+    seen: Sequence[Mapping[str, Any]] = ()
+    series: SeriesReport | None = None
+    stop: Incident | None = None
+    witnesses: Outside = NOTHING
+    what: str = "flight-recorder dumps"
 
     def ideal_timeline(self) -> dict[str, Any] | None:
         """The ideal steps as a trace for Perfetto, None without pipeline records."""
@@ -54,8 +65,8 @@ class Report:
 
     @property
     def incident(self) -> Incident | None:
-        """The costliest incident."""
-        return costliest(self.incidents)
+        """The costliest incident; a job that stands still costs all of its ranks."""
+        return self.stop or costliest(self.incidents)
 
     def to_json(self) -> dict[str, Any]:
         """The object `argus triage --json` prints."""
@@ -74,6 +85,8 @@ class Report:
             "warnings": list(self.warnings),
             **({"what_if": self.what_if.to_json()} if self.what_if else {}),
             **({"stacks": [asdict(stack) for stack in self.stacks]} if self.stacks else {}),
+            **({"seen": list(self.seen)} if self.seen else {}),
+            **({"series": self.series.to_json()["series"]} if self.series else {}),
         }
 
 

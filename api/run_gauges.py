@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from statistics import fmean
 
 import numpy as np
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from argus.analytics.finding import Finding
 from argus.analytics.kernel_tops import KernelTop
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.window import Window
 from argus.api import kernel_gauges
+from argus.api.kernel_gauges import Family
 from argus.collectors.records.channels import CHANNELS
 from argus.collectors.records.launch_series import HOST_GAP
 from argus.topology.layout import Topology
 
 DIMS = ("tp", "cp", "dp", "pp", "ep")
 """Coordinates that `argus_rank_info` carries; "" where the layout has no such dimension."""
+
+MAX_RUNS = 1000
+"""Live attempts that have series at all; an ingest key makes as many as it likes."""
+
+MAX_CHANNELS = 16
+"""Channels of one run that have a cost; a host names them."""
 
 NAMES = (
     "argus_rank_info",
@@ -30,6 +37,10 @@ NAMES = (
     "argus_straggler_score",
     "argus_window_coverage_ratio",
     "argus_ranks_lost",
+    "argus_hosts_silent",
+    "argus_run_silence_seconds",
+    "argus_window_dropped_records",
+    "argus_overhead_ratio",
     "argus_channel_off",
     kernel_gauges.DURATION,
     kernel_gauges.CALLS,
@@ -37,7 +48,6 @@ NAMES = (
     "argus_series_hidden",
 )
 
-Family = GaugeMetricFamily | CounterMetricFamily
 Make = Callable[[str], Family]
 
 
@@ -46,7 +56,9 @@ class RunNow:
     """The last analysed window of a live attempt.
 
     `scores` maps (rank, level) to the significance of what was found of the rank, `host_gaps` a rank to the
-    share of its kernels' time in which none ran, `kernels` are the few that are shown one by one.
+    share of its kernels' time in which none ran, `kernels` are the few that are shown one by one. `overhead` is
+    step time with a channel to without, `dropped` counts the records the collectors lost, `silence_s` is since
+    when nothing came in of it.
     """
 
     run: str
@@ -58,6 +70,10 @@ class RunNow:
     channels_off: tuple[str, ...] = ()
     scores: Mapping[tuple[int, str], float] = field(default_factory=dict)
     host_gaps: Mapping[int, float] = field(default_factory=dict)
+    overhead: Mapping[str, float] = field(default_factory=dict)
+    dropped: int = 0
+    hosts_silent: int = 0
+    silence_s: float = 0.0
     kernels: tuple[KernelTop, ...] = ()
 
     @property
@@ -73,7 +89,7 @@ def run_gauges(runs: Iterable[RunNow], *, max_series: int, make: Make) -> Iterat
     """
     families = {name: make(name) for name in NAMES}
     left, num_hidden, shown = max_series, 0, list[tuple[KernelTop, ...]]()
-    for item in runs:
+    for item in islice(runs, MAX_RUNS):
         _of_the_run(item, families)
         base, details = _num_series(item)
         has_base, has_details = base <= left, base + details <= left
@@ -104,6 +120,11 @@ def _num_series(item: RunNow) -> tuple[int, int]:
 
 def _of_the_run(item: RunNow, families: Mapping[str, Family]) -> None:
     families["argus_ranks_lost"].add_metric(item.labels, item.ranks_lost)
+    families["argus_hosts_silent"].add_metric(item.labels, item.hosts_silent)
+    families["argus_run_silence_seconds"].add_metric(item.labels, item.silence_s)
+    families["argus_window_dropped_records"].add_metric(item.labels, item.dropped)
+    for channel, ratio in sorted(item.overhead.items())[:MAX_CHANNELS]:
+        families["argus_overhead_ratio"].add_metric([*item.labels, channel], ratio)
     if item.coverage_ratio is not None:
         families["argus_window_coverage_ratio"].add_metric(item.labels, item.coverage_ratio)
     for channel in CHANNELS:

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 
 from prometheus_client import Counter
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from argus.analytics.store import control, events, intake, kernels, observations
+from argus.analytics.store import control, events, intake, observations
 from argus.analytics.store.engine import Store
-from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Rejection
-from argus.analytics.store.levels import levels_of
+from argus.analytics.store.intake import Arrival, Rejection
 from argus.analytics.store.relaunch import make_room
+from argus.analytics.store.tables import ATTEMPTS
 from argus.api import ingest
 from argus.api.agent_metrics import AgentMetrics, make_agent_metrics
 from argus.api.analysis import Means
 from argus.api.board import Board
+from argus.api.combining import Combiner, Gathering
 from argus.api.course import Analyses
+from argus.api.ingest import Parsed
 from argus.api.metrics import Metrics, make_metrics
-from argus.api.plans import first_plan
 from argus.api.published import Published
+from argus.api.receiving import Beats, Receiving, Told, hosts_of, plans_of, windows_answer
 from argus.api.settings import Settings
 from argus.api.slow_peers import ask_peers
 from argus.api.worker import Worker
-from argus.collectors.records.layout import Layout
+from argus.collectors.records.errors import WireError
 from argus.collectors.records.outside_event import events_of_sample
 
 Answer = dict[str, object]
@@ -51,8 +54,15 @@ class Service:
     analyses: Analyses
     clock: Callable[[], float]
     board: Board
+    receiving: Receiving
+    take_windows: Combiner[Parsed[Arrival], Told]
     agent_metrics: AgentMetrics
     peers_asked_s: dict[int, float] = field(default_factory=dict)
+
+    @cached_property
+    def gather_beats(self) -> Gathering[bytes, Answer]:
+        """Takes the body of one host's heartbeats, on the event loop."""
+        return Gathering(self.receive_all_heartbeats)
 
     def receive_layouts(self, body: bytes) -> Answer:
         """Store layout records. Raises WireError, NothingTaken."""
@@ -60,30 +70,40 @@ class Service:
         now_s = self.clock()
         with self.store.write() as connection:
             make_room(connection, parsed.items, now_s=now_s, silent_s=self.settings.silent_s)
-            attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
+            attempts = self.receiving.attempts(
+                connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s
+            )
             intake.add_layouts(connection, parsed.items, attempts=attempts, now_s=now_s)
-            plans = _plans(connection, attempts)
-        for attempt_id, hosts in _hosts(parsed.items, attempts).items():
+            plans = plans_of(connection, attempts)
+        for attempt_id, hosts in hosts_of(parsed.items, attempts).items():
             self.worker.hear(attempt_id, hosts=hosts, now_s=now_s)
         return _answer(self.metrics.layouts, len(parsed.items), rejected=parsed.rejected, plans=plans)
 
     def receive_heartbeats(self, body: bytes) -> Answer:
         """Store the latest heartbeat of each rank. Raises WireError, NothingTaken."""
-        parsed, reports = ingest.parse_heartbeats(body), ingest.parse_report(body)
+        (answer,) = self.receive_all_heartbeats([body])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def receive_all_heartbeats(self, bodies: Sequence[bytes]) -> list[Answer | Exception]:
+        """The same for the bodies of several hosts, in one transaction: an answer or an error for each."""
+        parsed = [_parse_beats(body) for body in bodies]
+        good = [one for one in parsed if isinstance(one, Beats)]
+        told = iter(self.receiving.store_beats(good) if good else ())
+        return [one if isinstance(one, WireError) else self._take_beats(one, next(told)) for one in parsed]
+
+    def _take_beats(self, one: Beats, told: Told) -> Answer | Exception:
         now_s = self.clock()
-        with self.store.write() as connection:
-            attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
-            intake.add_heartbeats(connection, parsed.items, attempts=attempts, now_s=now_s)
-            for report in reports.items:
-                control.save_report(connection, report, now_s=now_s)
-            switches = control.switches(connection, (run for run, _ in attempts))
-            plans = _plans(connection, attempts)
-        for key, attempt in attempts.items():
-            beats = [beat for beat in parsed.items if (beat.run, beat.attempt) == key]
+        for key, attempt in told.attempts.items():
+            beats = [beat for beat in one.beats.items if (beat.run, beat.attempt) == key]
             self.worker.hear(attempt.id, beats=beats, now_s=now_s)
-        counter, rejected = self.metrics.heartbeats, (*parsed.rejected, *reports.rejected)
-        answer = _answer(counter, len(parsed.items), rejected=rejected, plans=plans)
-        return {**answer, "switches": switches}
+        counter, rejected = self.metrics.heartbeats, (*one.beats.rejected, *one.reports.rejected)
+        try:
+            answer = _answer(counter, len(one.beats.items), rejected=rejected, plans=told.plans)
+        except NothingTaken as error:
+            return error
+        return {**answer, "switches": told.switches}
 
     def receive_observations(self, body: bytes) -> Answer:
         """Store stack dumps and host samples, each once. Raises WireError, NothingTaken."""
@@ -91,7 +111,9 @@ class Service:
         now_s = self.clock()
         keep_s = self.settings.keep_observations_s
         with self.store.write() as connection:
-            attempts = self._attempts(connection, {(i.run, i.attempt) for i in dumps.items}, now_s=now_s)
+            attempts = self.receiving.attempts(
+                connection, {(i.run, i.attempt) for i in dumps.items}, now_s=now_s
+            )
             observations.add_stacks(connection, dumps.items, attempts=attempts, now_s=now_s)
             ask_peers(connection, dumps.items, attempts=attempts, asked_s=self.peers_asked_s, now_s=now_s)
             observations.add_samples(connection, samples.items, now_s=now_s)
@@ -126,29 +148,18 @@ class Service:
     def receive_windows(self, body: bytes, *, age_s: float = 0.0) -> Answer:
         """Store rank windows that waited `age_s` on their host, each once. Raises WireError, NothingTaken."""
         parsed = ingest.parse_windows(body, max_bytes=self.settings.max_upload_bytes, age_s=age_s)
+        told = self.take_windows(parsed)
+        received = told.received
+        assert received is not None
         now_s = self.clock()
-        with self.store.write() as connection:
-            attempts = self._attempts(connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s)
-            received = intake.add_rank_windows(connection, parsed.items, attempts=attempts, now_s=now_s)
-            refused = {item.index for item in received.rejected}
-            arrivals = [item for item in parsed.items if item.kernels and item.index not in refused]
-            unknown = kernels.add_kernels(connection, arrivals, attempts=attempts, now_s=now_s)
-        for attempt_id, hosts in _hosts(parsed.items, attempts).items():
+        for attempt_id, hosts in hosts_of(parsed.items, told.attempts).items():
             self.worker.hear(attempt_id, hosts=hosts, now_s=now_s)
-        rejected = tuple(sorted((*parsed.rejected, *received.rejected), key=lambda item: item.index))
         self.metrics.windows.labels(result="accepted").inc(received.accepted)
         self.metrics.windows.labels(result="duplicate").inc(received.duplicates)
-        self.metrics.windows.labels(result="rejected").inc(len(rejected))
-        if rejected and not received.accepted and not received.duplicates:
-            raise NothingTaken(rejected)
-        answer: Answer = {
-            "accepted": received.accepted,
-            "duplicates": received.duplicates,
-            "rejected": [asdict(item) for item in rejected],
-        }
-        if unknown:
-            answer["unknown_names"] = [f"{key:x}" for key in sorted(unknown)]
-        return answer
+        self.metrics.windows.labels(result="rejected").inc(len(received.rejected))
+        if received.rejected and not received.accepted and not received.duplicates:
+            raise NothingTaken(received.rejected)
+        return windows_answer(told)
 
     def switch(self, run: str, *, is_off: bool) -> None:
         """Have a run's collection off or on; its hosts hear it with their next heartbeat."""
@@ -171,7 +182,7 @@ class Service:
             found.append(reason)
         try:
             with self.store.read() as connection:
-                connection.execute(select(1))
+                connection.execute(select(ATTEMPTS.c.id).limit(1))
         except SQLAlchemyError as error:
             found.append(f"the database does not answer: {type(error).__name__}")
             return found
@@ -188,12 +199,6 @@ class Service:
             return self.store.refusal
         return ""
 
-    def _attempts(
-        self, connection: Connection, keys: Collection[AttemptKey], *, now_s: float
-    ) -> dict[AttemptKey, AttemptRow]:
-        plan = first_plan(self.settings.window_steps)
-        return intake.ensure_attempts(connection, keys, plan=plan, now_s=now_s)
-
 
 def make_service(
     *, settings: Settings, store: Store, analyses: Analyses, clock: Callable[[], float]
@@ -202,6 +207,7 @@ def make_service(
     published = Published()
     metrics = make_metrics(published, max_series=settings.max_series)
     means = Means(store=store, settings=settings, analyses=analyses, metrics=metrics)
+    receiving = Receiving(store=store, window_steps=settings.window_steps, clock=clock)
     return Service(
         settings=settings,
         store=store,
@@ -211,34 +217,17 @@ def make_service(
         analyses=analyses,
         clock=clock,
         board=Board(store=store, clock=clock),
+        receiving=receiving,
+        take_windows=Combiner(receiving.store_windows),
         agent_metrics=make_agent_metrics(metrics.registry),
     )
 
 
-def _hosts(
-    items: Iterable[Layout | Arrival], attempts: Mapping[AttemptKey, AttemptRow]
-) -> dict[int, set[str]]:
-    hosts: dict[int, set[str]] = {}
-    for item in items:
-        hosts.setdefault(attempts[item.run, item.attempt].id, set()).add(item.host)
-    return hosts
-
-
-def _plans(connection: Connection, attempts: Mapping[AttemptKey, AttemptRow]) -> list[dict[str, object]]:
-    """How each attempt's windows are cut and which channels are off, the same for all its hosts."""
-    levels = levels_of(connection, attempts)
-    return [
-        {
-            "run": row.run,
-            "attempt": row.attempt,
-            "first": row.plan.first,
-            "switch": row.plan.switch,
-            "then": row.plan.then,
-            "level": levels[key][0],
-            "from_step": levels[key][1],
-        }
-        for key, row in sorted(attempts.items())
-    ]
+def _parse_beats(body: bytes) -> Beats | WireError:
+    try:
+        return Beats(beats=ingest.parse_heartbeats(body), reports=ingest.parse_report(body))
+    except WireError as error:
+        return error
 
 
 def _answer(

@@ -99,6 +99,22 @@ class Settings:
         "how long what a tool answered can be opened, from when it was last answered; 90 days",
         env="ARGUS_KEEP_EVIDENCE_S",
     )
+    keep_windows_s: float = _setting(
+        86400.0,
+        "how long what ranks sent of a window is kept after its analysis, raw; a day",
+        env="ARGUS_KEEP_WINDOWS_S",
+        low=1,
+    )
+    keep_windows_bytes: int = _setting(
+        20 << 30,
+        "raw windows kept at most, in bytes; the oldest go first, never one that is not analysed",
+        env="ARGUS_KEEP_WINDOWS_BYTES",
+    )
+    keep_numbers_s: float = _setting(
+        7776000.0,
+        "how long a window's numbers per rank and its findings are kept; 90 days",
+        env="ARGUS_KEEP_NUMBERS_S",
+    )
     keep_observations_s: float = _setting(
         604800.0,
         "how long stacks and host samples are kept; a week",
@@ -229,7 +245,7 @@ class Settings:
         256 << 20, "largest upload taken, after decompression", env="ARGUS_MAX_UPLOAD_BYTES", low=1024
     )
     max_uploads: int = _setting(
-        16, "requests that may wait to be stored; beyond it the answer is 503", env="ARGUS_MAX_UPLOADS", low=1
+        64, "requests that may wait to be stored; beyond it the answer is 503", env="ARGUS_MAX_UPLOADS", low=1
     )
     max_requests_s: float = _setting(
         100.0,

@@ -30,12 +30,15 @@ class Watch:
     course: Course
     topology: Topology | None = None
     layouts_version: int = -1
+    rebuild_s: float = 0.0
     heard: dict[int, HeardBeat] = field(default_factory=dict)
     hosts: dict[str, float] = field(default_factory=dict)
     kept: dict[str, Incident] = field(default_factory=dict)
     told: frozenset[str] = frozenset()
     numbers: WindowNumbers | None = None
     coverage_ratio: float | None = None
+    overhead: Mapping[str, float] = field(default_factory=dict)
+    dropped: int = 0
     scores: Mapping[tuple[int, str], float] = field(default_factory=dict)
     host_gaps: Mapping[int, float] = field(default_factory=dict)
     kernels: tuple[KernelTop, ...] = ()

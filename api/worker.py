@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from argus.analytics.store import progress
 from argus.analytics.store.intake import is_newer
-from argus.analytics.store.kernels import PRUNED_AT_ONCE, prune_kernels
+from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis, historian, late
 from argus.api.analysis import Means
+from argus.api.housekeeping import Housekeeping
 from argus.api.published import Published
 from argus.api.run_gauges import RunNow
 from argus.api.watch import Watch
@@ -23,11 +25,17 @@ from argus.collectors.records.heartbeat import Heartbeat
 TICK_S = 1.0
 """How often heartbeats are looked at: as often as ranks make them."""
 
+TICK_RANKS, MAX_TICK_S = 2000, 5.0
+"""Ranks looked at in a second: hosts send their heartbeats every five, so ten thousand are looked at as they come."""
+
 STALL_S = 5.0
 """A wait of TICK_S that took so long: the machine slept or the clock jumped, and nobody's silence counts."""
 
-PRUNE_EVERY_S = 600.0
-"""How often old kernel summaries are looked for; retention is days."""
+BEATS_EVERY_S = 2.5
+"""How often a leader reads the heartbeats that other replicas were sent; hosts send them every 5 s."""
+
+REPLICA_SKEW_S = 2.0
+"""Clocks of replicas may differ by so much: beats of the last moments are read again."""
 
 ROLL_EVERY_S = 10.0
 """How often an attempt's new windows are added up for the history of its GPUs; as often as windows close."""
@@ -43,19 +51,26 @@ WINDOWS_PER_TURN = 8
 
 LOG = logging.getLogger("argus.worker")
 
+_Heard = tuple[int, Sequence[Heartbeat], Sequence[str], float]
+"""Attempt id, beats, hosts, when."""
+
 
 class Worker:
     """Owns every `Watch`; other threads only `hear` and `poke`."""
 
     def __init__(self, *, means: Means, published: Published, clock: Callable[[], float]) -> None:
-        self._means = means
         self._published = published
         self._clock = clock
         self._started_s = self._floor_s = clock()
         self._watches: dict[int, Watch] = {}
         self._ticked_s = 0.0
-        self._prune_s = self._started_s + PRUNE_EVERY_S
-        self._inbox: list[tuple[int, Sequence[Heartbeat], Sequence[str], float]] = []
+        self._leadership = Leadership(means.store)
+        self._means = replace(means, store=self._leadership.store)
+        self._housekeeping = Housekeeping(self._means, now_s=self._started_s)
+        self._beats_read_s = 0.0
+        self._lives: list[LiveAttempt] = []
+        self._pending: dict[int, list[WindowRow]] = {}
+        self._inbox: list[_Heard] = []
         self._lock = threading.Lock()
         self._poked = threading.Event()
         self._stopping = threading.Event()
@@ -72,6 +87,12 @@ class Worker:
         self._poked.set()
         if self._thread is not None:
             self._thread.join()
+        self._leadership.release()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this service analyses; of several on one database only one does."""
+        return self._leadership.is_held
 
     @property
     def is_alive(self) -> bool:
@@ -112,37 +133,79 @@ class Worker:
         self._poked.clear()
         waited_s = self._clock() - before_s
         if waited_s > STALL_S or waited_s < 0:
-            self._floor_s = self._clock()
+            self.woke(self._clock())
+
+    def woke(self, now_s: float) -> None:
+        """The machine slept or the clock jumped: nobody's silence before counts."""
+        self._floor_s = now_s
+        self._started_s = min(self._started_s, now_s)
 
     def turn(self, now_s: float) -> bool:
         """Once over every live attempt; whether windows still wait."""
+        was_leader = self._leadership.is_held
+        if not self._leadership.hold():
+            self._follow(now_s)
+            return False
+        if not was_leader:
+            LOG.info("this service leads now")
+            self._started_s = self._floor_s = now_s  # it hears the hosts from now on
+        inbox = self._open_inbox()
+        for attempt_id, beats, hosts, heard_s in inbox:
+            if attempt_id in self._watches:
+                _hear(self._watches[attempt_id], beats, hosts=hosts, now_s=heard_s)
+        self._hear_of_others(now_s)
+        more = self._attend_all(now_s)
+        return self._housekeeping.turn(now_s) or more
+
+    def _follow(self, now_s: float) -> None:
+        """Another service analyses: know how far it is, so that no more is taken than it can bear."""
+        self._watches.clear()
+        with self._lock:
+            self._inbox.clear()
+        self._published.show_troubles(())
+        self._publish((), now_s=now_s)
+
+    def _open_inbox(self) -> list[_Heard]:
         with self._lock:
             inbox, self._inbox = self._inbox, []
         try:
             with self._means.store.read() as connection:
-                lives = progress.live_attempts(connection)
-                pending = progress.pending_windows(connection)
-            self._take_up(lives)
+                self._lives = progress.live_attempts(connection)
+                self._pending = progress.pending_windows(connection)
+            self._take_up(self._lives)
         except SQLAlchemyError:
             with self._lock:
                 self._inbox = [*inbox, *self._inbox][-MAX_INBOX:]  # the last word of a rank comes once
             raise
-        for attempt_id, beats, hosts, heard_s in inbox:
-            if attempt_id in self._watches:
-                _hear(self._watches[attempt_id], beats, hosts=hosts, now_s=heard_s)
-        newest = {live.row.run: live.row.id for live in sorted(lives, key=lambda live: live.row.attempt)}
-        is_tick = not 0 <= now_s - self._ticked_s < TICK_S
-        self._prune(now_s)
+        return inbox
+
+    def _hear_of_others(self, now_s: float) -> None:
+        """Heartbeats that came to other replicas."""
+        if not self._leadership.is_needed or 0 <= now_s - self._beats_read_s < BEATS_EVERY_S:
+            return
+        since_s, self._beats_read_s = self._beats_read_s - REPLICA_SKEW_S, now_s
+        for attempt_id, watch in self._watches.items():
+            with self._means.store.read() as connection:
+                found = progress.beats_of(connection, attempt_id, since_s=since_s)
+            for item in found:
+                _hear(watch, [item.beat], hosts=(), now_s=item.received_s)
+
+    def _attend_all(self, now_s: float) -> bool:
+        newest = {
+            live.row.run: live.row.id for live in sorted(self._lives, key=lambda live: live.row.attempt)
+        }
+        num_ranks = sum(len(watch.heard) for watch in self._watches.values())
+        is_tick = not 0 <= now_s - self._ticked_s < min(max(TICK_S, num_ranks / TICK_RANKS), MAX_TICK_S)
         if is_tick:
             late.take_up(self._means, now_s=now_s)
         self._ticked_s = now_s if is_tick else self._ticked_s
         more = False
         for attempt_id, watch in list(self._watches.items()):
             is_newest = newest[watch.live.row.run] == attempt_id
-            rows = pending.get(attempt_id, [])
+            rows = self._pending.get(attempt_id, [])
             try:
                 more |= self._attend(watch, pending=rows, is_tick=is_tick, is_newest=is_newest, now_s=now_s)
-            except SQLAlchemyError:
+            except (SQLAlchemyError, NotLeading):
                 raise
             except Exception as error:  # noqa: BLE001 - one attempt's trouble must not stop the others
                 analysis.survive(self._means, watch, error, part="attempt")
@@ -165,7 +228,8 @@ class Worker:
     ) -> bool:
         means = self._means
         analysis.refresh(means, watch)
-        not_before_s = self._started_s + means.settings.settle_s
+        listening_s = max(self._started_s, self._floor_s)
+        not_before_s = listening_s + means.settings.settle_s
         waiting = analysis.close_due(means, watch, pending=pending, now_s=now_s, not_before_s=not_before_s)
         beats: tuple[Heartbeat, ...] = ()
         if waiting or is_tick:
@@ -174,7 +238,7 @@ class Worker:
             analysis.analyse(means, watch, row=row, beats=beats, now_s=now_s)
             if self._stopping.is_set():
                 return False
-        if now_s >= watch.roll_s:
+        if not 0 < watch.roll_s - now_s <= ROLL_EVERY_S:
             watch.roll_s = now_s + ROLL_EVERY_S
             historian.roll_up(means, watch, now_s=now_s)
             historian.look_for_drift(means, watch, now_s=now_s)
@@ -187,7 +251,7 @@ class Worker:
                 is_newest=is_newest,
                 has_pending=bool(pending),
                 now_s=now_s,
-                since_s=self._started_s,
+                since_s=listening_s,
             )
             if reason:
                 historian.roll_up(means, watch, now_s=now_s, is_last=True)
@@ -195,22 +259,9 @@ class Worker:
                 del self._watches[watch.live.row.id]
         return len(waiting) > WINDOWS_PER_TURN
 
-    def _prune(self, now_s: float) -> None:
-        """Let go of kernel summaries that are too old or too many, a part each turn."""
-        if now_s < self._prune_s:
-            return
-        settings = self._means.settings
-        with self._means.store.write() as connection:
-            gone = prune_kernels(
-                connection,
-                before_s=now_s - settings.kernel_keep_s,
-                max_bytes=settings.kernel_keep_bytes,
-            )
-        historian.forget(self._means, now_s=now_s)
-        self._prune_s = now_s if gone == PRUNED_AT_ONCE else now_s + PRUNE_EVERY_S
-
     def _publish(self, newest: Iterable[int], *, now_s: float) -> None:
         watches = [self._watches[key] for key in newest if key in self._watches]
+        silent_s = self._means.settings.silent_s
         runs = tuple(
             RunNow(
                 run=watch.live.row.run,
@@ -222,12 +273,17 @@ class Worker:
                 channels_off=off_at(watch.level.level),
                 scores=watch.scores,
                 host_gaps=watch.host_gaps,
+                overhead=watch.overhead,
+                dropped=watch.dropped,
+                hosts_silent=sum(now_s - at_s > silent_s for at_s in watch.hosts.values()),
+                silence_s=max(now_s - watch.live.last_seen_s, 0.0),
                 kernels=watch.kernels,
             )
             for watch in watches
         )
         kept = tuple(item for watch in self._watches.values() for item in watch.kept.values())
         self._published.show(runs=runs, incidents=kept)
+        self._published.show_leading(self._leadership.is_held)
         self._published.show_troubles(tuple(w.trouble for w in self._watches.values() if w.trouble))
         with self._means.store.read() as connection:
             count, oldest_s = progress.backlog(connection)

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from argus.collectors.readers import ReaderError, Reading, reader_for
-from argus.collectors.readers._files import Found, find, head_of
+from argus.collectors.readers import (
+    NothingFound,
+    Reader,
+    ReaderError,
+    Reading,
+    log_readers,
+    reader_for,
+)
+from argus.collectors.readers._files import Found, find, head_of, watched
+from argus.collectors.readers._members import completed, numbered
 
-_LOOKS_LIKE_A_TRACE = (".json", ".gz", ".argus", ".pickle")
+_LOOKS_LIKE_A_TRACE = (".json", ".gz", ".argus", ".pickle", ".sqlite", ".nsys-rep", ".qdrep", ".parquet")
 """Endings whose file is missed if no reader takes it; other files of a folder are passed over in silence."""
+
+_LOG_NAME = re.compile(
+    r"\.(log|out|err|txt|stdout|stderr)(\.\d+)?(\.gz)?$|^(slurm|stdout|stderr)[-_.\d]*$", re.IGNORECASE
+)
+"""Names of logs, whose interesting lines may come long after their beginning."""
+
+Progress = Callable[[str, float], None]
+"""Told the name of the file being read and the share of its bytes that was."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,37 +39,72 @@ class Gathered:
 
 
 def gather(
-    paths: Iterable[Path], scratch: Path, *, progress: Callable[[str], None] = lambda name: None
+    paths: Iterable[Path], scratch: Path, *, progress: Progress = lambda name, share: None
 ) -> Gathered:
     """Readings of all files; `scratch` is an empty folder for unpacking. ReaderError if a path is missing."""
-    readings: list[Reading] = []
+    files: list[tuple[str, list[Reading]]] = []
     warnings: list[str] = []
     for found in find(paths, scratch):
         if found.path is None:
             warnings.append(f"{found.name} {found.refused}")
             continue
-        progress(found.name)
+        readings: list[Reading] = []
+        files.append((found.name, readings))
         try:
-            for reading in _read(found, found.path):
-                readings.append(reading)
-                warnings.extend(reading.warnings)
+            with watched(_Meter(found.name, size=found.path.stat().st_size, progress=progress)):
+                for reading in _read(found, found.path):
+                    readings.append(reading)
+                    warnings.extend(reading.warnings)
         except ReaderError as error:
-            warnings.append(str(error))
-    return Gathered(readings=tuple(readings), warnings=tuple(warnings))
+            text = str(error)
+            warnings.append(text if found.path.name in text else f"{found.path.name}: {text}")
+        except OSError as error:
+            warnings.append(f"{found.name} cannot be read ({error.strerror or error})")
+    ranked, told = numbered(files)
+    warnings.extend(told)
+    return Gathered(readings=completed(ranked), warnings=tuple(dict.fromkeys(warnings)))
+
+
+class _Meter:
+    """Adds up the bytes read of one file."""
+
+    def __init__(self, name: str, *, size: int, progress: Progress) -> None:
+        self._name, self._size, self._progress = name, size, progress
+        self._done = 0
+        progress(name, 0.0)
+
+    def __call__(self, num_bytes: int) -> None:
+        self._done += num_bytes
+        self._progress(self._name, min(self._done / max(self._size, 1), 1.0))
 
 
 def _read(found: Found, path: Path) -> Iterable[Reading]:
-    try:
-        head = head_of(path)
-    except OSError as error:
-        raise ReaderError(f"{found.name} cannot be read ({error.strerror or error})") from None
+    head = head_of(path)
     reader = reader_for(head, path.name)
-    if reader is not None:
+    logs = log_readers()
+    if reader is not None and reader not in logs:
         return reader.read(path)
+    is_text = bool(head.strip()) and b"\0" not in head and head.lstrip()[:1] != b"{"
+    if reader is not None or (is_text and (found.is_named or _LOG_NAME.search(path.name))):
+        return _read_log(logs, found, path)
     if found.is_named or (found.name.lower().endswith(_LOOKS_LIKE_A_TRACE) and not _is_other_json(head)):
         what = "is empty or damaged" if not head.strip() else "is in no format that is known"
         raise ReaderError(f"{found.name} {what}")
     return ()
+
+
+def _read_log(logs: Iterable[Reader], found: Found, path: Path) -> Iterator[Reading]:
+    """What every reader of lines finds in a log; only one that was named itself must hold something."""
+    num, empty = 0, 0
+    for reader in logs:
+        try:
+            for reading in reader.read(path):
+                num += 1
+                yield reading
+        except NothingFound:
+            empty += 1
+    if found.is_named and not num and empty:
+        raise ReaderError(f"{found.name} is in no format that is known")
 
 
 def _is_other_json(head: bytes) -> bool:

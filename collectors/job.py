@@ -17,6 +17,9 @@ Ints = NDArray[np.int64]
 
 _ROWS = tuple(DTYPES)
 
+_UNNAMED = frozenset({"kineto", "nsight", "nccl_inspector", "training_log"})
+"""Sources whose files do not say the name of their run."""
+
 Key = tuple[object, tuple[int, ...], int]
 """Group, sender and receiver of a point-to-point call, step."""
 
@@ -194,7 +197,7 @@ def _placed(reading: Reading, *, world: int, run: str) -> RankRecords:
         layout,
         world_size=world,
         groups=groups,
-        run=run if run and layout.source == "kineto" else layout.run,
+        run=run if run and layout.source in _UNNAMED else layout.run,
         host=layout.host if reading.is_time_known else "",
     )
     return replace(reading.records, layout=named)

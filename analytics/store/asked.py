@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, select
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.numbers import WindowNumbers
+from argus.analytics.store.bodies import grow
 from argus.analytics.store.documents import load
 from argus.analytics.store.history_tables import BOUTS
 from argus.analytics.store.incidents import read_incident
@@ -101,7 +102,7 @@ def bodies_of_ranks(
     for start in range(0, len(ranks), CHUNK):
         mine = (RANK_WINDOWS.c.rank.in_(ranks[start : start + CHUNK]), RANK_WINDOWS.c.is_late.is_(False))
         statement = select(RANK_WINDOWS.c.body).where(*here, *mine).order_by(RANK_WINDOWS.c.rank)
-        found += connection.execute(statement).scalars()
+        found += [grow(body) for body in connection.execute(statement).scalars()]
     return found
 
 

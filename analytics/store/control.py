@@ -14,10 +14,15 @@ from argus.analytics.store.tables import HOSTS, SWITCHES
 from argus.collectors.records.report import Report
 
 
-def save_report(connection: Connection, report: Report, *, now_s: float) -> None:
-    """Keep the latest report of a host's processor."""
-    row = {"host": report.host, "received_s": now_s, "body": dump(report.to_json())}
-    connection.execute(upsert(connection, HOSTS, set_=("received_s", "body")), [row])
+def save_reports(connection: Connection, reports: Sequence[Report], *, now_s: float) -> None:
+    """Keep the latest report of each host's processor; of several of one host, the last."""
+    rows = {
+        report.host: {"host": report.host, "received_s": now_s, "body": dump(report.to_json())}
+        for report in reports
+    }
+    if rows:
+        statement = upsert(connection, HOSTS, set_=("received_s", "body"))
+        connection.execute(statement, [rows[host] for host in sorted(rows)])
 
 
 def reports(connection: Connection, hosts: Sequence[str]) -> dict[str, Json]:

@@ -19,6 +19,11 @@ def dump(value: object) -> str:
     return json.dumps(clean(value), separators=(",", ":"), allow_nan=False)
 
 
+def dump_plain(value: Mapping[str, object]) -> str:
+    """The same for what holds nothing but JSON's own types and finite numbers, without looking at each."""
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
 def load(text: str) -> dict[str, Any]:
     """The object that `dump` wrote."""
     body: dict[str, Any] = json.loads(text)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Executable, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError
 
 BUSY_TIMEOUT_S = 30.0
 """How long SQLite waits for another process's write lock before it gives up."""
@@ -25,23 +25,37 @@ class StoreError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """A database; `read` and `write` are transactions, committed when their block ends well."""
+    """A database; `read` and `write` are transactions, committed when their block ends well.
+
+    `through` gives the transactions to write in, where it may not be any connection.
+    """
 
     engine: Engine
+    through: Callable[[], AbstractContextManager[Connection]] | None = field(default=None, repr=False)
     _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _refused: list[str] = field(default_factory=list, repr=False)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that sees one state of the store."""
-        with self.engine.connect() as connection, connection.begin():
+        with self._watched(), self.engine.connect() as connection, connection.begin():
             yield connection
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Open connections keep a damaged file: without them, one that is put in its place is found."""
+        try:
+            yield
+        except DBAPIError as error:
+            if is_damage(error):
+                self.engine.dispose()
+            raise
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that may change the store; on SQLite one at a time."""
         try:
-            with self._write() as connection:
+            with self._watched(), self._write() as connection:
                 yield connection
         except DBAPIError as error:
             self._refused[:] = [f"{type(error).__name__}: {error.orig}"[:200]]
@@ -55,8 +69,8 @@ class Store:
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        if self.engine.dialect.name != "sqlite":
-            with self.engine.begin() as connection:
+        if self.through is not None or self.engine.dialect.name != "sqlite":
+            with (self.through or self.engine.begin)() as connection:
                 yield connection
             return
         writing = self.engine.execution_options(**{_WRITES: True})
@@ -66,6 +80,11 @@ class Store:
     def close(self) -> None:
         """Give back every connection."""
         self.engine.dispose()
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether the database says that what lies on its disk cannot be read, as opposed to busy, full or away."""
+    return type(error) is DatabaseError
 
 
 def open_store(where: str) -> Store:

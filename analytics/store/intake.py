@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from sqlalchemy import Connection, RowMapping, and_, bindparam, or_, select, tuple_, update
 
-from argus.analytics.store.documents import dump
+from argus.analytics.store.documents import dump, dump_plain
 from argus.analytics.store.engine import insert_new, upsert
 from argus.analytics.store.tables import ATTEMPTS, HEARTBEATS, LAYOUTS, RANK_WINDOWS, WINDOWS
 from argus.collectors.records.heartbeat import Heartbeat
@@ -47,7 +48,7 @@ class AttemptRow:
 class Arrival:
     """One rank's window as it came in, checked; `index` is its place in the upload.
 
-    `kernels` came along and is stored apart from `body`.
+    `body` is what `bodies.shrink` made of it; `kernels` came along and is stored apart.
     """
 
     index: int
@@ -195,7 +196,7 @@ def add_heartbeats(
             "ts_s": beat.ts_s,
             "received_s": now_s,
             "state": beat.state,
-            "body": dump(beat.to_json()),
+            "body": dump_plain(beat.to_json()),
         }
     if not rows:
         return
@@ -221,33 +222,52 @@ def add_rank_windows(
     now_s: float,
 ) -> Received:
     """Store each (run, attempt, rank, window) once; the first one counts."""
-    known = _windows_of(connection, arrivals, attempts)
-    taken: dict[tuple[int, int, int], Arrival] = {}
-    rejected: list[Rejection] = []
+    return add_uploads(connection, [arrivals], attempts=attempts, now_s=now_s)[0]
+
+
+def add_uploads(
+    connection: Connection,
+    uploads: Sequence[Sequence[Arrival]],
+    *,
+    attempts: Mapping[AttemptKey, AttemptRow],
+    now_s: float,
+) -> list[Received]:
+    """The same for several uploads at once, with what became of each."""
+    known = _windows_of(connection, [arrival for upload in uploads for arrival in upload], attempts)
+    taken: dict[_Key, tuple[int, Arrival]] = {}
+    rejected: list[list[Rejection]] = [[] for _ in uploads]
     new: dict[tuple[int, int], dict[str, object]] = {}
     late: set[tuple[int, int]] = set()
-    for arrival in arrivals:
+    for number, arrival in ((n, arrival) for n, upload in enumerate(uploads) for arrival in upload):
         attempt = attempts[arrival.run, arrival.attempt]
         key = (attempt.id, arrival.window)
         reason = _mismatch(arrival, attempt, known.get(key))
         if reason:
-            rejected.append(Rejection(index=arrival.index, reason=reason))
+            rejected[number].append(Rejection(index=arrival.index, reason=reason))
             continue
         if _is_late(arrival, attempt):
             late.add(key)
         if key not in known:
             known[key] = (arrival.first_step, arrival.num_steps)
             new[key] = _new_window(arrival, attempt, now_s=now_s)
-        taken.setdefault((*key, arrival.rank), arrival)
+        taken.setdefault((*key, arrival.rank), (number, arrival))
     if new:
         connection.execute(insert_new(connection, WINDOWS), [new[key] for key in sorted(new)])
-    inserted = _insert_bodies(connection, taken, late=late, now_s=now_s)
-    _count_in(connection, inserted)
-    _touch(connection, _highest_steps(inserted, taken), now_s=now_s)
-    accepted = len(inserted)
-    return Received(
-        accepted=accepted, duplicates=len(arrivals) - len(rejected) - accepted, rejected=tuple(rejected)
-    )
+    arrived = {key: arrival for key, (_, arrival) in taken.items()}
+    inserted = _insert_bodies(connection, arrived, late=late, now_s=now_s)
+    _count_in(connection, inserted, arrived)
+    _touch(connection, _highest_steps(inserted, arrived), now_s=now_s)
+    accepted = Counter(taken[key][0] for key in inserted)
+    return [_received(upload, accepted=accepted[n], rejected=rejected[n]) for n, upload in enumerate(uploads)]
+
+
+def _received(upload: Sequence[Arrival], *, accepted: int, rejected: Sequence[Rejection]) -> Received:
+    duplicates = len(upload) - len(rejected) - accepted
+    return Received(accepted=accepted, duplicates=duplicates, rejected=tuple(rejected))
+
+
+_Key = tuple[int, int, int]
+"""Attempt id, window, rank."""
 
 
 def _windows_of(
@@ -305,11 +325,11 @@ def _new_window(arrival: Arrival, attempt: AttemptRow, *, now_s: float) -> dict[
 
 def _insert_bodies(
     connection: Connection,
-    taken: Mapping[tuple[int, int, int], Arrival],
+    taken: Mapping[_Key, Arrival],
     *,
     late: set[tuple[int, int]],
     now_s: float,
-) -> list[tuple[int, int, int]]:
+) -> list[_Key]:
     """Keys of the rows that were not there before."""
     if not taken:
         return []
@@ -322,29 +342,31 @@ def _insert_bodies(
             "is_late": (attempt_id, window) in late,
             "body": arrival.body,
         }
-        for (attempt_id, window, rank), arrival in sorted(taken.items())
+        for (attempt_id, window, rank), arrival in sorted(taken.items(), key=itemgetter(0))
     ]
     columns = (RANK_WINDOWS.c.attempt_id, RANK_WINDOWS.c.window, RANK_WINDOWS.c.rank)
     statement = insert_new(connection, RANK_WINDOWS).returning(*columns)
     return [(row[0], row[1], row[2]) for row in connection.execute(statement, rows)]
 
 
-def _count_in(connection: Connection, inserted: Sequence[tuple[int, int, int]]) -> None:
-    counts = Counter((attempt_id, window) for attempt_id, window, _ in inserted)
+def _count_in(connection: Connection, inserted: Sequence[_Key], taken: Mapping[_Key, Arrival]) -> None:
+    counts: Counter[tuple[int, int]] = Counter()
+    sizes: Counter[tuple[int, int]] = Counter()
+    for key in inserted:
+        counts[key[:2]] += 1
+        sizes[key[:2]] += len(taken[key].body)
     if not counts:
         return
     statement = (
         update(WINDOWS)
         .where(WINDOWS.c.attempt_id == bindparam("a"), WINDOWS.c.window == bindparam("w"))
-        .values(ranks_in=WINDOWS.c.ranks_in + bindparam("n"))
+        .values(ranks_in=WINDOWS.c.ranks_in + bindparam("n"), num_bytes=WINDOWS.c.num_bytes + bindparam("b"))
     )
-    rows = [{"a": key[0], "w": key[1], "n": count} for key, count in sorted(counts.items())]
+    rows = [{"a": key[0], "w": key[1], "n": counts[key], "b": sizes[key]} for key in sorted(counts)]
     connection.execute(statement, rows)
 
 
-def _highest_steps(
-    inserted: Sequence[tuple[int, int, int]], taken: Mapping[tuple[int, int, int], Arrival]
-) -> dict[int, int]:
+def _highest_steps(inserted: Sequence[_Key], taken: Mapping[_Key, Arrival]) -> dict[int, int]:
     highest: dict[int, int] = {}
     for key in inserted:
         arrival = taken[key]

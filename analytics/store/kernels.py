@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,8 +24,16 @@ FRONT_BYTES = 8192
 HOSTS_AT_ONCE = 64
 """Blobs cut with one statement: few enough for every database's limit of parameters."""
 
-PRUNED_AT_ONCE = 2000
+PRUNED_AT_ONCE = 256
 """Blobs deleted in one transaction, so that the intake never waits long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    """Content hashes that blobs use: those somebody has defined, and those nobody has yet."""
+
+    known: AbstractSet[int]
+    unknown: AbstractSet[int]
 
 
 def add_kernels(
@@ -32,14 +41,16 @@ def add_kernels(
     arrivals: Sequence[Arrival],
     *,
     attempts: Mapping[AttemptKey, AttemptRow],
+    known: AbstractSet[int] = frozenset(),
     now_s: float,
-) -> set[int]:
-    """Store the blobs that came with rank windows; returns the names nobody has defined yet.
+) -> Named:
+    """Store the blobs that came with rank windows; the store is not asked for the names in `known`.
 
     The blobs are checked by the intake before.
     """
     names: dict[int, str] = {}
-    rows, used = [], set()
+    used: set[int] = set()
+    rows = []
     for arrival in arrivals:
         blob = open_blob(arrival.kernels)
         names |= blob.texts()
@@ -56,13 +67,15 @@ def add_kernels(
             }
         )
     if not rows:
-        return set()
+        return Named(known=frozenset(), unknown=frozenset())
     connection.execute(insert_new(connection, KERNEL_BLOBS), rows)
-    if names:
-        texts = [{"hash": f"{key:x}", "name": name} for key, name in sorted(names.items())]
+    new = {key: name for key, name in names.items() if key not in known}
+    if new:
+        texts = [{"hash": f"{key:x}", "name": name} for key, name in sorted(new.items())]
         connection.execute(insert_new(connection, KERNEL_NAMES), texts)
-    known = names_of(connection, used - names.keys())
-    return used - names.keys() - known.keys()
+    asked = names_of(connection, used - new.keys() - known)
+    found = new.keys() | asked.keys()
+    return Named(known=found, unknown=used - found - known)
 
 
 def names_of(connection: Connection, keys: Collection[int]) -> dict[int, str]:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select, update
 
 from argus.analytics.finding import Finding
+from argus.analytics.store.bodies import grow
 from argus.analytics.store.documents import dump, load
 from argus.analytics.store.engine import insert_new
 from argus.analytics.store.intake import CHUNK, AttemptRow, attempt_row
@@ -82,11 +83,11 @@ def layouts_of(connection: Connection, attempt_id: int) -> list[Layout]:
     return read_layouts(connection.execute(statement).scalars())
 
 
-def beats_of(connection: Connection, attempt_id: int) -> list[HeardBeat]:
-    """The latest heartbeat of each rank, by rank."""
+def beats_of(connection: Connection, attempt_id: int, *, since_s: float = 0.0) -> list[HeardBeat]:
+    """The latest heartbeat of each rank, by rank; of those that came in since."""
     statement = (
         select(HEARTBEATS.c.body, HEARTBEATS.c.received_s)
-        .where(HEARTBEATS.c.attempt_id == attempt_id)
+        .where(HEARTBEATS.c.attempt_id == attempt_id, HEARTBEATS.c.received_s >= since_s)
         .order_by(HEARTBEATS.c.rank)
     )
     return [
@@ -106,8 +107,8 @@ def pending_windows(connection: Connection) -> dict[int, list[WindowRow]]:
 
 
 def last_windows(connection: Connection, attempt_id: int, *, limit: int) -> list[WindowRow]:
-    """The last `limit` analysed windows, in order."""
-    where = (WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.status == "analysed")
+    """The last `limit` analysed windows whose parts are still kept, in order."""
+    where = (WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.status == "analysed", WINDOWS.c.num_bytes > 0)
     columns = [WINDOWS.c[name] for name in _ROW_COLUMNS]
     statement = select(*columns).where(*where).order_by(WINDOWS.c.window.desc()).limit(limit)
     return [_window_row(row) for row in connection.execute(statement)][::-1]
@@ -146,7 +147,7 @@ def bodies_of(
     here = [RANK_WINDOWS.c.attempt_id == attempt_id, RANK_WINDOWS.c.window == window]
     here += [] if with_late else [RANK_WINDOWS.c.is_late.is_(False)]
     statement = select(RANK_WINDOWS.c.body).where(*here)
-    return list(connection.execute(statement.order_by(RANK_WINDOWS.c.rank)).scalars())
+    return [grow(body) for body in connection.execute(statement.order_by(RANK_WINDOWS.c.rank)).scalars()]
 
 
 def mark_analysed(

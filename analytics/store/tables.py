@@ -84,7 +84,7 @@ RANK_WINDOWS = Table(
     Column("rank", Integer, nullable=False),
     Column("received_s", Float, nullable=False),
     Column("is_late", Boolean, nullable=False),
-    Column("body", LargeBinary, nullable=False),  # RankWindow.to_bytes()
+    Column("body", LargeBinary, nullable=False),  # RankWindow.to_bytes(), see bodies.py
     PrimaryKeyConstraint("attempt_id", "window", "rank"),
 )
 
@@ -97,6 +97,9 @@ WINDOWS = Table(
     Column("first_step", BigInteger, nullable=False),
     Column("num_steps", Integer, nullable=False),
     Column("ranks_in", Integer, nullable=False, server_default=text("0")),
+    Column(
+        "num_bytes", BigInteger, nullable=False, server_default=text("0")
+    ),  # of its rank windows that are kept
     Column("opened_s", Float, nullable=False),
     Column("closed_s", Float),
     Column("analysed_s", Float),

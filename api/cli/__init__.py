@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "off": ("argus.api.cli.switch_off", "stop observing a run, at run time"),
     "on": ("argus.api.cli.switch_on", "observe it again"),
     "triage": ("argus.api.cli.triage", "traces or a recording in, a verdict out"),
+    "replay": ("argus.api.cli.replay", "send a recording or a trace to a running service"),
     "report": ("argus.api.cli.report", "GPU-hours a run lost, by cause, and what every step pays for"),
     "probe": ("argus.api.cli.probe", "measure suspect hosts beside healthy ones"),
     "diff": ("argus.api.cli.diff", "what changed between two runs"),

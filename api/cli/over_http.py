@@ -70,7 +70,7 @@ def events(url: str, *, method: str = "GET", body: object = None) -> Iterator[tu
 
 
 def read_events(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The events of a stream (WHATWG HTML, 9.2.6) whose data are JSON objects; others are passed over.
+    r"""The events of a stream (WHATWG HTML, 9.2.6) whose data are JSON objects; others are passed over.
 
     >>> list(read_events(["event: step\n", 'data: {"a": 1}\n', "\n"]))
     [('step', {'a': 1})]

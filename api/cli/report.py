@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.agent.wording import printable, quantity
+from argus.api.cli.bar import Bar
 from argus.api.cli.errors import CliError
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.records.text import tame
@@ -60,14 +61,13 @@ def of_files(paths: list[Path]) -> dict[str, Any]:
     from argus.api.report import NothingUsable, Report
     from argus.collectors.readers import ReaderError
 
-    def progress(name: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r\x1b[Kreading {name[-60:]}", end="\r", file=sys.stderr, flush=True)
-
+    bar = Bar(sys.stderr)
     try:
-        found = triage_files(paths, now_s=time.time(), progress=progress)
+        found = triage_files(paths, now_s=time.time(), progress=bar)
     except (ReaderError, NothingUsable) as error:
         raise CliError(printable(str(error).splitlines()[0]), code=NOTHING) from None
+    finally:
+        bar.clear()
     losses = file_losses(found) if isinstance(found, Report) else None
     if losses is None:
         raise CliError("these files hold no steps of ranks that can be compared", code=NOTHING)

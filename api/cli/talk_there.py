@@ -12,6 +12,7 @@ from argus.agent.loop.chat import Answered
 from argus.agent.loop.course import Step
 from argus.agent.loop.drive import Watch
 from argus.agent.loop.investigate import Outcome
+from argus.agent.wording import printable
 from argus.api.cli.errors import CliError
 from argus.api.cli.over_http import NotThere, ask, events, quoted
 
@@ -93,4 +94,6 @@ def _last(told: Iterator[tuple[str, dict[str, Any]]], name: str, *, watch: Watch
             watch(Step(what=data["what"], text=data["text"], details=data["details"]))
         elif event == "error":
             raise CliError(str(data.get("detail") or "the service could not answer"), code=1)
+        elif event in ("failed", "cancelled", "interrupted"):
+            raise CliError(f"the investigation was {event}: {printable(str(data.get('text', '')))}", code=1)
     raise CliError("the service broke off before its answer was whole; ask again", code=1)

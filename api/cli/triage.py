@@ -6,12 +6,15 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from argus.agent.card import render
 from argus.agent.wording import printable
 from argus.agent.wording import ranks as rank_names
 from argus.agent.worth import worth_lines
+from argus.api.cli.bar import Bar
 from argus.api.cli.errors import CliError
 from argus.api.cli.triage_series import series_text
 from argus.api.offline import triage_files
@@ -22,8 +25,10 @@ from argus.collectors.readers import ReaderError
 MAX_WARNINGS = 20
 """Sentences printed on a terminal; a job of ten thousand ranks can have one for each."""
 
-MAX_STACKS, MAX_FRAMES = 8, 6
-"""Merged stacks printed; all of them are in --json."""
+MAX_STACKS, MAX_FRAMES, MAX_SEEN = 8, 6, 12
+"""Merged stacks and witnesses printed; all of them are in --json."""
+
+MAX_NODES = 3
 
 ANALYSED, IN_PART, NOTHING, FAULT = 0, 1, 2, 3
 
@@ -31,7 +36,11 @@ ANALYSED, IN_PART, NOTHING, FAULT = 0, 1, 2, 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument(
-        "paths", nargs="+", type=Path, metavar="PATH", help="trace files, recordings, folders or archives"
+        "paths",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="traces, recordings, dumps, logs, scrapes or stacks: files, folders, archives",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     parser.add_argument(
@@ -50,10 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the verdict; the exit code says whether all, a part or nothing could be analysed."""
+    bar = Bar(sys.stderr)
     try:
-        report = triage_files(
-            args.paths, now_s=time.time(), window_steps=args.window_steps, progress=_progress()
-        )
+        report = triage_files(args.paths, now_s=time.time(), window_steps=args.window_steps, progress=bar)
     except ReaderError as error:
         raise CliError(printable(str(error)), code=NOTHING) from None
     except NothingUsable as error:
@@ -61,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
         more = f"\n  and {len(sentences) - MAX_WARNINGS} more" if len(sentences) > MAX_WARNINGS else ""
         said = "\n  ".join(sentences[:MAX_WARNINGS])
         raise CliError(f"nothing usable: {said}{more}", code=NOTHING) from None
+    finally:
+        bar.clear()
     if args.ideal_timeline is not None:
         _write_timeline(report, args.ideal_timeline)
     if args.json:
@@ -87,23 +97,39 @@ def _write_timeline(report: Report | SeriesReport, path: Path) -> None:
 def text(report: Report | SeriesReport, *, color: bool = False) -> str:
     """The verdict card, what was read above it, and a line for each further incident."""
     if isinstance(report, SeriesReport):
-        return series_text(report, color=color)
-    if report.stacks:
-        return "\n".join([_read_dumps(report), "", _cards(report, color=color), *_stack_lines(report)])
+        return "\n".join([series_text(report, color=color), *_seen_lines(report.seen)])
+    worth = [f" {line}" for line in (worth_lines(report.what_if) if report.what_if else ())]
+    beside = (*_stack_lines(report), *_seen_lines(report.seen))
+    return "\n".join([_what_was_read(report), "", _cards(report, color=color), *worth, *beside])
+
+
+def _what_was_read(report: Report) -> str:
+    if not report.windows:
+        count = f"{len(report.job.ranks)} of {report.job.world_size} ranks · " if report.job.ranks else ""
+        return f" {count}{report.what}"
     residual = max((window.clock_residual_s for window in report.windows), default=0.0)
-    clock = report.windows[-1].clock_method if report.windows else ""
+    clock = report.windows[-1].clock_method
     error = f" (±{residual * 1e6:.0f} µs)" if 0 < residual < 1 else ""
     steps = f"{report.job.num_steps} step{'s' if report.job.num_steps > 1 else ''}"
-    read = (
+    return (
         f" {len(report.job.ranks)} of {report.job.world_size} ranks · {steps} · "
         f"{len(report.collectives)} collectives compared · {clock}{error}"
     )
-    worth = [f" {line}" for line in (worth_lines(report.what_if) if report.what_if else ())]
-    return "\n".join([read, "", _cards(report, color=color), *worth])
 
 
-def _read_dumps(report: Report) -> str:
-    return f" {len(report.job.ranks)} of {report.job.world_size} ranks · flight-recorder dumps"
+def _seen_lines(seen: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What others than the ranks told, signs before mere notes; the same of several nodes is one line."""
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for item in sorted(seen, key=lambda one: not one["kind"]):
+        nodes.setdefault((item["source"], item["text"]), []).append(item["node"])
+    lines = [f" seen: {_few(who)} ({source}): {told}" for (source, told), who in nodes.items()]
+    more = [f" and {len(lines) - MAX_SEEN} more, see --json"] if len(lines) > MAX_SEEN else []
+    return [*map(printable, lines[:MAX_SEEN]), *more]
+
+
+def _few(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - MAX_NODES} more" if len(nodes) > MAX_NODES else ""
+    return ", ".join(nodes[:MAX_NODES]) + more
 
 
 def _stack_lines(report: Report) -> list[str]:
@@ -119,9 +145,10 @@ def _cards(report: Report, *, color: bool) -> str:
     """The costliest incident's card and a line for each other."""
     worst = report.incident
     card = render(worst, report.diagnosis, topology=report.topology, color=color)
+    beside = report.series.incidents if report.series else ()
     others = [
         f" also: {incident.diagnosis['headline']}"
-        for incident in report.incidents
+        for incident in (*report.incidents, *beside)
         if incident is not worst and incident.diagnosis
     ]
     return "\n".join([card, *others])
@@ -133,17 +160,6 @@ def exit_code(report: Report | SeriesReport, *, fail_on_fault: bool) -> int:
     if fail_on_fault and is_fault:
         return FAULT
     return IN_PART if report.warnings else ANALYSED
-
-
-class _progress:
-    """One line on a terminal's stderr that names the file being read."""
-
-    def __init__(self) -> None:
-        self._on = sys.stderr.isatty()
-
-    def __call__(self, name: str) -> None:
-        if self._on:
-            print(f"\r\x1b[Kreading {name[-60:]}", end="\r", file=sys.stderr, flush=True)
 
 
 def _count(word: str) -> int:

@@ -100,9 +100,8 @@ def make_app(
     app.state.topologies = {}  # of the web page's charts, by project
     add_problem_handlers(app)
     for module in ROUTERS:
-        app.router.routes += (
-            module.router().routes
-        )  # flat: every route can be looked at, see `guard.needs_of`
+        # Flat, so that every route can be looked at: see `guard.needs_of`.
+        app.router.routes += module.router().routes
     add_probes(app)
     add_pages(app)
     app.router.routes.append(Route(MCP_PATH, endpoint=mcp))

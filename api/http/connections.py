@@ -9,6 +9,7 @@ import asyncio
 import logging
 import resource
 import socket
+from typing import ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -53,15 +54,20 @@ def room_for(connections: int) -> int:
 
 
 class Impatient(H11Protocol):
-    """HTTP on one connection of at most `max_connections`, gone if no request comes within `head_timeout_s`."""
+    """HTTP on one connection of at most `max_connections`, gone if no request comes within `head_timeout_s`.
+
+    `silent` are those of a server that wait for the head of a request, the oldest first: where all places are
+    taken, a newcomer gets the place of the one that was silent longest.
+    """
 
     max_connections = 8192
     head_timeout_s = HEAD_TIMEOUT_S
+    silent: ClassVar[dict[Impatient, None]] = {}
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client is there."""
-        if len(self.connections) >= self.max_connections:
+        if len(self.connections) >= self.max_connections and not self._make_room():
             LOG.debug("more than %d connections: one is closed", self.max_connections)
             self.transport = transport
             transport.abort()
@@ -85,21 +91,32 @@ class Impatient(H11Protocol):
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
+    def _make_room(self) -> bool:
+        """Close the connection that has been silent longest; False if none is."""
+        oldest = next(iter(self.silent), None)
+        if oldest is None:
+            return False
+        self.connections.discard(oldest)
+        oldest._give_up()
+        return True
+
     def _wait_for_head(self) -> None:
+        self.silent[self] = None
         self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
 
     def _stop_waiting(self) -> None:
+        self.silent.pop(self, None)
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
     def _give_up(self) -> None:
-        self._head_timer = None
+        self._stop_waiting()
         if not self._is_answering() and not self.transport.is_closing():
             self.transport.abort()
 
 
 def protocol_of(*, max_connections: int, head_timeout_s: float = HEAD_TIMEOUT_S) -> type[Impatient]:
     """What speaks HTTP on the connections of one server."""
-    limits = {"max_connections": max_connections, "head_timeout_s": head_timeout_s}
+    limits = {"max_connections": max_connections, "head_timeout_s": head_timeout_s, "silent": {}}
     return type("Impatient", (Impatient,), limits)

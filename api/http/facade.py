@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -104,7 +104,7 @@ def router() -> APIRouter:
         operation_id="post_chat_completion",
         dependencies=[INVESTIGATE],
         response_class=Json,
-        responses={200: {"model": Document}},
+        responses={200: {"model": Document}, "4XX": {"model": Document}},  # errors in OpenAI's form
         openapi_extra={
             "requestBody": {
                 "required": True,
@@ -200,22 +200,37 @@ async def _chunks(turn: Turn, *, wants_usage: bool) -> AsyncIterator[bytes]:
 
     yield _chunk(turn, {"role": "assistant", "content": ""})
     async for raw in sse.live(work):
-        if not raw.startswith(b"event: answer\n"):
+        if raw.startswith((b"event: answer\n", b"event: error\n")):
+            said = json.loads(raw.partition(b"data: ")[2])
+            for chunk in _told(turn, said, wants_usage=wants_usage):
+                yield chunk
+        else:
             yield b": the agent works\n\n"
-            continue
-        text, usage = json.loads(raw.partition(b"data: ")[2])
-        for line in text.splitlines(keepends=True):
-            yield _chunk(turn, {"content": line})
-        yield _chunk(turn, {}, finish="stop")
-        if wants_usage:
-            body = {**_head(turn, "chat.completion.chunk"), "choices": [], "usage": usage}
-            yield f"data: {dump(body)}\n\n".encode()
     yield b"data: [DONE]\n\n"
+
+
+def _told(turn: Turn, said: Any, *, wants_usage: bool) -> Iterator[bytes]:
+    """The text line by line and what it took, or the error that there was instead."""
+    if isinstance(said, dict):
+        yield _data(
+            {"error": {"message": said["detail"], "type": "server_error", "param": None, "code": None}}
+        )
+        return
+    text, usage = said
+    for line in text.splitlines(keepends=True):
+        yield _chunk(turn, {"content": line})
+    yield _chunk(turn, {}, finish="stop")
+    if wants_usage:
+        yield _data({**_head(turn, "chat.completion.chunk"), "choices": [], "usage": usage})
 
 
 def _chunk(turn: Turn, delta: Object, *, finish: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return f"data: {dump({**_head(turn, 'chat.completion.chunk'), 'choices': [choice]})}\n\n".encode()
+    return _data({**_head(turn, "chat.completion.chunk"), "choices": [choice]})
+
+
+def _data(body: Object) -> bytes:
+    return f"data: {dump(body)}\n\n".encode()
 
 
 def _head(turn: Turn, kind: str) -> Object:

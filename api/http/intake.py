@@ -27,8 +27,8 @@ from argus.collectors.records.upload import (
     parse_age,
 )
 
-THREADS = 2
-"""Uploads decoded at once: the database takes one writer, another may decode meanwhile."""
+THREADS = 16
+"""Requests worked on at once: most of them wait for a commit, which those that wait together share."""
 
 BODIES_HELD = 4
 """Bodies of the largest size that may be in memory while they arrive; smaller ones, so many more."""
@@ -187,6 +187,10 @@ async def _received(request: Request, receive: Receive, *, media: str) -> Respon
         return overloaded(full)
     try:
         service.metrics.body_bytes.inc(len(body))
+        if (
+            receive is Service.receive_heartbeats
+        ):  # many and small: those that wait together are one piece of work
+            return Json(await service.gather_beats(body))
         return Json(await to_thread.run_sync(receive, service, body, limiter=gate.workers))
     finally:
         gate.leave()

@@ -209,7 +209,7 @@ async def _followed(desk: Desk, investigation: str, *, after: int) -> AsyncItera
             for one in told:
                 after, quiet_s = one["number"], 0.0
                 yield sse.event(one["what"], one["body"], id=after)
-            if not told and not is_live:
+            if not told and (not is_live or desk.service.board.is_closed):
                 return
             if not told:
                 quiet_s += await _next_look(desk, seen)
@@ -223,7 +223,7 @@ async def _followed(desk: Desk, investigation: str, *, after: int) -> AsyncItera
 async def _next_look(desk: Desk, seen: int) -> float:
     """Wait for news of this service, at most LOOK_S; how long it was."""
     waited_s = 0.0
-    while waited_s < LOOK_S and desk.runner.num_news == seen:
+    while waited_s < LOOK_S and desk.runner.num_news == seen and not desk.service.board.is_closed:
         await sleep(GLANCE_S)
         waited_s += GLANCE_S
     return waited_s

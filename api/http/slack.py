@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Request
 from starlette.background import BackgroundTask
 from starlette.responses import Response
 
@@ -15,7 +15,6 @@ from argus.api.desk import Desk
 from argus.api.http.answers import Json, problem
 from argus.api.http.desk import desk_at
 from argus.api.http.guard import SIGNED, signed_project
-from argus.api.notify.matter import DEFAULT
 
 FORM = "application/x-www-form-urlencoded"
 
@@ -45,12 +44,10 @@ def router() -> APIRouter:
     return routes
 
 
-async def post_slack(
-    request: Request, *, project: Annotated[str, Query(max_length=64)] = DEFAULT
-) -> Response:
+async def post_slack(request: Request) -> Response:
     """Takes what Slack signed with the app's secret; the work comes after the answer."""
     body = await request.body()
-    desk = await _signed_desk(request, body, project)
+    desk = await _signed_desk(request, body)
     payload = _payload(body, request.headers.get("content-type", ""))
     if payload is None:
         return problem(400, "the body must be an event or an interaction of Slack")
@@ -60,11 +57,11 @@ async def post_slack(
     return Json({}, background=None if hear is None else BackgroundTask(hear, payload))
 
 
-async def _signed_desk(request: Request, body: bytes, project: str) -> Desk:
-    """The desk whose secret signed the body. Raises HTTPException 401."""
+async def _signed_desk(request: Request, body: bytes) -> Desk:
+    """The default project's desk, if its secret signed the body. Raises HTTPException 401."""
     denied = HTTPException(401, "this needs the signature of Slack's signing secret")
     try:
-        desk = desk_at(await signed_project(request, project))
+        desk = desk_at(await signed_project(request))
     except HTTPException:
         raise denied from None
     stamp = request.headers.get("x-slack-request-timestamp", "")
@@ -100,7 +97,6 @@ def _payload(body: bytes, kind: str) -> Payload | None:
 
 
 def _hearer(desk: Desk, payload: Payload) -> Callable[[Payload], None] | None:
-    if desk.ears is None:
-        return None
-    by_type = {"block_actions": desk.ears.hear_action, "event_callback": desk.ears.hear_event}
+    heard_by = desk.switchboard
+    by_type = {"block_actions": heard_by.hear_action, "event_callback": heard_by.hear_event}
     return by_type.get(str(payload.get("type")))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from starlette.responses import StreamingResponse
 
 from argus.analytics.store.documents import dump
+
+LOG = logging.getLogger("argus.http")
 
 KEEP_ALIVE_S = 15.0
 """A comment after so long without an event: proxies close what is silent."""
@@ -37,6 +40,16 @@ def streamed(body: AsyncIterator[bytes]) -> StreamingResponse:
     return StreamingResponse(body, media_type=MEDIA, headers=HEADERS)
 
 
+def _end_of(task: asyncio.Future[tuple[str, object]]) -> tuple[str, object]:
+    """What the work returned; an error that cannot be an answer's status any more is the last event."""
+    error = task.exception()
+    if error is None:
+        return task.result()
+    LOG.error("a stream broke off", exc_info=error)
+    told = {"type": "about:blank", "title": "Internal Server Error", "status": 500}
+    return "error", {**told, "detail": f"it broke off: {type(error).__name__}"}
+
+
 async def live(work: Callable[[Push], Awaitable[tuple[str, object]]]) -> AsyncIterator[bytes]:
     """What `work` pushes while it works, then what it returns; it ends with whoever reads."""
     queue: asyncio.Queue[bytes] = asyncio.Queue()
@@ -55,7 +68,6 @@ async def live(work: Callable[[Push], Awaitable[tuple[str, object]]]) -> AsyncIt
                 getting.cancel()
                 if not task.done():
                     yield b": waiting\n\n"
-        name, data = task.result()
-        yield event(name, data)
+        yield event(*_end_of(task))
     finally:
         task.cancel()

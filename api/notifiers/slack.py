@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from argus.api.slack.client import SlackClient
 
 SECRETS = ("token", "app_token", "signing_secret")
+
+CHANNEL_ID = re.compile(r"[CGD][A-Z0-9]{4,30}")
+"""An id, not a name: a channel can be renamed, and what is said in it comes with its id."""
 
 LOOK_BACK_S = 900.0
 """How far back a message is looked for of which nobody knows whether it went out."""
@@ -39,7 +43,7 @@ def notifier(
 
     if not token.startswith("xox"):
         raise ValueError("token: set ARGUS_SLACK_TOKEN to the bot token of your app, it begins with xoxb-")
-    if not channel:
+    if not CHANNEL_ID.fullmatch(channel):
         raise ValueError("channel: set ARGUS_SLACK_CHANNEL to the channel's id, such as C0123456789")
     return Slack(
         client=SlackClient(token, base_url=checked_url(api_url) + "/"),

@@ -41,6 +41,9 @@ SOURCE, THREADS = "slack", "slack_thread"
 MUTE_S = 3600.0
 _MENTION = re.compile(r"<[@!#][^>]{0,80}>")
 
+MAX_ACTIONS = 5
+"""Buttons of one press that are looked at; Slack sends one."""
+
 HINT = "Ask in this thread, in your own words: I look it up and answer here."
 THANKS = "Noted. What is wrong? A word in this thread helps; it is kept with the incident."
 
@@ -65,6 +68,22 @@ class Ears:
     origin: Origin
     note: Note = no_note
 
+    def knows_action(self, payload: Mapping[str, Any]) -> bool:
+        """Whether a pressed button is of an incident here."""
+        actions = payload.get("actions")
+        ids = (
+            [tame(_at(one, "value"), 64) for one in actions[:MAX_ACTIONS]]
+            if isinstance(actions, list)
+            else []
+        )
+        with self.store.read() as connection:
+            return any(whole_incident(connection, one) is not None for one in ids)
+
+    def knows_event(self, payload: Mapping[str, Any]) -> bool:
+        """Whether a message stands in a thread of ours."""
+        thread = tame(_at(payload, "event", "thread_ts") or "", 40)
+        return bool(thread) and self._told_at(thread) is not None
+
     def hear_action(self, payload: Mapping[str, Any]) -> None:
         """Buttons pressed on a message of ours."""
         channel = str(_at(payload, "channel", "id"))
@@ -74,7 +93,7 @@ class Ears:
         actions = payload.get("actions")
         if channel != self.channel or not isinstance(actions, list):
             return
-        for action in actions[:5]:
+        for action in actions[:MAX_ACTIONS]:
             incident, what = tame(_at(action, "value"), 64), str(_at(action, "action_id"))
             if what in ACTIONS and self._is_new(f"{what} {_at(action, 'action_ts')} {user}"):
                 press = Press(incident=incident, user=user, who=who, thread=thread)

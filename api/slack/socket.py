@@ -6,9 +6,10 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from argus.api.slack.ears import Ears
+from argus.api.slack.switchboard import Switchboard
 
 if TYPE_CHECKING:
+    from slack_sdk import WebClient
     from slack_sdk.socket_mode import SocketModeClient
     from slack_sdk.socket_mode.client import BaseSocketModeClient
     from slack_sdk.socket_mode.request import SocketModeRequest
@@ -21,8 +22,8 @@ FIRST_RETRY_S, LAST_RETRY_S = 2.0, 60.0
 class Socket:
     """slack_sdk's own client: it reconnects by itself once it was connected; the first connection is ours to retry."""
 
-    def __init__(self, ears: Ears, client: SocketModeClient) -> None:
-        self._ears, self._client = ears, client
+    def __init__(self, heard_by: Switchboard, client: SocketModeClient) -> None:
+        self._heard_by, self._client = heard_by, client
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         client.socket_mode_request_listeners.append(self._hear)
@@ -57,13 +58,13 @@ class Socket:
         client.send_socket_mode_response(SocketModeResponse(envelope_id=request.envelope_id))
         payload: dict[str, Any] = request.payload
         if request.type == "interactive":
-            self._ears.hear_action(payload)
+            self._heard_by.hear_action(payload)
         elif request.type == "events_api":
-            self._ears.hear_event(payload)
+            self._heard_by.hear_event(payload)
 
 
-def listening(ears: Ears, *, app_token: str) -> Socket:
+def listening(heard_by: Switchboard, web_client: WebClient, *, app_token: str) -> Socket:
     """A connection not opened yet."""
     from slack_sdk.socket_mode import SocketModeClient
 
-    return Socket(ears, SocketModeClient(app_token=app_token, web_client=ears.client.web))
+    return Socket(heard_by, SocketModeClient(app_token=app_token, web_client=web_client))

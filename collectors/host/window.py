@@ -39,10 +39,10 @@ def cut(records: RankRecords, plan: WindowPlan) -> tuple[RankWindow, ...]:
         return ()
     indices = sorted({plan.index(int(step)) for step in np.unique(records.steps["step"])})
     windows = (cut_window(records, plan, index) for index in indices)
-    return tuple(_seen(window, records) for window in windows)
+    return tuple(with_looks(window, records) for window in windows)
 
 
-def _seen(window: RankWindow, records: RankRecords) -> RankWindow:
+def with_looks(window: RankWindow, records: RankRecords) -> RankWindow:
     """The window with what the records say of its host."""
     if not records.looks:
         return window

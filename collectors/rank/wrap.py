@@ -15,7 +15,7 @@ def timed(
     part: Part,
     *,
     before: Callable[[], Frame | None],
-    after: Callable[[Frame], None],
+    after: Callable[[Frame], object],
 ) -> Callable[..., object]:
     """`original` between `before` and `after`, both guarded; left alone while a graph is traced."""
     before_safe, after_safe = part.guard(before), part.guard(after)

@@ -8,7 +8,7 @@ raises `ReaderError`; one that is damaged yields what is readable with a warning
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,11 +17,17 @@ from typing import Protocol, cast
 
 from argus.collectors.records.events import RankRecords
 from argus.collectors.records.flight import FlightDump
+from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.series import StepSeries
+from argus.collectors.records.stacks import StackDump
 
 
 class ReaderError(ValueError):
     """A file that cannot be used: one sentence that names the file and what is missing."""
+
+
+class NothingFound(ReaderError):
+    """A log without a line for its reader, which others may find more in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +38,10 @@ class Reading:
     `is_seq_known` is False if sequence numbers count the calls of this file in order.
     `is_time_known` is False if its clock has no common origin with other files. `stands_for` ranks from this
     one on do the same work and only this one was recorded. `dump` is what its flight recorder held, `series`
-    the step times of a file that knows no ranks.
+    the step times of a file that knows no ranks. `events` and `stacks` are what others than the ranks saw;
+    an event at time 0 does not say when. `also` maps an event's node to other names of it. `are_members_known`
+    is False if the groups list only the members this file tells of: the others are in other files.
+    `is_rank_known` is False if ranks only count the processes of this file.
     """
 
     records: RankRecords
@@ -44,6 +53,11 @@ class Reading:
     stands_for: int = 1
     dump: FlightDump | None = None
     series: StepSeries | None = None
+    events: tuple[OutsideEvent, ...] = ()
+    stacks: tuple[StackDump, ...] = ()
+    also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    are_members_known: bool = True
+    is_rank_known: bool = True
 
 
 class Reader(Protocol):
@@ -70,3 +84,8 @@ def readers() -> Mapping[str, Reader]:
 def reader_for(head: bytes, name: str) -> Reader | None:
     """The reader that takes a file with this beginning, None if there is none."""
     return next((reader for reader in readers().values() if reader.sniff(head, name)), None)
+
+
+def log_readers() -> tuple[Reader, ...]:
+    """Readers of lines of text, which one log may hold for several of them: they set `IS_LOG`."""
+    return tuple(reader for reader in readers().values() if getattr(reader, "IS_LOG", False))

@@ -39,7 +39,7 @@ class TraceStream:
         self.has_events = False
         self._source = source
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-        self._decode = json.JSONDecoder().raw_decode
+        self._decode = json.JSONDecoder(strict=False).raw_decode  # tools put names into it as they are
         self._text = ""
         self._at = 0
         self._is_last = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +18,19 @@ Ints = NDArray[np.int64]
 
 _KERNEL = frozenset({"kernel"})
 _COPY = frozenset({"gpu_memcpy", "memcpy", "gpu_memset", "memset"})
-_RUNTIME = frozenset({"cuda_runtime", "runtime", "cuda_driver", "hip_runtime", "xpu_runtime"})
+_RUNTIME = frozenset(
+    {
+        "cuda_runtime",
+        "runtime",
+        "cuda_driver",
+        "hip_runtime",
+        "hip_driver",
+        "xpu_runtime",
+        "xpu_driver",
+        "privateuse1_runtime",
+        "privateuse1_driver",
+    }
+)
 _OP = frozenset({"cpu_op", "operator"})
 _MARK = frozenset({"user_annotation"})
 _IS_COMM_SPAN = re.compile(r"(nccl|gloo|mpi|ucc|xccl):|record_param_comms|c10d::")
@@ -26,10 +40,40 @@ AUTOGRAD = "autograd::engine::evaluate_function"
 _MAX_US = 4.6e15
 """Larger times do not fit into nanoseconds of 64 bits with room for arithmetic."""
 
+MAX_ROWS = 20_000_000
+MAX_SPANS = 1_000_000
+MAX_NAMES = 100_000
+"""Of each sort so many are kept: ten times what a trace of two gigabytes holds, and no more than 4 GB in memory."""
+
+_IN_NS = 1e17
+"""Microseconds since 1970 reach this in the year 5138: a file that begins here counts nanoseconds."""
+
+_KEPT_ARGS = frozenset(
+    {
+        "Collective name",
+        "In msg nelems",
+        "dtype",
+        "Process Group Name",
+        "Process Group Description",
+        "Process Group Ranks",
+        "Global rank start",
+        "Global rank stride",
+        "Group size",
+        "Src Rank",
+        "Dst Rank",
+        "Seq",
+        "Input Dims",
+        "Input type",
+    }
+)
+"""What is read of a communication's arguments; traces of gigabytes repeat the others millions of times."""
+
+MANY = "one of very many names"
+
 EMPTY: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Span:
     """Something a CPU thread was inside of."""
 
@@ -38,6 +82,37 @@ class Span:
     tid: object
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Table:
+    """Rows of whole numbers below each other, eight bytes each.
+
+    >>> table = Table(2, limit=1)
+    >>> table.append((1, 5)), table.append((2, 6)), table.num_lost, table.rows().tolist()
+    (True, False, 1, [[1, 5]])
+    """
+
+    def __init__(self, width: int, *, limit: int = MAX_ROWS) -> None:
+        self._cells = array("q")
+        self._width = width
+        self._limit = limit * width
+        self.num_lost = 0
+
+    def __len__(self) -> int:
+        return len(self._cells) // self._width
+
+    def append(self, row: tuple[int, ...]) -> bool:
+        """Add a row, if there is room; no longer possible once `rows` was asked for."""
+        if len(self._cells) >= self._limit:
+            self.num_lost += 1
+            return False
+        self._cells.extend(row)
+        return True
+
+    def rows(self) -> Ints:
+        """All rows without a copy. (row, width)"""
+        cells = np.frombuffer(self._cells, np.int64) if self._cells else np.empty(0, np.int64)
+        return cells.reshape(-1, self._width)
 
 
 @dataclass(kw_only=True)
@@ -51,24 +126,52 @@ class Columns:
 
     names: dict[str, int] = field(default_factory=dict)
     threads: dict[object, int] = field(default_factory=dict)
-    kernels: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    kernels: Table = field(default_factory=lambda: Table(6))
     comm_args: dict[int, Mapping[str, Any]] = field(default_factory=dict)
-    launches: list[tuple[int, int, int]] = field(default_factory=list)
-    blocked: list[tuple[int, int]] = field(default_factory=list)
-    ops: list[tuple[int, int, int, int]] = field(default_factory=list)
+    launches: Table = field(default_factory=lambda: Table(3))
+    blocked: Table = field(default_factory=lambda: Table(2))
+    ops: Table = field(default_factory=lambda: Table(4))
     marks: list[Span] = field(default_factory=list)
     comms: list[Span] = field(default_factory=list)
     device: int = -1
     num_bad: int = 0
     num_events: int = 0
+    num_spans_lost: int = 0
+    is_in_ns: bool | None = None
 
     def thread(self, tid: object) -> int:
         """The small number of a thread."""
-        return self.threads.setdefault(str(tid), len(self.threads))
+        key = str(tid)
+        return self.threads.setdefault(key, len(self.threads)) if len(self.threads) < MAX_NAMES else 0
 
-    def table(self, name: str, width: int) -> Ints:
-        """The rows of one list as an array of shape (row, width)."""
-        return np.array(getattr(self, name), np.int64).reshape(-1, width)
+    def kernel(self, row: tuple[int, int, int, int], name: str, *, kind: int) -> int:
+        """Add a kernel by start, duration, stream and correlation; its index, -1 if there is no room."""
+        known = name if name in self.names or len(self.names) < MAX_NAMES else MANY
+        index = self.names.setdefault(known, len(self.names))
+        return len(self.kernels) - 1 if self.kernels.append((*row, index, kind)) else -1
+
+    def span(self, span: Span, *, is_comm: bool) -> None:
+        """Add what a thread was inside of."""
+        spans = self.comms if is_comm else self.marks
+        if len(spans) < MAX_SPANS:
+            spans.append(span)
+        else:
+            self.num_spans_lost += 1
+
+    @property
+    def num_lost(self) -> int:
+        """Events that found no room."""
+        tables = (self.kernels, self.launches, self.blocked, self.ops)
+        return self.num_spans_lost + sum(table.num_lost for table in tables)
+
+    def when(self, event: Mapping[str, Any]) -> tuple[int, int] | None:
+        """Start and duration of an event in ns; one without usable numbers is counted, None."""
+        if self.is_in_ns is None:
+            start = event.get("ts")
+            self.is_in_ns = isinstance(start, int | float) and _IN_NS < start < _MAX_US * 1000
+        found = times(event, is_in_ns=self.is_in_ns)
+        self.num_bad += found is None
+        return found
 
 
 def collect(events: Iterable[Mapping[str, Any]]) -> Columns:
@@ -91,22 +194,28 @@ def collect(events: Iterable[Mapping[str, Any]]) -> Columns:
     return columns
 
 
-def times(event: Mapping[str, Any]) -> tuple[int, int] | None:
+def times(event: Mapping[str, Any], *, is_in_ns: bool = False) -> tuple[int, int] | None:
     """Start and duration in ns, None if they are not usable numbers."""
     start, dur = event.get("ts"), event.get("dur", 0)
-    if isinstance(start, str) or isinstance(dur, str):
-        return None
     if not isinstance(start, int | float) or not isinstance(dur, int | float):
         return None
-    if not (-_MAX_US < start < _MAX_US and 0 <= dur < _MAX_US):  # also false for NaN
+    scale = 1 if is_in_ns else 1000
+    limit = _MAX_US * 1000 / scale
+    if not (-limit < start < limit and 0 <= dur < limit):  # also false for NaN
         return None
-    return round(start * 1000), round(dur * 1000)
+    return round(start * scale), round(dur * scale)
 
 
 def arguments(event: Mapping[str, Any]) -> Mapping[str, Any]:
     """The event's arguments, empty if it has none."""
     args = event.get("args")
     return args if isinstance(args, dict) else EMPTY
+
+
+def comm_arguments(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the event's arguments that say what is communicated; equal texts are kept once."""
+    found = {key: value for key, value in arguments(event).items() if key in _KEPT_ARGS}
+    return {key: sys.intern(value) if type(value) is str else value for key, value in found.items()}
 
 
 def whole(value: object) -> int:
@@ -119,42 +228,37 @@ def whole(value: object) -> int:
 
 
 def _cpu(columns: Columns, event: Mapping[str, Any], name: str, *, is_mark: bool) -> None:
-    when = times(event)
+    when = columns.when(event)
     if when is None:
-        columns.num_bad += 1
         return
     start, dur = when
     is_comm = _IS_COMM_SPAN.match(name) is not None
     if is_comm or is_mark or _OLD_MARK.match(name):
-        span = Span(
-            start_ns=start, end_ns=start + dur, tid=event.get("tid"), name=name[:200], args=arguments(event)
-        )
-        (columns.comms if is_comm else columns.marks).append(span)
+        args = comm_arguments(event) if is_comm else EMPTY
+        span = Span(start_ns=start, end_ns=start + dur, tid=event.get("tid"), name=name[:200], args=args)
+        columns.span(span, is_comm=is_comm)
     if not is_mark:
         kind = 1 if name.startswith(AUTOGRAD) else 0
         columns.ops.append((start, start + dur, columns.thread(event.get("tid")), kind))
 
 
 def _gpu(columns: Columns, event: Mapping[str, Any], name: str, *, is_copy: bool) -> None:
-    when = times(event)
+    when = columns.when(event)
     if when is None:
-        columns.num_bad += 1
         return
     args = arguments(event)
     kind = 2 if is_copy else int(is_comm(name))
-    if kind == 1:
-        columns.comm_args[len(columns.kernels)] = args
     stream = whole(args.get("stream", event.get("tid")))
     if not is_copy and columns.device < 0:
         columns.device = whole(args.get("device", event.get("pid")))
-    index = columns.names.setdefault(name, len(columns.names))
-    columns.kernels.append((*when, stream, whole(args.get("correlation")), index, kind))
+    index = columns.kernel((*when, stream, whole(args.get("correlation"))), name, kind=kind)
+    if kind == 1 and index >= 0:
+        columns.comm_args[index] = comm_arguments(event)
 
 
 def _runtime(columns: Columns, event: Mapping[str, Any], name: str) -> None:
-    when = times(event)
+    when = columns.when(event)
     if when is None:
-        columns.num_bad += 1
         return
     start, dur = when
     correlation = whole(arguments(event).get("correlation"))

@@ -131,11 +131,13 @@ def operation(native: str) -> str:
 def _kernel_transfers(columns: Columns, launched: Ints) -> list[_Open]:
     """One transfer per launching call: its kernels joined, its name and arguments from its spans."""
     spans = _SpansByThread(columns)
-    threads = columns.table("launches", 3)
-    thread_of = dict(zip(threads[:, 0].tolist(), threads[:, 2].tolist(), strict=True))
+    kernels, natives = columns.kernels.rows(), list(columns.names)
+    launches = columns.launches.rows()
+    launches = launches[np.isin(launches[:, 0], kernels[list(columns.comm_args), 3])]
+    thread_of = dict(zip(launches[:, 0].tolist(), launches[:, 2].tolist(), strict=True))
     open_: dict[object, _Open] = {}
     for index, args in columns.comm_args.items():
-        start, dur, _, correlation, name, _ = columns.kernels[index]
+        start, dur, _, correlation, name, _ = kernels[index].tolist()
         issued = int(launched[index])
         around = spans.around(thread_of.get(correlation, -1), issued)
         key: object = id(around[0]) if around else index
@@ -143,7 +145,7 @@ def _kernel_transfers(columns: Columns, launched: Ints) -> list[_Open]:
         if one is None:
             native = next((s.name for s in around if ":" in s.name and operation(s.name)), "")
             one = _Open(
-                start=start, end=start + dur, issued=issued, native=native or _of_kernel(columns, name)
+                start=start, end=start + dur, issued=issued, native=native or _of_kernel(natives[name])
             )
             for span in reversed(around):
                 one.args.update({k: v for k, v in span.args.items() if k not in one.args})
@@ -153,9 +155,8 @@ def _kernel_transfers(columns: Columns, launched: Ints) -> list[_Open]:
     return list(open_.values())
 
 
-def _of_kernel(columns: Columns, name: int) -> str:
+def _of_kernel(native: str) -> str:
     """Operation in a kernel's own name; SendRecv alone does not tell all-to-all from send."""
-    native = list(columns.names)[name]
     match = re.search(r"(AllReduce|AllGather|ReduceScatter|Broadcast|Reduce)", native)
     return match.group(1) if match else ""
 

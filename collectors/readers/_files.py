@@ -8,8 +8,9 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, BinaryIO, Self
@@ -28,6 +29,18 @@ MAX_UNPACKED = 8 << 30
 
 _CHUNK = 1 << 20
 _TAR_MAGIC_AT = 257
+
+_watcher: ContextVar[Callable[[int], None] | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(tell: Callable[[int], None]) -> Iterator[None]:
+    """Tell how many bytes of files were read, as they are read inside the block."""
+    token = _watcher.set(tell)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +64,7 @@ class Inflated:
         self._raw.seek(0)
         self._inflate = zlib.decompressobj(31)
         self._packed = b""
+        self._tell = _watcher.get()
         self.cut = ""
 
     def __enter__(self) -> Self:
@@ -61,10 +75,16 @@ class Inflated:
 
     def read(self, size: int = _CHUNK) -> bytes:
         """Up to about `size` bytes, b"" at the end. ReaderError past the limit."""
-        chunk = self._inflated(size) if self._gzip else self._raw.read(size)
+        chunk = self._inflated(size) if self._gzip else self._stored(size)
         self._left -= len(chunk)
         if self._left < 0:
             raise ReaderError(f"expands to more than {self._max >> 20} MiB, which is refused")
+        return chunk
+
+    def _stored(self, size: int) -> bytes:
+        chunk = self._raw.read(size)
+        if self._tell is not None:
+            self._tell(len(chunk))
         return chunk
 
     def _inflated(self, size: int) -> bytes:
@@ -74,7 +94,7 @@ class Inflated:
                     return b""
                 self._inflate = zlib.decompressobj(31)
             if len(self._packed) < 2:
-                self._packed += self._raw.read(_CHUNK)
+                self._packed += self._stored(_CHUNK)
             is_end = not self._packed
             try:
                 out = self._inflate.decompress(self._packed, size)
@@ -83,7 +103,7 @@ class Inflated:
                 break
             self._packed = self._inflate.unused_data or self._inflate.unconsumed_tail
             if self._inflate.eof and len(self._packed) < 2:
-                self._packed += self._raw.read(_CHUNK)
+                self._packed += self._stored(_CHUNK)
             if out:
                 return out
             if is_end and not self._inflate.eof:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from argus.collectors.records.layout import MAX_WORLD, GroupInfo
@@ -50,6 +50,12 @@ def declared(info: Mapping[str, Any], world: int) -> dict[str, GroupInfo]:
             desc = str(item.get("pg_desc", ""))[:256]
             groups[name] = GroupInfo(name=name, desc=desc, ranks=ranks)
     return groups
+
+
+def world_of_calls(calls: Iterable[Mapping[str, Any]]) -> int:
+    """The least world size that holds every rank the calls' groups name, 0 if they name none."""
+    told = {str(args["Process Group Ranks"]) for args in calls if "Process Group Ranks" in args}
+    return max((max(_ranks(text, MAX_WORLD), default=-1) + 1 for text in told), default=0)
 
 
 def of_call(args: Mapping[str, Any], world: int) -> GroupInfo | None:

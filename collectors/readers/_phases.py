@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,16 +18,16 @@ _ON_GPU = ("forward", "backward", "optimizer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhaseTime:
-    """One piece of a phase in one step; self time = dur - wait."""
+class PhaseTimes:
+    """Pieces of phases, each in one step; self time = dur - wait. Shapes (piece,)."""
 
-    step: int
-    phase: str
-    native: str
-    start_ns: int
-    dur_ns: int
-    wait_ns: int
-    clock: int
+    step: Ints
+    phase: tuple[str, ...]
+    native: tuple[str, ...]
+    start_ns: Ints
+    dur_ns: Ints
+    wait_ns: Ints
+    clock: Ints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,18 +44,16 @@ class Work:
 
 def find_work(columns: Columns, *, launched: Ints, comm: Spans, steps: Steps) -> Work:
     """Kernels of the busiest compute stream, and when the thread stood still."""
-    kernels = columns.table("kernels", 6)
+    kernels = columns.kernels.rows()
     compute = kernels[:, 5] == 0
     streams, inverse = np.unique(kernels[compute, 2], return_inverse=True)
     busy = np.bincount(inverse.reshape(-1), kernels[compute, 1], minlength=1)
     main = np.flatnonzero(compute)[inverse.reshape(-1) == int(busy.argmax())] if len(streams) else []
     rows, launch = kernels[main], launched[main]
     order = np.argsort(rows[:, 0], kind="stable")
-    ops, blocked = columns.table("ops", 4), columns.table("blocked", 2)
-    idle = rest(union(steps.start, steps.end), union(ops[:, 0], ops[:, 1]))
     return Work(
         comm=comm,
-        stood_still=union(blocked[:, 0], blocked[:, 1]) if len(kernels) else idle,
+        stood_still=_stood_still(columns, steps),
         is_gpu=len(rows) > 0,
         kernel_start=rows[order, 0],
         kernel_end=rows[order, 0] + rows[order, 1],
@@ -64,7 +61,16 @@ def find_work(columns: Columns, *, launched: Ints, comm: Spans, steps: Steps) ->
     )
 
 
-def phase_times(segments: Segments, steps: Steps, work: Work) -> Iterator[PhaseTime]:
+def _stood_still(columns: Columns, steps: Steps) -> Spans:
+    """When the thread was blocked in the driver; on a rank without kernels, when it ran no operation."""
+    if len(columns.kernels):
+        blocked = columns.blocked.rows()
+        return union(blocked[:, 0], blocked[:, 1])
+    ops = columns.ops.rows()
+    return rest(union(steps.start, steps.end), union(ops[:, 0], ops[:, 1]))
+
+
+def phase_times(segments: Segments, steps: Steps, work: Work) -> PhaseTimes:
     """Every piece of every phase; forward, backward and optimizer on the GPU's clock if it ran them."""
     at = steps.at(segments.start)
     waiting = both(work.comm, work.stood_still)
@@ -78,17 +84,16 @@ def phase_times(segments: Segments, steps: Steps, work: Work) -> Iterator[PhaseT
     wait[ran.segment] = _exposed(work, waiting, start=ran.start, end=ran.end)
     clock = np.full(len(start), CLOCK_WALL)
     clock[ran.segment] = CLOCK_GPU
-    for i, phase in enumerate(segments.phase):
-        dur = int(end[i] - start[i])
-        yield PhaseTime(
-            step=int(steps.number[at[i]]),
-            phase=phase,
-            native=segments.native[i],
-            start_ns=int(start[i]),
-            dur_ns=dur,
-            wait_ns=min(int(wait[i]), dur),
-            clock=int(clock[i]),
-        )
+    dur = end - start
+    return PhaseTimes(
+        step=steps.number[at],
+        phase=segments.phase,
+        native=segments.native,
+        start_ns=start,
+        dur_ns=dur,
+        wait_ns=np.minimum(wait, dur),
+        clock=clock,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,7 +96,9 @@ def training_thread(columns: Columns) -> str:
         if _STEP.match(span.name):
             return str(span.tid)
     names = [str(tid) for tid in columns.threads]
-    plain = Counter(names[op[2]] for op in columns.ops if op[3] == 0)
+    ops = columns.ops.rows()
+    counts = np.bincount(ops[ops[:, 3] == 0, 2], minlength=len(names)).tolist()
+    plain = Counter({name: count for name, count in zip(names, counts, strict=True) if count})
     plain.update(str(span.tid) for span in columns.marks if phase_of(span.name))
     return plain.most_common(1)[0][0] if plain else ""
 
@@ -172,11 +174,10 @@ def _innermost(spans: Iterable[Span]) -> list[Piece]:
 
 def _thread_ops(columns: Columns, thread: str) -> tuple[Ints, Spans]:
     """Starts of the training thread's ops outside autograd, and autograd's spans on any thread."""
-    ops = columns.table("ops", 4)
+    ops = columns.ops.rows()
     is_autograd = ops[:, 3] == 1
     autograd = union(ops[is_autograd, 0], ops[is_autograd, 1])
-    mine = ops[~is_autograd & (ops[:, 2] == columns.threads.get(thread, -1))]
-    starts = np.sort(mine[:, 0])
+    starts = np.sort(ops[~is_autograd & (ops[:, 2] == columns.threads.get(thread, -1)), 0])
     outside = autograd.within(starts, starts + 1) == 0
     return starts[outside], autograd
 
@@ -203,7 +204,7 @@ def _backward(autograd: Spans, *, plain_starts: Ints, taken: Spans, comm: Spans)
 
 
 def _extent(columns: Columns) -> tuple[int, int]:
-    ops, kernels = columns.table("ops", 4), columns.table("kernels", 6)
+    ops, kernels = columns.ops.rows(), columns.kernels.rows()
     spans = [*columns.marks, *columns.comms]
     starts = [ops[:, 0], kernels[:, 0], np.array([span.start_ns for span in spans], np.int64)]
     ends = [ops[:, 1], kernels[:, 0] + kernels[:, 1], np.array([span.end_ns for span in spans], np.int64)]

@@ -1,4 +1,4 @@
-"""Read bare series of step times: JSON, CSV, and logs of Megatron-LM, DeepSpeed and torchtitan.
+"""Read bare series of step times out of JSON and CSV; logs are for `training_log`.
 
 JSON: a list of seconds, `{"interval": n, "values": [...]}`, `{name: {"interval": n, "values": [...]}}`, or
 Megatron's golden values (`{"iteration-time": {"step_interval": n, "values": {step: seconds}}}`).
@@ -15,7 +15,7 @@ from typing import Any
 
 from argus.collectors.readers import ReaderError, Reading
 from argus.collectors.readers._files import Inflated
-from argus.collectors.readers._step_lines import from_lines, has_step_lines, table_series
+from argus.collectors.readers._step_lines import has_step_lines, table_series
 from argus.collectors.records.events import RankRecords
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.series import StepSeries
@@ -34,12 +34,12 @@ _CSV_NAME = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """JSON that begins like a series, a .csv of printable text, or text with a training framework's step lines."""
+    """JSON that begins like a series, or a .csv of printable text."""
     if _JSON.match(head):
         return True
-    if b"\0" in head or head.lstrip()[:1] == b"{":
+    if b"\0" in head or head.lstrip()[:1] == b"{" or has_step_lines(head):
         return False
-    return bool(_CSV_NAME.search(name)) and bool(head.strip()) or has_step_lines(head)
+    return bool(_CSV_NAME.search(name)) and bool(head.strip())
 
 
 def read(path: Path) -> Iterator[Reading]:
@@ -48,9 +48,7 @@ def read(path: Path) -> Iterator[Reading]:
     name = path.name.split(".")[0] or "series"
     found: list[StepSeries]
     warnings: list[str]
-    if has_step_lines(text.encode("utf-8", "replace")):
-        found, warnings = from_lines(text, name), []
-    elif text.lstrip()[:1] in ("{", "["):
+    if text.lstrip()[:1] in ("{", "["):
         found, warnings = _from_json(text, name, path.name)
     else:
         found, warnings = table_series(text, name), []
@@ -58,9 +56,7 @@ def read(path: Path) -> Iterator[Reading]:
         warnings.append(f"{path.name}: {cut}; the rest is used")
     found = [series for series in found if series.values_s]
     if not found:
-        raise ReaderError(
-            f"{path.name} holds no step times: no column of numbers and no step line that is known"
-        )
+        raise ReaderError(f"{path.name} holds no step times: no column of numbers")
     for index, series in enumerate(found):
         layout = Layout(run=series.name[:256], attempt=0, rank=0, world_size=1, source="step_series")
         yield Reading(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from argus.collectors.records.errors import WireError
+from argus.collectors.records.number import finite
 
 MAX_CHANNELS = 32
 MAX_RATIO = 1e6
@@ -41,10 +41,11 @@ def costs_from_json(raw: object) -> dict[str, Cost]:
 
 
 def _cost(raw: object) -> Cost:
-    is_list = isinstance(raw, list) and len(raw) == 4
-    if not is_list or not all(isinstance(x, int | float) and not isinstance(x, bool) for x in raw):  # type: ignore[attr-defined]
+    numbers = [finite(x) for x in raw] if isinstance(raw, list) and len(raw) == 4 else []
+    told = [x for x in numbers if x is not None]
+    if len(told) != 4:
         raise WireError("a channel's overhead must be [ratio, low, high, n]")
-    ratio, low, high, n = (float(x) for x in raw)  # type: ignore[attr-defined]
-    if not all(math.isfinite(x) and 0 <= x <= MAX_RATIO for x in (ratio, low, high)) or not 0 <= n < 1 << 53:
+    ratio, low, high, n = told
+    if not all(0 <= x <= MAX_RATIO for x in (ratio, low, high)) or not 0 <= n < 1 << 53:
         raise WireError(f"a channel's overhead is out of range: {ratio!r:.20}, n {n!r:.20}")
     return Cost(ratio=ratio, low=low, high=high, n=int(n))

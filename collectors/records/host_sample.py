@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from argus.collectors.records.errors import WireError
+from argus.collectors.records.number import finite
 from argus.collectors.records.text import tame
 
 MAX_NUMBERS = 256
@@ -144,9 +144,10 @@ def _numbers(raw: object) -> dict[str, float]:
 
 
 def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    number = finite(value)
+    if number is None:
         raise WireError(f"host sample: expected a finite number, got {value!r:.40}")
-    return float(value)
+    return number
 
 
 def _object(raw: object, key: str) -> dict[str, Any]:

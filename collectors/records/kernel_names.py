@@ -7,10 +7,10 @@ import re
 MAX_KERNEL_NAME = 80
 
 _COMM = re.compile(
-    r"nccl|rccl|deep_ep|nvshmem|userbuffers|multimem_|symm_mem|mscclpp|one_shot_all|two_shot_all",
+    r"nccl|rccl|oneccl|hccl|mccl|xccl|deep_ep|nvshmem|userbuffers|multimem_|symm_mem|mscclpp|one_shot_all|two_shot_all",
     re.IGNORECASE,
 )
-"""NCCL and RCCL; DeepEP, NVSHMEM, Transformer Engine's user buffers and symmetric memory beside them."""
+"""NCCL, RCCL and other makers' libraries; DeepEP, NVSHMEM, Transformer Engine's user buffers and symmetric memory beside them."""
 
 
 _ANONYMOUS = "(anonymous namespace)"

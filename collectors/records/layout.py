@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from argus.collectors.records.errors import WireError
 
 MAX_WORLD = 1 << 20
+MAX_MEMBERS = 1 << 22
+"""Members of all groups of a rank together: four of the largest world."""
+
+MIN_SPAN = 4
+"""Shorter lists of ranks are written out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +48,13 @@ class Layout:
     source: str = "live"
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON-ready dict."""
-        return asdict(self)
+        """The record as JSON-ready dict; ranks that are evenly apart as first, step and number.
+
+        In a job of 10,240 ranks each is in a group of all: written out, the layouts would be 600 MB.
+        """
+        bare = asdict(replace(self, groups=()))
+        groups = [{"name": g.name, "desc": g.desc, "ranks": _ranks_json(g.ranks)} for g in self.groups]
+        return bare | {"groups": groups}
 
     @staticmethod
     def from_json(raw: object) -> Layout:
@@ -97,12 +108,36 @@ def _groups(raw: object, world: int) -> tuple[GroupInfo, ...]:
     for item in raw:
         if not isinstance(item, dict):
             raise WireError("layout.groups must hold objects")
-        ranks = item.get("ranks", [])
-        if not isinstance(ranks, list | tuple) or not all(
-            isinstance(r, int) and not isinstance(r, bool) and 0 <= r < world for r in ranks
-        ):
-            raise WireError(f"layout.groups: ranks must be integers in [0, {world - 1}]")
-        groups.append(
-            GroupInfo(name=_text(item, "name", 256), desc=_text(item, "desc", 256), ranks=tuple(ranks))
-        )
+        ranks = _ranks(item.get("ranks", []), world)
+        groups.append(GroupInfo(name=_text(item, "name", 256), desc=_text(item, "desc", 256), ranks=ranks))
+    if sum(len(group.ranks) for group in groups) > MAX_MEMBERS:
+        raise WireError(f"layout.groups must have at most {MAX_MEMBERS} members in all")
     return tuple(groups)
+
+
+def _ranks_json(ranks: tuple[int, ...]) -> list[int] | dict[str, int]:
+    if len(ranks) < MIN_SPAN or ranks[1] <= ranks[0]:
+        return list(ranks)
+    step = ranks[1] - ranks[0]
+    if ranks != _span(ranks[0], step, len(ranks)):
+        return list(ranks)
+    return {"first": ranks[0], "step": step, "num": len(ranks)}
+
+
+def _ranks(raw: object, world: int) -> tuple[int, ...]:
+    if isinstance(raw, dict):
+        first, num = _int(raw, "first", 0, world - 1), _int(raw, "num", 1, min(world, MAX_MEMBERS))
+        step = _int(raw, "step", 1, world)
+        if first + step * (num - 1) < world:
+            return _span(first, step, num)
+    elif isinstance(raw, list | tuple) and all(
+        isinstance(r, int) and not isinstance(r, bool) and 0 <= r < world for r in raw
+    ):
+        return tuple(raw)
+    raise WireError(f"layout.groups: ranks must be integers in [0, {world - 1}]")
+
+
+@lru_cache(maxsize=1 << 14)
+def _span(first: int, step: int, num: int) -> tuple[int, ...]:
+    """The same tuple for all members of a group: ten thousand of ten thousand would be a gigabyte."""
+    return tuple(range(first, first + step * num, step))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.host_sample import HostSample
+from argus.collectors.records.number import finite
 from argus.collectors.records.text import tame
 
 MAX_EVENTS = 10_000
@@ -121,7 +121,7 @@ def _node(text: str) -> str:
     kind, colon, name = text.partition(":")
     if not colon:
         kind, name = "host", text
-    if kind not in NODE_KINDS or not _NAME.fullmatch(name):
+    if kind not in NODE_KINDS or not _NAME.fullmatch(name) or len(kind) + len(name) >= MAX_NODE:
         raise WireError(f"event.node must be a host or KIND:NAME with a kind of {', '.join(NODE_KINDS)}")
     return f"{kind}:{name}"
 
@@ -134,8 +134,9 @@ def _text(raw: Mapping[Any, Any], key: str, limit: int) -> str:
 
 
 def _number(value: object, key: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    number = finite(value)
+    if number is None:
         raise WireError(f"event.{key} must be a finite number, got {value!r:.40}")
-    if abs(value) > 1e18:
+    if abs(number) > 1e18:
         raise WireError(f"event.{key} is beyond 1e18")
-    return float(value)
+    return number

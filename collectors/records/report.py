@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from argus.collectors.records.errors import WireError
+from argus.collectors.records.number import finite
 from argus.collectors.records.text import tame
 from argus.collectors.records.upload import OLDEST_WIRE
 
@@ -71,6 +71,7 @@ def _runs(raw: object) -> list[object]:
 
 
 def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    number = finite(value)
+    if number is None:
         raise WireError(f"processor: expected a finite number, got {value!r:.40}")
-    return float(value)
+    return number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from argus.collectors.records.cost import Cost, costs_from_json, costs_to_json
 from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.events import COLLECTIVE, EVENT, STEP, Rows, empty
+from argus.collectors.records.number import finite
 from argus.collectors.records.pack import pack, unpack
 from argus.collectors.records.plan import MAX_STEPS
 from argus.collectors.records.text import tame
@@ -171,8 +171,8 @@ def _use(raw: object) -> dict[str, float]:
     if not isinstance(raw, dict) or len(raw) > MAX_USE:
         raise WireError(f"window.use must be an object of at most {MAX_USE} numbers")
     for name, value in raw.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (is_number and math.isfinite(value) and 0 <= value <= 1e15) or len(name) > 64:
+        number = finite(value)
+        if number is None or not 0 <= number <= 1e15 or len(name) > 64:
             raise WireError(
                 f"window.use.{name!s:.64} must be a finite number of at least 0, got {value!r:.40}"
             )
@@ -181,12 +181,14 @@ def _use(raw: object) -> dict[str, float]:
 
 def _check_steps(window: RankWindow) -> None:
     low, high = window.first_step, window.first_step + window.num_steps
-    steps = window.steps["step"]
-    if len(steps) and (steps.min() < low or steps.max() >= high or len(np.unique(steps)) != len(steps)):
+    steps = window.steps["step"].tolist()
+    if steps and (min(steps) < low or max(steps) >= high or len(set(steps)) != len(steps)):
         raise WireError(f"window {window.window} of rank {window.rank} holds steps outside [{low}, {high})")
-    cells = np.concatenate([window.cells["step"], window.details["step"]])
-    if len(cells) and (cells.min() < low or cells.max() >= high):
-        raise WireError(f"window {window.window} of rank {window.rank} holds phases outside [{low}, {high})")
+    for cells in (window.cells["step"], window.details["step"]):
+        if len(cells) and (cells.min() < low or cells.max() >= high):
+            raise WireError(
+                f"window {window.window} of rank {window.rank} holds phases outside [{low}, {high})"
+            )
 
 
 def _count(meta: Mapping[str, Any], key: str) -> int:
@@ -205,9 +207,9 @@ def _text(meta: Mapping[str, Any], key: str) -> str:
 
 def _texts(meta: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = meta.get(key)
-    if not isinstance(value, list) or len(value) > 65536 or not all(isinstance(v, str) for v in value):
+    if not isinstance(value, list) or len(value) > 65536 or set(map(type, value)) - {str}:
         raise WireError(f"window.{key} must be a list of strings")
-    return tuple(v[:1024] for v in value)
+    return tuple(value) if max(map(len, value), default=0) <= 1024 else tuple(v[:1024] for v in value)
 
 
 def _counts(raw: object) -> dict[str, int]:

@@ -6,7 +6,7 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +52,7 @@ MUST = 0.99
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The size of the job."""
     parser.add_argument("--ranks", type=int, default=4096, help="a multiple of 128")
+    parser.add_argument("--minutes", type=float, help="stop drawing after so long, with the count so far")
 
 
 def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
@@ -59,8 +60,17 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     num_ranks = SMOKE_RANKS if size == "smoke" else args.ranks
     if num_ranks < 128 or num_ranks % 128:
         raise CliError(f"--ranks must be a multiple of 128, got {num_ranks}")
+    if args.minutes is not None and args.minutes <= 0:
+        raise CliError(f"--minutes must be above 0, got {args.minutes}")
     begun = time.perf_counter()
-    rows = [{"mesh": name, **_score(job, DRAWS[size])} for name, job in _jobs(num_ranks)]
+    limit_s = float("inf") if args.minutes is None else 60.0 * args.minutes
+    meshes = [Mesh(name, job) for name, job in _jobs(num_ranks)]
+    for mesh in _turns(meshes, DRAWS[size]):
+        if time.perf_counter() - begun > limit_s and all(one.draws for one in meshes):
+            break
+        mesh.draw(min(PER_JOB, DRAWS[size] - mesh.draws))
+        print(f"blame: {mesh.name} {mesh.first} of {mesh.draws} named first", file=sys.stderr, flush=True)
+    rows = [{"mesh": m.name, "draws": m.draws, "first": m.first, "missed": m.missed} for m in meshes]
     first, draws = sum(row["first"] for row in rows), sum(row["draws"] for row in rows)
     return {
         "num_ranks": num_ranks,
@@ -103,27 +113,37 @@ def _jobs(num_ranks: int) -> Iterator[tuple[str, Job]]:
         yield f"{name}·DP{num_ranks // tp // pp}", job
 
 
-def _score(job: Job, draws: int) -> dict[str, Any]:
-    rng = np.random.default_rng(SEED)
-    topology: Topology | None = None
-    first, done, missed = 0, 0, []
-    while done < draws:
-        num = min(PER_JOB, draws - done)
+def _turns(meshes: Sequence[Mesh], draws: int) -> Iterator[Mesh]:
+    """The meshes in turn until each has its draws: whenever it is stopped, all have had about as many."""
+    while any(mesh.draws < draws for mesh in meshes):
+        yield from (mesh for mesh in meshes if mesh.draws < draws)
+
+
+class Mesh:
+    """Draws of one mesh so far: how many, in how many the slow rank came first, and those in which it did not."""
+
+    def __init__(self, name: str, job: Job) -> None:
+        self.name, self.job = name, job
+        self.draws, self.first = 0, 0
+        self.missed: list[dict[str, float]] = []
+        self._rng = np.random.default_rng(SEED)
+        self._topology: Topology | None = None
+
+    def draw(self, num: int) -> None:
+        """So many draws more, of one job."""
+        job, rng = self.job, self._rng
         slow = rng.integers(job.ranks, size=num)
         factors = np.exp(rng.uniform(*np.log(FACTORS), size=num))
         played = simulate(replace(job, steps=num * STEPS), _one_a_window(slow, factors), rng=rng)
-        topology = topology or build(played.layouts)
+        topology = self._topology = self._topology or build(played.layouts)
         for closed in played.windows(WindowPlan(first=STEPS)):
-            voted_s = waits_of(align(assemble(closed.parts, topology))).voted_s
-            named = int(voted_s.argmax())
-            rank, factor = int(slow[closed.index]), float(factors[closed.index])
-            if named == rank:
-                first += 1
-            else:
-                missed.append({"slow": rank, "factor": factor, "named": named})
-        done += num
-        print(f"blame: {first} of {done} draws named first", file=sys.stderr, flush=True)
-    return {"draws": draws, "first": first, "missed": missed}
+            habit_s = waits_of(align(assemble(closed.parts, topology))).habit_s
+            named, rank = int(habit_s.argmax()), int(slow[closed.index])
+            self.draws += 1
+            self.first += named == rank
+            if named != rank:
+                factor = float(factors[closed.index])
+                self.missed.append({"slow": rank, "factor": factor, "named": named})
 
 
 def _one_a_window(slow: Ints, factors: Floats) -> list[Fault]:

@@ -55,7 +55,8 @@ class HostUse:
     def looks(self, rank: int, clocks: Clocks) -> tuple[HostLook, ...]:
         """What the host of `rank` read of it, on its own clock."""
         ended = self.end_s[np.isfinite(self.end_s[:, rank]), rank]
-        moments = np.arange(int(ended[-1] / READ_S) + 2 if len(ended) else 0) * READ_S
+        num = int(ended[-1] / READ_S) + 2 if len(ended) else 0
+        moments: Floats = np.arange(num, dtype=np.float64) * READ_S
         ranks = np.full(len(moments), rank)
         counts = self.counters(ranks, moments)
         step = np.minimum(np.searchsorted(ended, moments, "right"), self.job.steps - 1)

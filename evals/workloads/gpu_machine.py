@@ -97,9 +97,16 @@ class Cuda:
 def work_of(one: profile) -> list[tuple[str, int]]:
     """What ran on the GPU, as torch.profiler has it."""
     results = cast(Any, one.profiler).kineto_results
-    events = [event for event in results.events() if event.activity_type() in GPU_WORK]
+    events = [event for event in results.events() if _is_gpu_work(event)]
     shorten = shared_shortener()  # Kineto leaves the longest names mangled
     return [(shorten(event.name()), int(event.duration_ns())) for event in events]
+
+
+def _is_gpu_work(event: Any) -> bool:
+    """A kernel, a copy or a set; older torch says only on which device something was and whether it is a mark."""
+    if hasattr(event, "activity_type"):
+        return event.activity_type() in GPU_WORK
+    return event.device_type().name == "CUDA" and not event.is_user_annotation()
 
 
 def transformer_step(model: torch.nn.Module, *, batch: int) -> Step:

@@ -117,7 +117,8 @@ class Arms:
                 step()
             took_s = time.perf_counter() - start_s
         self._announce("")
-        told.steps.setdefault(arm, []).append((first, first + num_steps))
+        if arm not in (*BARE, *PROFILERS):  # where nothing records no step counts
+            told.steps.setdefault(arm, []).append((first, first + num_steps))
         return took_s / num_steps
 
     def _announce(self, arm: str) -> None:
@@ -147,9 +148,18 @@ def profiler(arm: str) -> AbstractContextManager[object]:
 
 
 def rounds(plan: Sequence[tuple[int, Sequence[str]]], *, seed: int) -> list[list[str]]:
-    """Per round its arms in random order, the same on every rank; `plan` is (rounds, arms) parts."""
-    order = random.Random(seed)
-    return [order.sample(list(arms), len(arms)) for num, arms in plan for _ in range(num)]
+    """Per round its arms in random order, the same on every rank; `plan` is (rounds, arms) parts.
+
+    Every second round is the one before reversed: a drift falls on all arms alike, and the arm at the turn stays in.
+
+    >>> rounds([(2, ["off", "all"])], seed=1)
+    [['off', 'all'], ['all', 'off']]
+    """
+    order, made = random.Random(seed), list[list[str]]()
+    for num, arms in plan:
+        for number in range(num):
+            made.append(made[-1][::-1] if number % 2 else order.sample(list(arms), len(arms)))
+    return made
 
 
 def started(workload: str) -> Step:

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from argus.api.companions import companions_of
 from argus.api.http.app import make_app
 from argus.api.http.guard import Guard
 from argus.api.keys import SCOPES, Wish
@@ -80,7 +81,8 @@ def guarded(folder: Path, *, clock: FakeClock, **settings: Any) -> Iterator[Guar
 
     stores.append(new_store(folder / "default.sqlite"))
     root = new_service(stores[0], clock=clock, key=BOOTSTRAP, **settings)
-    app = make_app(root, projects=Projects(root=root, open_service=opened))
+    projects = Projects(root=root, open_service=opened, companions_of=companions_of)
+    app = make_app(root, projects=projects)
     keyring = app.state.guard.keyring
     tokens: dict[tuple[str, str], str] = {
         (project, scope): keyring.create(Wish(project=project, name=scope, scopes=(scope,)), by="test")[0]
@@ -91,5 +93,8 @@ def guarded(folder: Path, *, clock: FakeClock, **settings: Any) -> Iterator[Guar
     try:
         yield Guarded(app=app, client=client, tokens=tokens, clock=clock)
     finally:
+        for project in projects.opened():
+            for companion in project.companions:
+                companion.stop()
         for store in stores:
             store.close()

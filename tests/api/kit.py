@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from argus.agent.triage import no_incident
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Cause, Cost, Incident
 from argus.analytics.outside import NOTHING, Outside
@@ -217,7 +218,8 @@ def fake_diagnose(
     incident: Incident, *, findings: Sequence[Finding], topology: Topology, missing: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Names the suspects and the findings it was given."""
-    return {"headline": f"rank {incident.cause.suspects[0]}", "findings": [item.id for item in findings]}
+    told = {"headline": f"rank {incident.cause.suspects[0]}", "findings": [item.id for item in findings]}
+    return {**no_incident(num_ranks=topology.world_size), **told}
 
 
 def fake_render(incident: Incident, diagnosis: Mapping[str, Any], *, topology: Topology | None = None) -> str:

@@ -89,7 +89,7 @@ class Running:
         self.process.communicate()
 
 
-def start(db: Path, *options: str, module: Sequence[str] = FAKE, key: str = "", **env: str) -> Running:
+def start(db: Path | str, *options: str, module: Sequence[str] = FAKE, key: str = "", **env: str) -> Running:
     """Start a service on a free port and wait for its line."""
     command = [sys.executable, *module, "--port", "0", "--db", str(db), *options]
     process = subprocess.Popen(

@@ -86,6 +86,7 @@ def test_silent_and_trickling_clients_are_closed_and_others_served(tmp_path: Pat
 def test_no_more_connections_than_there_is_room_for(tmp_path: Path) -> None:
     with served(tmp_path, max_connections=4) as address:
         silent = [socket.create_connection(address, timeout=20) for _ in range(12)]
+        assert b"200 OK" in ask(address)  # in the place of one that is silent
         closed = sum(ends(one) for one in silent)
         assert closed == 12  # eight at once, four after their time
         for one in silent:

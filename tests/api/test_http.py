@@ -291,6 +291,16 @@ OPERATIONS = frozenset(
         "create_key",
         "revoke_key",
         "list_audit",
+        "get_drift",
+        "get_fleet",
+        "get_heat_chart",
+        "get_kernel_chart",
+        "get_map_chart",
+        "get_page",
+        "get_phase_chart",
+        "get_steps_chart",
+        "get_timeline",
+        "list_captures",
     ]
 )
 """Names that clients are generated from: none may change or vanish."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 import uvicorn
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from starlette.routing import Route
 
 from argus.agent.registry import registry
 from argus.analytics.store.documents import dump
@@ -96,6 +98,23 @@ def test_another_projects_key_finds_nothing(site: Guarded) -> None:
     assert site.client.get("/v1/hosts/h-1/orders", headers=site.headers("ingest")).json()["orders"] == []
     assert "secret-run" not in site.client.get("/metrics", headers=site.headers("read")).text
     assert "secret-run" in site.client.get("/metrics", headers=theirs).text
+
+
+def test_no_page_whatsoever_names_another_project(site: Guarded) -> None:
+    """Every route that reads, with the ids of another project in its path."""
+    known = ids(site)
+    asked = 0
+    for route in site.app.routes:
+        if not isinstance(route, Route) or "GET" not in (route.methods or ()):
+            continue
+        path = re.sub(r"{(\w+)(:path)?}", lambda found: known.get(found[1], "1"), route.path)
+        answer = site.client.get(path, headers=site.headers("admin"))
+        assert answer.status_code != 500 and "secret-run" not in answer.text.replace(
+            repr("secret-run"), ""
+        ), path
+        assert answer.status_code == 404 or known["incident"] not in answer.text, path
+        asked += 1
+    assert asked > 40
 
 
 def test_another_projects_key_changes_nothing(site: Guarded) -> None:

@@ -18,7 +18,7 @@ from argus.api.keys import IMPLIED, SCOPES, names_this_machine
 from tests.api.guarded import BOOTSTRAP, JSON, Guarded, bearer, guarded
 from tests.api.kit import FakeClock, layouts_body, service_at
 
-OPEN = {"/", "/web/1", "/healthz", "/readyz", "/openapi.json", "/v1/session"}
+OPEN = {"/healthz", "/readyz", "/openapi.json", "/v1/session", "/", "/web/1"}
 """Routes that anybody may ask: they hold nothing of a run."""
 
 

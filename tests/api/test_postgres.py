@@ -5,21 +5,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 
 from argus.analytics.store import queries
 from argus.analytics.store.engine import Store
-from argus.analytics.store.tables import METADATA
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, new_service, upload
 
 pytestmark = pytest.mark.slow
-
-
-def test_the_migrations_make_the_tables_of_the_models(postgres: Store) -> None:
-    with postgres.engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, METADATA) == []
 
 
 def test_a_job_goes_through(postgres: Store) -> None:
@@ -39,6 +30,7 @@ def test_a_job_goes_through(postgres: Store) -> None:
         assert queries.runs(connection, limit=10, offset=0).items[0]["windows"] == 5
     assert [(item["status"], item["suspects"]) for item in found.items] == [("resolved", [2])]
     assert windows.total == 5 and service.published.troubles_now() == ()
+    service.worker.stop()
 
 
 def test_uploads_at_the_same_time_store_each_window_once(postgres: Store) -> None:

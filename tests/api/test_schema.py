@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import schemathesis
 import schemathesis.specs.openapi.checks as openapi_checks
 from hypothesis import HealthCheck, Phase, given, settings
 
+from argus.agent.card import render
+from argus.agent.triage import diagnose
 from argus.collectors.records.order import RECORDING_TYPE
 from argus.collectors.records.upload import CONTENT_TYPE
 from tests.api.guarded import BOOTSTRAP, Guarded, bearer, guarded
-from tests.api.kit import FakeClock
+from tests.api.kit import FAKE_ANALYSES, FakeClock
 from tests.api.served import listening_on
 
 pytestmark = pytest.mark.slow
@@ -44,11 +47,11 @@ TIMEOUT_S = 20.0
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder: Path = tmp_path_factory.mktemp("schema")
-    with guarded(folder, clock=FakeClock(), max_requests_s=0, max_ingest_s=0) as site:
+    told = replace(FAKE_ANALYSES, diagnose=diagnose, render=render)
+    with guarded(folder, clock=FakeClock(), analyses=told, max_requests_s=0, max_ingest_s=0) as site:
         site.play("default")
-        site.service("default").worker.start()
-        yield site
-        site.service("default").worker.stop()
+        with site.client:
+            yield site
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,12 @@ class Watched:
     def backlog_now(self) -> tuple[int, float]:
         return 0, 0.0
 
+    def leads_now(self) -> bool:
+        return True
+
+    def troubles_now(self) -> tuple[str, ...]:
+        return ()
+
 
 def numbers() -> WindowNumbers:
     ranks, grid = np.arange(10), np.ones((2, 10))

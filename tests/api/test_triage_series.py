@@ -58,14 +58,16 @@ def test_many_series_are_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "3 series" in out and out.count("incident:") == 2
 
 
-def test_traces_go_before_series(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_series_beside_traces_are_told_beside_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for rank in (0, 1):
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(fake_trace(rank=rank, world_size=2)))
     (tmp_path / "s.csv").write_text("\n".join(map(str, series(1.0))))
-    assert main(["triage", str(tmp_path), "--json"]) == 1
+    assert main(["triage", str(tmp_path), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["world_size"] == 2
-    assert any("1 series of step times beside them are left out" in text for text in said["warnings"])
+    assert said["world_size"] == 2 and said["warnings"] == []
+    assert [(one["name"], one["num_values"]) for one in said["series"]] == [("s", 300)]
 
 
 def test_a_timeline_needs_a_pipeline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

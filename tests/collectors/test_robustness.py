@@ -199,7 +199,9 @@ def aside(rank: int) -> float:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         torch.distributed.barrier()
     torch.save(net.state_dict(), io.BytesIO())
-    torch.distributed._functional_collectives.all_reduce(torch.ones(2), "sum", torch.distributed.group.WORLD)
+    world = torch.distributed.group.WORLD
+    assert world is not None
+    torch.distributed._functional_collectives.all_reduce(torch.ones(2), "sum", world)
     gc.collect()
     return float(loss.detach())
 

@@ -1,6 +1,6 @@
 """The traps of the incident log (what a naive rule would say), each as a job that sets it.
 
-Trap 9, milliwatts with a W behind them, belongs to a log reader that is not there yet.
+Trap 9, milliwatts with a W behind them, is set for the reader of training logs (tests/collectors/readers).
 """
 
 from __future__ import annotations

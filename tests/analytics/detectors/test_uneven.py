@@ -54,8 +54,13 @@ def test_a_stage_that_was_always_longer_is_a_matter_of_the_cut(schedule: str) ->
 @pytest.mark.slow
 def test_a_stage_that_became_longer_is_slow() -> None:
     fault = Fault(kind="compute", ranks=LAST_STAGE, severity=1.3, start_step=60)
-    (found,) = named(run(PIPELINE, fault))
-    assert found == ("compute.slow", "stage:3", LAST_STAGE)
+    (incident,) = run(PIPELINE, fault).incidents
+    cause = incident.cause
+    assert (cause.fault_class, cause.scope, cause.suspects) == ("compute.slow", "stage:3", LAST_STAGE)
+    told = {item.name: item for item in cause.evidence}
+    whole, one = told["stage_compute_s"], told["micro_batch_s"]
+    assert one.value == pytest.approx(whole.value / PIPELINE.micro_batches)
+    assert one.baseline is not None and one.value > 1.2 * one.baseline
 
 
 @pytest.mark.slow

@@ -24,9 +24,11 @@ from argus.api.companions import companions_of
 from argus.api.desk import Desk
 from argus.api.http.app import make_app
 from argus.api.http.desk import desk_at
+from argus.api.notify.matter import DEFAULT
 from argus.api.notify.settings import NO_NOTIFIERS, NotifySettings
 from argus.api.projects import Companion, Project, Projects
 from argus.api.service import Service
+from argus.api.slack.switchboard import Switchboard
 from argus.evals.simulator.job import Fault, Job
 from tests.api.kit import FakeClock, new_service, new_store
 from tests.api.served import live
@@ -81,15 +83,24 @@ def _lived() -> tuple[bytes, float]:
 
 
 @contextmanager
-def lived(folder: Path, *, notify: NotifySettings = NO_NOTIFIERS, **settings: Any) -> Iterator[Lived]:
-    """A service on a fresh database, closed afterwards.."""
+def lived(
+    folder: Path,
+    *,
+    notify: NotifySettings = NO_NOTIFIERS,
+    switchboard: Switchboard | None = None,
+    project: str = DEFAULT,
+    **settings: Any,
+) -> Iterator[Lived]:
+    """A service on a fresh database, closed afterwards; its notices say they are of `project`."""
+    folder.mkdir(exist_ok=True)
     path, (kept, now_s) = folder / "a.sqlite", _lived()
     path.write_bytes(kept)
     store, clock = new_store(path), FakeClock(now_s)
     service = new_service(store, clock=clock, analyses=product_analyses(), window_steps=10, **settings)
 
-    def beside(project: Project) -> list[Companion]:
-        return list(companions_of(project, notify=notify))
+    def beside(served: Project) -> list[Companion]:
+        named = replace(served, name=project)
+        return list(companions_of(named, notify=notify, switchboard=switchboard))
 
     projects = Projects(root=service, companions_of=beside)
     app = make_app(service, projects=projects)

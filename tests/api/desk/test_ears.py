@@ -18,6 +18,7 @@ from argus.analytics.store.desk_tables import HEARD, INCIDENT_MARKS, SILENCES
 from argus.api.notify.settings import NotifySettings
 from argus.api.slack.double import APP_TOKEN, CHANNEL, SECRET, TOKEN, SlackDouble
 from argus.api.slack.double_socket import DoubleSocket
+from argus.api.slack.switchboard import Switchboard
 from tests.api.desk.kit import texts
 from tests.api.desk.served import Lived, lived
 from tests.api.process import wait_for
@@ -49,7 +50,7 @@ def model() -> Iterator[StubServer]:
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory, double: SlackDouble, model: StubServer) -> Iterator[Lived]:
     """A service that has told of its incident."""
-    settings = {"model_url": model.url, "model": "m", "investigate_from": "off"}
+    settings: dict[str, Any] = {"model_url": model.url, "model": "m", "investigate_from": "off"}
     with lived(tmp_path_factory.mktemp("ears"), notify=setup(double), **settings) as one:
         one.reopen()
         one.desk.dispatcher.turn(one.clock.now_s)
@@ -193,7 +194,7 @@ def test_what_slack_did_not_sign_is_refused(at: Lived, double: SlackDouble, wron
     payload = pressed(double, "argus_acknowledge", value=at.incident)
     assert post(at, payload, is_form=True, **wrong) == 401
     assert at.client.post("/v1/slack", content=b"\xff").status_code == 401
-    assert at.client.post("/v1/slack?project=other", json={}).status_code == 401
+    assert at.client.post("/v1/slack", json={}).status_code == 401
     with at.service.store.read() as connection:
         assert marks.marks_of(connection, [at.incident]) == []
 
@@ -210,7 +211,7 @@ def test_a_button_of_what_is_gone_does_nothing(at: Lived, double: SlackDouble) -
 
 
 def test_by_socket_mode_buttons_and_questions_arrive_too(tmp_path: Path, model: StubServer) -> None:
-    settings = {"model_url": model.url, "model": "m", "investigate_from": "off"}
+    settings: dict[str, Any] = {"model_url": model.url, "model": "m", "investigate_from": "off"}
     with (
         SlackDouble(rate_per_s=0) as double,
         DoubleSocket(double) as socket,
@@ -230,3 +231,18 @@ def test_by_socket_mode_buttons_and_questions_arrive_too(tmp_path: Path, model: 
 def _is_marked(at: Lived) -> bool:
     with at.service.store.read() as connection:
         return bool(marks.marks_of(connection, [at.incident]))
+
+
+def test_what_is_pressed_goes_to_the_project_whose_message_it_is(tmp_path: Path) -> None:
+    with SlackDouble(rate_per_s=0) as double:
+        switchboard, notify = Switchboard(), setup(double)
+        with (
+            lived(tmp_path, notify=notify, switchboard=switchboard) as first,
+            lived(tmp_path / "team", notify=notify, switchboard=switchboard, project="team") as second,
+        ):
+            second.reopen()
+            second.desk.dispatcher.turn(second.clock.now_s)
+            assert "team/job" in root(double)["text"]
+            assert post(first, said(double, "why?")) == 200
+            assert double.messages[-1]["thread_ts"] == root(double)["ts"]
+            assert [at.client.get("/v1/conversations").json()["total"] for at in (first, second)] == [0, 1]

@@ -187,6 +187,7 @@ def test_settings_come_from_the_file_and_the_environment(tmp_path: Path) -> None
         ),
         ("", {"ARGUS_PAGERDUTY_SEVERITY": "info"}, "set ARGUS_PAGERDUTY_KEY"),
         ("", {"ARGUS_SLACK_TOKEN": "xoxb-1"}, "set ARGUS_SLACK_CHANNEL"),
+        ("", {"ARGUS_SLACK_TOKEN": "xoxb-1", "ARGUS_SLACK_CHANNEL": "#alerts"}, "the channel's id"),
         ("", {"ARGUS_SLACK_COOLDOWN_S": "soon"}, "must be a number"),
     ],
 )

@@ -22,12 +22,12 @@ from argus.api.notify.matter import Origin
 from argus.api.notify.notifier import Means, Notifier
 from argus.api.notify.pace import Pace
 from argus.api.service import Service
-from argus.api.slack.double import CHANNEL, TOKEN, SlackDouble
+from argus.api.slack.double import APP_TOKEN, CHANNEL, TOKEN, SlackDouble
 from tests.api.desk.kit import FakeHttp, an_incident, announce, dispatcher_of, save, texts
 from tests.api.kit import FakeClock, layouts_body, make_window, new_service, service_at, upload
 from tests.api.process import ROOT, environment, start, wait_for
 
-pytest.importorskip("slack_sdk", reason="needs the extra slack")
+slack_sdk = pytest.importorskip("slack_sdk", reason="needs the extra slack")
 pytestmark = pytest.mark.slow
 
 
@@ -255,3 +255,24 @@ def test_a_service_posts_within_seconds_and_not_again_after_kill_9(tmp_path: Pat
         time.sleep(2.0)  # four looks of the new one
         assert len(roots(double)) == 1 and len(replies(double)) == 1 and double.faults == []
         assert again.terminate() == 0
+
+
+def test_the_stand_in_is_a_command_that_prints_what_is_posted() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "argus", "dev", "slack-double"],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1]
+        client = slack_sdk.WebClient(token=TOKEN, base_url=url)
+        assert client.chat_postMessage(channel=CHANNEL, text="hello\x1b[2J")["ok"]
+        assert process.stdout.readline() == "chat.postMessage: hello?[2J\n"
+        assert client.apps_connections_open(app_token=APP_TOKEN)["url"].startswith("ws://127.0.0.1:")
+    finally:
+        process.kill()
+        process.communicate()

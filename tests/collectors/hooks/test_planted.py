@@ -71,7 +71,7 @@ def torchtitan(bench: Bench) -> object:
 
 def modules_of(name: str, bench: Bench) -> dict[str, dict[str, object]]:
     titan = test_torchtitan_trainer
-    return {
+    shapes: dict[str, dict[str, dict[str, object]]] = {
         "megatron_timers": {"megatron.core.timers": {"Timers": test_megatron_timers.Timers}},
         "deepspeed_engine": {
             "deepspeed.runtime.engine": {"DeepSpeedEngine": test_deepspeed_engine.engine_type(bench)}
@@ -84,7 +84,8 @@ def modules_of(name: str, bench: Bench) -> dict[str, dict[str, object]]:
             "torchtitan.components.checkpoint": {"CheckpointManager": titan.CheckpointManager},
             "torchtitan.components.validate": {"Validator": titan.Validator},
         },
-    }[name]
+    }
+    return shapes[name]
 
 
 SHAPES: dict[str, tuple[Hook, Driven]] = {

@@ -235,6 +235,45 @@ def test_hostile_values_are_counted(tmp_path: Path, value: object) -> None:
         assert any("no usable time" in warning for warning in reading.warnings)
 
 
+def test_times_in_nanoseconds_are_those_in_microseconds(tmp_path: Path) -> None:
+    plain = read(write(tmp_path / "a.json", fake_trace(rank=0, world_size=2, num_steps=2)))
+    trace = fake_trace(rank=0, world_size=2, num_steps=2)
+    base_ns = trace.pop("baseTimeNanoseconds")
+    for event in trace["traceEvents"]:
+        event["ts"], event["dur"] = base_ns + round(event["ts"] * 1000), round(event["dur"] * 1000)
+    scaled = read(write(tmp_path / "b.json", trace))
+    for kind in ("steps", "phases", "collectives", "kernels"):
+        assert getattr(scaled.records, kind).tobytes() == getattr(plain.records, kind).tobytes()
+
+
+@pytest.mark.parametrize("form", ["list", "trailing comma", "bom", "no steps", "crlf"])
+def test_forms_of_chrome_json(tmp_path: Path, form: str) -> None:
+    trace = fake_trace(rank=0, world_size=2)
+    text = json.dumps(trace["traceEvents"] if form == "list" else trace)
+    text = text.replace('}], "base', '},], "base') if form == "trailing comma" else text
+    text = text.replace("ProfilerStep#", "Something#") if form == "no steps" else text
+    text = text.replace(", ", ",\r\n") if form == "crlf" else text
+    reading = read(
+        write(tmp_path / "rank0.json", ("\ufeff" if form == "bom" else "").encode() + text.encode())
+    )
+    assert len(reading.records.steps) == 1 and len(reading.records.collectives) == 2
+
+
+def test_amd_and_intel_kernels_communicate_too(tmp_path: Path) -> None:
+    trace = fake_trace(rank=0, world_size=2)
+    for event in trace["traceEvents"]:
+        if event["cat"] == "cuda_runtime":
+            event |= {"cat": "xpu_runtime", "name": "urEnqueueKernelLaunch"}
+        if "AllReduce" in event["name"]:
+            event["name"] = "oneccl_allreduce_pcie<float>"
+        if "SendRecv" in event["name"]:
+            event["name"] = "ncclDevKernel_Generic(ncclDevKernelArgs)"
+    assert [call[0] for call in calls(read(write(tmp_path / "t.json", trace)))] == [
+        "all_to_all",
+        "all_reduce",
+    ]
+
+
 def test_deep_nesting_ends_the_reading(tmp_path: Path) -> None:
     body = json.dumps(fake_trace(rank=0, world_size=2))
     deep = body.replace('"baseTime', '"x": ' + "[" * 200_000 + "]" * 200_000 + ', "baseTime')

@@ -1,4 +1,4 @@
-"""The reader of bare step times: every form, and one sentence for what it cannot use."""
+"""Bare step times in JSON, tables and logs: every form, and one sentence for what cannot be used."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import gzip
 import json
 import math
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from argus.collectors.readers import ReaderError, reader_for, step_series
+from argus.collectors.readers import ReaderError, reader_for, step_series, training_log
 from argus.collectors.records.series import StepSeries
 
 MEGATRON = (
@@ -28,11 +29,11 @@ TIMERS = (
 )
 
 
-def read(path: Path, text: str | bytes) -> list[StepSeries]:
+def read(path: Path, text: str | bytes, *, reader: ModuleType = step_series) -> list[StepSeries]:
     body = text if isinstance(text, bytes) else text.encode()
     path.write_bytes(gzip.compress(body) if path.suffix == ".gz" else body)
-    assert reader_for(body[:65536], path.name) is step_series
-    return [one.series for one in step_series.read(path) if one.series is not None]
+    assert reader_for(body[:65536], path.name) is reader
+    return [one.series for one in reader.read(path) if one.series is not None]
 
 
 def js(raw: object) -> str:
@@ -112,7 +113,7 @@ def test_logs_of_frameworks(
     tmp_path: Path, lines: list[str], values: tuple[float, ...], unit: str, interval: int, name: str
 ) -> None:
     text = "starting\n" + "some other line: 3\n".join(lines) + "done\n"
-    (one,) = read(tmp_path / name, text)
+    (one,) = read(tmp_path / name, text, reader=training_log)
     assert one.values_s == pytest.approx(values)
     assert (one.unit, one.interval) == (unit, interval)
 
@@ -130,7 +131,7 @@ def test_logs_of_frameworks(
     ],
 )
 def test_a_log_may_begin_with_a_step_line_whose_bracket_is_not_json(tmp_path: Path, line: str) -> None:
-    (one,) = read(tmp_path / "train.log", line * 3)
+    (one,) = read(tmp_path / "train.log", line * 3, reader=training_log)
     assert len(one.values_s) == 3 and all(math.isfinite(value) for value in one.values_s)
     assert one.first_step in (0, 7)
 

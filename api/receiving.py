@@ -1,0 +1,155 @@
+"""Rank windows and heartbeats into the store: what several hosts send at one time shares a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from sqlalchemy import Connection
+
+from argus.analytics.store import control, intake, kernels
+from argus.analytics.store.engine import Store
+from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Received, Rejection
+from argus.analytics.store.levels import levels_of
+from argus.api.ingest import Parsed
+from argus.api.plans import first_plan
+from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.layout import Layout
+from argus.collectors.records.report import Report
+
+MAX_NAMES = 1_000_000
+"""Kernel names remembered as defined, so that the store is not asked for them with every window."""
+
+Json = dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beats:
+    """One host's heartbeats, checked."""
+
+    beats: Parsed[Heartbeat]
+    reports: Parsed[Report]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What a host is answered, and which attempt (by key) its items were of."""
+
+    attempts: Mapping[AttemptKey, AttemptRow]
+    plans: Sequence[Json] = ()
+    switches: Mapping[str, bool] = field(default_factory=dict)
+    received: Received | None = None
+    unknown_names: Collection[int] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receiving:
+    """Writes batches; `known_names` is its memory of the kernel names that are defined."""
+
+    store: Store
+    window_steps: int
+    clock: Callable[[], float]
+    known_names: set[int] = field(default_factory=set)
+
+    def store_beats(self, batch: Sequence[Beats]) -> list[Told]:
+        """The latest heartbeat of each rank and report of each host, in one transaction."""
+        beats = [beat for one in batch for beat in one.beats.items]
+        now_s = self.clock()
+        with self.store.write() as connection:
+            attempts = self.attempts(connection, {(beat.run, beat.attempt) for beat in beats}, now_s=now_s)
+            intake.add_heartbeats(connection, beats, attempts=attempts, now_s=now_s)
+            reports = [report for one in batch for report in one.reports.items]
+            control.save_reports(connection, reports, now_s=now_s)
+            switches = control.switches(connection, (run for run, _ in attempts))
+            plans = {(plan["run"], plan["attempt"]): plan for plan in plans_of(connection, attempts)}
+        told = []
+        for one in batch:
+            keys = sorted({(beat.run, beat.attempt) for beat in one.beats.items})
+            runs = {run for run, _ in keys}
+            told.append(
+                Told(
+                    attempts={key: attempts[key] for key in keys},
+                    plans=[plans[key] for key in keys],
+                    switches={run: is_off for run, is_off in switches.items() if run in runs},
+                )
+            )
+        return told
+
+    def store_windows(self, batch: Sequence[Parsed[Arrival]]) -> list[Told]:
+        """Each rank window once and the kernels that came along, in one transaction."""
+        keys = {(item.run, item.attempt) for parsed in batch for item in parsed.items}
+        now_s = self.clock()
+        unknown, known = [], set()
+        with self.store.write() as connection:
+            attempts = self.attempts(connection, keys, now_s=now_s)
+            received = intake.add_uploads(
+                connection, [parsed.items for parsed in batch], attempts=attempts, now_s=now_s
+            )
+            for parsed, taken in zip(batch, received, strict=True):
+                refused = {item.index for item in taken.rejected}
+                arrivals = [item for item in parsed.items if item.kernels and item.index not in refused]
+                named = kernels.add_kernels(
+                    connection, arrivals, attempts=attempts, known=self.known_names, now_s=now_s
+                )
+                unknown.append(named.unknown)
+                known |= named.known
+        if len(self.known_names) < MAX_NAMES:
+            self.known_names.update(known)
+        return [
+            Told(
+                attempts={key: attempts[key] for key in {(i.run, i.attempt) for i in parsed.items}},
+                received=replace(taken, rejected=_all_rejected(parsed, taken)),
+                unknown_names=names,
+            )
+            for parsed, taken, names in zip(batch, received, unknown, strict=True)
+        ]
+
+    def attempts(
+        self, connection: Connection, keys: Collection[AttemptKey], *, now_s: float
+    ) -> dict[AttemptKey, AttemptRow]:
+        """The attempts' rows, made where they are new."""
+        return intake.ensure_attempts(connection, keys, plan=first_plan(self.window_steps), now_s=now_s)
+
+
+def _all_rejected(parsed: Parsed[Arrival], taken: Received) -> tuple[Rejection, ...]:
+    return tuple(sorted((*parsed.rejected, *taken.rejected), key=lambda item: item.index))
+
+
+def windows_answer(told: Told) -> Json:
+    """What the sender of rank windows is told."""
+    assert told.received is not None
+    answer: Json = {
+        "accepted": told.received.accepted,
+        "duplicates": told.received.duplicates,
+        "rejected": [asdict(item) for item in told.received.rejected],
+    }
+    if told.unknown_names:
+        answer["unknown_names"] = [f"{key:x}" for key in sorted(told.unknown_names)]
+    return answer
+
+
+def plans_of(connection: Connection, attempts: Mapping[AttemptKey, AttemptRow]) -> list[Json]:
+    """How each attempt's windows are cut and which channels are off, the same for all its hosts."""
+    levels = levels_of(connection, attempts)
+    return [
+        {
+            "run": row.run,
+            "attempt": row.attempt,
+            "first": row.plan.first,
+            "switch": row.plan.switch,
+            "then": row.plan.then,
+            "level": levels[key][0],
+            "from_step": levels[key][1],
+        }
+        for key, row in sorted(attempts.items())
+    ]
+
+
+def hosts_of(
+    items: Iterable[Layout | Arrival], attempts: Mapping[AttemptKey, AttemptRow]
+) -> dict[int, set[str]]:
+    """Hosts heard of, by attempt id."""
+    hosts: dict[int, set[str]] = {}
+    for item in items:
+        hosts.setdefault(attempts[item.run, item.attempt].id, set()).add(item.host)
+    return hosts

@@ -1,0 +1,125 @@
+"""What torch's NCCL watchdog prints when a call times out: per rank and group, how far it got and in which call it is.
+
+`[rank4]:[E… ProcessGroupNCCL.cpp:616] [Rank 4] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, …)`
+and `[PG ID 1 PG GUID 0(default_pg) Rank 4] … last enqueued NCCL work: 9, last completed NCCL work: 6` (torch 2.x). The
+rank in the brackets counts within its group; the global one is what the launcher or c10d put before the line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+from argus.collectors.readers._comms import operation
+from argus.collectors.readers._lines import Line
+from argus.collectors.records.flight import FlightDump, PendingCall
+from argus.collectors.records.layout import MAX_WORLD, GroupInfo
+
+MAX_SEQ = 1 << 53
+"""Counters beyond it are memory that was never set, as some versions print."""
+
+MAX_TEXT = 4096
+"""Characters of a line that are looked at: the watchdog's own are far shorter."""
+
+MADE_NS = 1
+"""When every call was made: lines tell how long a rank waited, not since when."""
+
+DEFAULT = "default_pg"
+
+_TIMEOUT = re.compile(
+    r"\[Rank (?P<rank>\d{1,7})\].*?Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<seq>\d{1,18}), "
+    r"OpType=(?P<op>\w{1,64}), (?P<shape>[^)]*?)(?:, )?Timeout\(ms\)=(?P<timeout>\d{1,15})\)"
+)
+_WORK = re.compile(
+    r"\[PG (?:ID )?(?P<id>\w{1,64})(?: PG GUID (?P<guid>\w{1,64})(?:\((?P<desc>[^)\s]{0,128})\))?)? Rank (?P<rank>\d{1,7})\]"
+    r".*?[Ll]ast enqueued (?:NCCL )?work: (?P<entered>-?\d{1,20}), last completed (?:NCCL )?work: (?P<done>-?\d{1,20})"
+)
+_OLD_WORK = re.compile(
+    r"\[Rank (?P<rank>\d{1,7})\].*?[Ll]ast enqueued (?:NCCL )?work: (?P<entered>-?\d{1,20}), "
+    r"last completed (?:NCCL )?work: (?P<done>-?\d{1,20})"
+)
+
+
+@dataclass(kw_only=True)
+class RankSaid:
+    """What one rank's lines told: (entered, completed) by group name, and the call it gave up on."""
+
+    counts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    descs: dict[str, str] = field(default_factory=dict)
+    last: PendingCall | None = None
+    calls: dict[str, PendingCall] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Watchdog:
+    """All watchdog lines of a log by global rank; `file_rank` is that of a log of one rank, -1 if it is of several."""
+
+    file_rank: int = -1
+    said: dict[int, RankSaid] = field(default_factory=dict)
+
+    def take(self, line: Line) -> bool:
+        """Whether the line was one."""
+        text = line.text[:MAX_TEXT]
+        if "Watchdog caught" in text and (found := _TIMEOUT.search(text)):
+            self._of(line, found).last = PendingCall(
+                group="",
+                op=operation(found["op"].replace("_BASE", "")) or found["op"].lower(),
+                seq=_counter(found["seq"]),
+                shape=found["shape"][:200],
+                timeout_ns=int(found["timeout"]) * 1_000_000,
+            )
+            return True
+        if "ast enqueued" not in text or "ast completed" not in text:
+            return False
+        work = _WORK.search(text) or _OLD_WORK.search(text)
+        if work is not None:
+            self._work(self._of(line, work), work.groupdict())
+        return work is not None
+
+    def _of(self, line: Line, found: re.Match[str]) -> RankSaid:
+        told = line.rank if line.rank >= 0 else self.file_rank
+        rank = told if told >= 0 else int(found["rank"])
+        return self.said.setdefault(min(rank, MAX_WORLD - 1), RankSaid())
+
+    def _work(self, said: RankSaid, found: dict[str, str | None]) -> None:
+        """Counters of a group; the call that timed out is of the group whose counters hold its number."""
+        name = found.get("guid") or found.get("id") or "0"
+        entered, done = _counter(found["entered"]), _counter(found["done"])
+        done = done if done <= entered else 0
+        said.counts[name] = (entered, done)
+        said.descs[name] = found.get("desc") or (DEFAULT if name == "0" else "")
+        if said.last is not None and done < said.last.seq <= entered:
+            call = said.last
+            said.calls[name] = PendingCall(
+                group=name, op=call.op, seq=call.seq, shape=call.shape, timeout_ns=call.timeout_ns
+            )
+            said.last = None
+
+    def groups_of(self, rank: int, *, world: int) -> tuple[GroupInfo, ...]:
+        """The rank's groups with the members this log tells of; the default group holds everybody."""
+        groups = []
+        for name, desc in self.said[rank].descs.items():
+            known = tuple(sorted(other for other, said in self.said.items() if name in said.counts))
+            ranks = tuple(range(world)) if desc == DEFAULT else known
+            groups.append(GroupInfo(name=name, desc=desc, ranks=ranks))
+        return tuple(groups)
+
+    def dump(self, rank: int) -> FlightDump:
+        """The rank's lines as what a flight recorder would have held."""
+        said = self.said[rank]
+        counts: dict[str, tuple[int, int] | None] = dict(said.counts)
+        calls = tuple(said.calls.values())
+        if said.last is not None:  # no line told its group: it is of the only one there is
+            name = next(iter(counts), "0")
+            counts.setdefault(name, (said.last.seq, said.last.seq - 1))
+            calls += (
+                PendingCall(group=name, op=said.last.op, seq=said.last.seq, timeout_ns=said.last.timeout_ns),
+            )
+            said.descs.setdefault(name, DEFAULT)
+        calls = tuple(replace(call, created_ns=MADE_NS) for call in calls)
+        return FlightDump(rank=rank, groups=counts, pending=calls, last_created_ns=MADE_NS)
+
+
+def _counter(text: str | None) -> int:
+    value = int(text or 0)
+    return value if 0 <= value < MAX_SEQ else 0

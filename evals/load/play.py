@@ -1,0 +1,167 @@
+"""The generator's process: every host sends its windows and heartbeats when they are due, until the time is up."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from argus.collectors.host.client import Answer, HttpPost, parse_server
+from argus.collectors.host.uploader import BEATS_PATH, HEADERS, JSON_HEADERS, PATHS, is_refusal
+from argus.evals.load.bodies import STEP_S, Cluster, layouts_body, make_cluster
+from argus.evals.simulator.kernel_blobs import RANKS_PER_HOST
+
+BEATS_S = 5.0
+"""Each host sends heartbeats so often, each at its own moment."""
+
+FLUSH_S = 5.0
+"""A host sends its window at its own moment within so long after the window's end, as the processor does."""
+
+BEAT_THREADS, WINDOW_THREADS = 16, 48
+"""Requests under way at once; a window that is sent again must not hold up signs of life."""
+
+RETRY_S = 0.5
+
+
+@dataclass(kw_only=True)
+class Log:
+    """What became of the requests; one lock, many threads."""
+
+    latencies_ms: list[float] = field(default_factory=list)
+    late_s: list[float] = field(default_factory=list)
+    statuses: Counter[int] = field(default_factory=Counter)
+    acknowledged: Counter[int] = field(default_factory=Counter)
+    raw_bytes: int = 0
+    sent_bytes: int = 0
+    missed_beats: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Player:
+    """Hosts of a cluster; time is the wall clock's, for the service compares it with its own."""
+
+    def __init__(self, cluster: Cluster, post: HttpPost, *, seconds: float, rng: random.Random) -> None:
+        self._cluster, self._post, self._seconds, self._rng = cluster, post, seconds, rng
+        self.log = Log()
+
+    def announce(self) -> None:
+        """Layouts of all hosts, several hosts a request."""
+        ranks = 16 * RANKS_PER_HOST
+        for first in range(0, len(self._cluster.layouts), ranks):
+            body = layouts_body(self._cluster.layouts[first : first + ranks])
+            answer = self._post(PATHS["layouts"], body, headers=JSON_HEADERS)
+            if answer.status != 200:
+                raise SystemExit(f"the service refused layouts: {answer.status} {answer.error}")
+
+    def play(self) -> float:
+        """Send everything that is due within the time; how long it took until the last acknowledgement."""
+        begun_s = time.time()
+        due = self._schedule(begun_s)
+        sent = []
+        with ThreadPoolExecutor(BEAT_THREADS) as beats, ThreadPoolExecutor(WINDOW_THREADS) as windows:
+            while due:
+                at_s, host, window = heappop(due)
+                time.sleep(max(0.0, at_s - time.time()))
+                if window < 0:
+                    sent.append(beats.submit(self._send_beats, host, begun_s))
+                else:
+                    sent.append(windows.submit(self._send_windows, host, window, begun_s=begun_s, due_s=at_s))
+        for future in sent:
+            future.result()
+        return time.time() - begun_s
+
+    def _schedule(self, begun_s: float) -> list[tuple[float, int, int]]:
+        """(time, host, window), heartbeats as window −1; a window is due after its end."""
+        due: list[tuple[float, int, int]] = []
+        for host in range(self._cluster.num_hosts):
+            at_s = begun_s + self._rng.uniform(0, BEATS_S)
+            while at_s < begun_s + self._seconds:
+                heappush(due, (at_s, host, -1))
+                at_s += BEATS_S
+            delay_s = self._rng.uniform(0, FLUSH_S)
+            window = 0
+            while (end_s := (window + 1) * self._cluster.window_s) + FLUSH_S <= self._seconds:
+                heappush(due, (begun_s + end_s + delay_s, host, window))
+                window += 1
+        return due
+
+    def _send_beats(self, host: int, begun_s: float) -> None:
+        now_s = time.time()
+        body = self._cluster.beats(host, now_s=now_s, step=int((now_s - begun_s) / STEP_S))
+        answer = self._timed(BEATS_PATH, body, JSON_HEADERS)
+        if answer.status != 200:
+            with self.log.lock:
+                self.log.missed_beats += 1  # the next ones say the same, newer
+
+    def _send_windows(self, host: int, window: int, *, begun_s: float, due_s: float) -> None:
+        body, raw = self._cluster.upload(host, window, start_s=begun_s)
+        while (answer := self._timed(PATHS["windows"], body, HEADERS["windows"])).status != 200:
+            if is_refusal(answer):
+                raise ValueError(f"the service refused a window: {answer.status} {answer.error}")
+            time.sleep((answer.retry_after_s or RETRY_S) * self._rng.uniform(0.5, 1.0))
+        with self.log.lock:
+            self.log.acknowledged[window] += int(answer.body["accepted"]) + int(answer.body["duplicates"])
+            self.log.raw_bytes += raw
+            self.log.sent_bytes += len(body)
+            self.log.late_s.append(time.time() - due_s)
+
+    def _timed(self, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+        begun = time.perf_counter()
+        answer = self._post(path, body, headers=headers)
+        with self.log.lock:
+            self.log.latencies_ms.append((time.perf_counter() - begun) * 1e3)
+            self.log.statuses[answer.status] += 1
+        return answer
+
+
+def main(argv: Sequence[str]) -> int:
+    """Play; one JSON object on stdout."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", required=True)
+    for name in ("--ranks", "--window-steps", "--bytes-per-rank-step"):
+        parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    args = parser.parse_args(argv)
+    cluster = make_cluster(
+        run="ingest",
+        num_ranks=args.ranks,
+        window_steps=args.window_steps,
+        bytes_per_rank_step=args.bytes_per_rank_step,
+    )
+    player = Player(cluster, parse_server(args.url), seconds=args.seconds, rng=random.Random(8))
+    player.announce()
+    print("ready", flush=True)
+    sys.stdin.readline()  # the word to begin
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    took_s = player.play()
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(json.dumps(_report(player.log, took_s=took_s, cpu_s=cpu_s)), flush=True)
+    return 0
+
+
+def _report(log: Log, *, took_s: float, cpu_s: float) -> dict[str, object]:
+    return {
+        "took_s": took_s,
+        "cpu_s": cpu_s,
+        "raw_bytes": log.raw_bytes,
+        "sent_bytes": log.sent_bytes,
+        "acknowledged": dict(log.acknowledged),
+        "statuses": dict(log.statuses),
+        "missed_beats": log.missed_beats,
+        "latencies_ms": sorted(log.latencies_ms),
+        "late_s": sorted(log.late_s),
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,112 @@
+"""Two services on one PostgreSQL: one analyses, the other takes over, nothing is done twice."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+
+import pytest
+from sqlalchemy import select, text
+
+from argus.analytics.store import queries
+from argus.analytics.store.engine import Store
+from argus.analytics.store.leader import Leadership, NotLeading
+from argus.analytics.store.tables import FINDINGS, INCIDENT_EVENTS, RANK_WINDOWS
+from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, new_service, upload
+from tests.api.process import Running, start, wait_for
+
+pytestmark = pytest.mark.slow
+
+
+def leads(service: Running) -> bool:
+    with urllib.request.urlopen(f"{service.url}/metrics", timeout=30) as answer:
+        return "argus_leader 1.0" in answer.read().decode()
+
+
+def send(service: Running, window: int) -> None:
+    rows = [make_window(rank, window, factor=2.0 if rank == 1 and window else 1.0) for rank in range(4)]
+    status, answer = service.post("/v1/ingest/windows", upload(*rows))
+    assert status == 200 and answer["accepted"] == 4
+
+
+def analysed(store: Store) -> list[int]:
+    with store.read() as connection:
+        found = queries.windows(connection, 1, status="analysed", limit=100, offset=0)
+    return sorted(item["window"] for item in found.items)
+
+
+def test_one_leads_and_the_other_takes_over_when_it_is_killed(postgres: Store, postgres_url: str) -> None:
+    settings = {"ARGUS_SETTLE_S": "0", "ARGUS_GRACE_S": "60"}
+    services = [start(postgres_url, **settings) for _ in range(2)]
+    try:
+        wait_for(lambda: sum(map(leads, services)) == 1)
+        assert services[0].post("/v1/ingest/layouts", layouts_body())[0] == 200
+        for window in range(4):
+            send(services[window % 2], window)
+        wait_for(lambda: analysed(postgres) == [0, 1, 2, 3])
+        first = next(service for service in services if leads(service))
+        (other,) = (service for service in services if service is not first)
+        assert not leads(other)
+        first.kill()
+        for window in range(4, 8):
+            send(other, window)
+        wait_for(lambda: analysed(postgres) == list(range(8)) and leads(other))
+        assert other.get("/readyz")["status"] == "ok"
+        assert other.terminate() == 0
+    finally:
+        for service in services:
+            service.close()
+    with postgres.read() as connection:
+        incidents = queries.incidents(
+            connection, run="job", status=None, fault_class=None, limit=10, offset=0
+        ).items
+        events = list(connection.execute(select(INCIDENT_EVENTS.c.what)).scalars())
+        findings = sorted(connection.execute(select(FINDINGS.c.window)).scalars())
+        parts = connection.execute(select(RANK_WINDOWS.c.rank)).all()
+    assert [item["suspects"] for item in incidents] == [[1]] and events == ["opened"]
+    assert findings == list(range(1, 8)) and len(parts) == 32
+
+
+def test_who_lost_the_lock_can_write_no_more(postgres: Store) -> None:
+    first, second = Leadership(postgres), Leadership(postgres)
+    try:
+        assert first.hold() and first.hold() and not second.hold()
+        with first.store.write() as connection:
+            pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        with postgres.write() as connection:
+            connection.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+        deadline = time.monotonic() + 30
+        while not second.hold():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with pytest.raises(Exception, match=r"terminat|closed"), first.store.write() as connection:
+            connection.execute(text("SELECT 1"))
+        assert not first.hold()
+        with pytest.raises(NotLeading), first.store.write():
+            raise AssertionError("no transaction without the lock")
+    finally:
+        first.release()
+        second.release()
+
+
+def test_the_leader_hears_heartbeats_that_came_to_another_replica(postgres: Store) -> None:
+    clock = FakeClock()
+    leader, other = new_service(postgres, clock=clock), new_service(postgres, clock=clock)
+    leader.receive_layouts(layouts_body())
+    try:
+        for _ in range(10):
+            beats = [make_beat(rank, ts_s=clock.now_s) for rank in range(4)]
+            other.receive_heartbeats(beats_body(*beats))
+            leader.worker.turn(clock.now_s)
+            other.worker.turn(clock.now_s)
+            clock.now_s += 5
+        assert leader.worker.is_leader and not other.worker.is_leader
+        (run,) = leader.published.runs_now()
+        assert run.ranks_lost == 0 and run.hosts_silent == 0 and other.published.runs_now() == ()
+        for _ in range(10):
+            leader.worker.turn(clock.now_s)
+            clock.now_s += 5
+        assert leader.published.runs_now()[0].ranks_lost == 4
+    finally:
+        leader.worker.stop()
+        other.worker.stop()

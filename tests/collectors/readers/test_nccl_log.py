@@ -1,0 +1,89 @@
+"""The reader of NCCL's own lines and of its watchdog's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from argus.collectors.gather import gather
+from argus.collectors.readers import ReaderError, Reading, nccl_log
+from argus.collectors.readers._fake_logs import ITERATION, nccl_lines, watchdog_lines
+
+
+def read(path: Path, text: str) -> list[Reading]:
+    path.write_text(text)
+    return list(nccl_log.read(path))
+
+
+def test_the_watchdogs_lines_are_a_dump_of_each_rank(tmp_path: Path) -> None:
+    readings = read(tmp_path / "job.log", watchdog_lines({3: 1}, world=8))
+    assert [one.records.layout.rank for one in readings] == list(range(8))
+    dumps = {one.dump.rank: one.dump for one in readings if one.dump}
+    assert dumps[0].groups == {"0": (1582, 1579)} and dumps[3].groups == {"0": (1579, 1579)}
+    (call,) = dumps[0].pending
+    assert (call.op, call.seq, call.group) == ("all_reduce", 1580, "0")
+    assert call.timeout_ns == 600_000 * 10**6 and not dumps[3].pending
+    assert readings[0].records.layout.groups[0].ranks == tuple(range(8))
+
+
+def test_groups_of_several_files_are_put_together(tmp_path: Path) -> None:
+    line = (
+        "[rank{rank}]:[E1 x] [PG ID 2 PG GUID 99(EXPERT_MODEL_PARALLEL_GROUP) Rank {inner}] Timeout at NCCL work: 50, "
+        "last enqueued NCCL work: {seq}, last completed NCCL work: 49.\n"
+    )
+    for inner, rank in enumerate((4, 12)):
+        (tmp_path / f"log_{inner}.txt").write_text(line.format(rank=rank, inner=inner, seq=50 + inner))
+    readings = gather([tmp_path], tmp_path / "s").readings
+    assert [one.records.layout.rank for one in readings] == [4, 12], "not the number within the group"
+    assert {one.records.layout.groups[0].ranks for one in readings} == {(4, 12)}
+    assert {one.records.layout.groups[0].desc for one in readings} == {"EXPERT_MODEL_PARALLEL_GROUP"}
+
+
+def test_the_rank_of_a_file_counts_where_its_lines_have_none(tmp_path: Path) -> None:
+    text = watchdog_lines({}, world=1).replace("[rank0]:", "")
+    (reading,) = read(tmp_path / "stderr-rank-6.log", text)
+    assert reading.records.layout.rank == 6
+
+
+@pytest.mark.parametrize("done", ["76280750235782912", "-1", "99999999999999999999"])
+def test_counters_nobody_set_are_no_progress(tmp_path: Path, done: str) -> None:
+    text = (
+        "[rank2]:[E x] [PG 0 Rank 2] Timeout at NCCL work: 1, last enqueued NCCL work: 1, "
+        f"last completed NCCL work: {done}.\n"
+    )
+    (reading,) = read(tmp_path / "a.log", text)
+    assert reading.dump is not None and reading.dump.groups == {"0": (1, 0)}
+
+
+def test_what_nccl_says_of_hosts_and_ranks(tmp_path: Path) -> None:
+    text = nccl_lines(4, networks={2: "Socket", 3: "Socket"})
+    text += "h-1:102:300 [2] misc/ibvwrap.cc:190 NCCL WARN NET/IB : mlx5_2:1 Got async event : port error\n"
+    (reading,) = read(tmp_path / "a.log", text)
+    told = [(event.node, event.kind, event.text) for event in reading.events]
+    texts = [text for node, kind, text in told if node == "host:h-1" and not kind]
+    assert "the network Socket" in texts[0] and "without GPUDirect" in texts[1]
+    assert any(
+        kind == "port_errors" and text.startswith("1 warnings of a network port") for _, kind, text in told
+    )
+    assert any(node.startswith("rank:") and "55.01 s" in text for node, _, text in told)
+    assert "host:h-0" not in {node for node, _, _ in told}
+    assert reading.records.layout.world_size == 4
+
+
+def test_one_log_holds_lines_for_several_readers(tmp_path: Path) -> None:
+    text = (
+        nccl_lines()
+        + "".join(ITERATION.format(step=n, ms=1000 + n) for n in range(40))
+        + watchdog_lines({1: 2}, world=4)
+    )
+    (tmp_path / "slurm-7.out").write_text(text)
+    readings = gather([tmp_path], tmp_path / "s").readings
+    assert sum(one.series is not None for one in readings) == 1
+    assert sorted(one.dump.rank for one in readings if one.dump) == [0, 1, 2, 3]
+    assert {one.records.layout.host for one in readings if one.dump} == {"h-0", "h-1"}
+
+
+def test_text_of_others_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ReaderError, match=r"a\.log holds no line of NCCL"):
+        read(tmp_path / "a.log", "hello\n")

@@ -1,0 +1,30 @@
+"""Reading what lies behind paths: how far it got is told, one bad file costs only itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from argus.collectors.gather import gather
+from argus.collectors.readers._fake import fake_trace
+
+
+def test_progress_is_the_share_of_each_files_bytes(tmp_path: Path) -> None:
+    for rank in range(2):
+        trace = fake_trace(rank=rank, world_size=2, num_steps=400)
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(trace))
+    told: list[tuple[str, float]] = []
+    gather([tmp_path], tmp_path / "s", progress=lambda name, share: told.append((name, share)))
+    for rank in range(2):
+        shares = [share for name, share in told if name == f"rank{rank}.json"]
+        assert shares[0] == 0.0 and shares[-1] == 1.0 and shares == sorted(shares) and len(shares) > 2
+
+
+def test_a_bad_file_among_good_ones_is_one_warning(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text(json.dumps(fake_trace(rank=0, world_size=2)))
+    (tmp_path / "broken.json").write_bytes(b'{"traceEvents": [')
+    (tmp_path / "report.nsys-rep").write_bytes(b"binary")
+    (tmp_path / "notes.txt").write_text("hello")
+    found = gather([tmp_path], tmp_path / "s")
+    assert [one.source for one in found.readings] == ["rank0.json"]
+    assert len(found.warnings) == 2 and all(warning.count("\n") == 0 for warning in found.warnings)
