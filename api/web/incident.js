@@ -21,8 +21,9 @@ export async function show(place, id, { stillHere, mount }) {
   const one = await get(`/v1/incidents/${encodeURIComponent(id)}`);
   const about = { run: one.run, attempt: one.attempt, suspects: one.suspects };
   const parts = sections();
-  add(place, [heading(one), h("div", { class: "grid" }, Object.values(parts).map((part) => part.element))]);
-  parts.verdict.element.classList.add("tall");
+  const { verdict: told, actions: todo, steps: course, ...others } = parts;
+  const beside = h("div", { class: "column" }, todo.element, course.element);
+  add(place, [heading(one), h("div", { class: "grid" }, told.element, beside, Object.values(others).map((part) => part.element))]);
   fill(parts.verdict.body, verdict(one, []));
   fill(parts.actions.body, actions(one));
   fill(parts.chat.body, chat({ incident: one.id }));
