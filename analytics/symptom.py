@@ -201,9 +201,12 @@ def _agree(signals: frozenset[str], *, excess: float, late: float, leads: bool) 
 
 
 def _leads(waits: Waits, row: int) -> bool:
-    """Whether the others waited for this rank at least half as long as for whom they waited most."""
-    most = float(waits.voted_s.max(initial=0.0))
-    return most > 0 and float(waits.voted_s[row]) >= LEAD * most
+    """Whether the others waited for this rank at least half as long as for whom they waited most, in most steps or in all."""
+    for cost_s in (waits.habit_s, waits.voted_s):
+        most = float(cost_s.max(initial=0.0))
+        if most > 0 and float(cost_s[row]) >= LEAD * most:
+            return True
+    return False
 
 
 def _phases(window: Window, digest: Digest, row: int) -> tuple[PhaseExcess, ...]:

@@ -32,7 +32,8 @@ VOTE = 0.5
 class Waits:
     """The waiting of a window, seconds per usable step where nothing else is said.
 
-    `late_s` (rank,) = how long the other ranks waited on average because of this one; `waited_s` (rank,) = how
+    `late_s` (rank,) = how long the other ranks waited on average because of this one, `habit_s` what of that is in most
+    steps and not in a few: a rare long pause of any of ten thousand ranks hides what one slow rank costs in every step; `waited_s` (rank,) = how
     long this rank stood waiting; `votes` (rank,) = share of the counted steps that vote for the rank.
     Call arrays (call,): `last_rank` is the last to enter, `max_wait_s` the longest wait for it, `guilty` the
     rank that kept it waiting in the end, −1 if nobody's own work did. Row arrays (row,) as in `calls`: `members` =
@@ -41,6 +42,7 @@ class Waits:
     """
 
     late_s: Floats
+    habit_s: Floats
     waited_s: Floats
     votes: Floats
     calls: Calls
@@ -86,6 +88,7 @@ def waits_of(window: Window) -> Waits:
     others = max(int(np.isfinite(window.step_s).any(axis=1).sum()) - 1, 1)
     return Waits(
         late_s=np.maximum(ledger.late.sum(axis=0), 0.0) / num / others,
+        habit_s=_habit(ledger.late[np.isin(np.unique(calls.step), steps)]) / others,
         waited_s=np.bincount(calls.rank, weights=ledger.wait, minlength=len(ranks)) / num,
         votes=_votes(ledger.late) / num,
         calls=calls,
@@ -96,6 +99,18 @@ def waits_of(window: Window) -> Waits:
         wait_s=ledger.wait,
         num_usable=len(steps),
     )
+
+
+HABIT = 2.0
+"""What a step costs beyond twice the rank's median step is no habit of it."""
+
+
+def _habit(by_step: Floats) -> Floats:
+    """Mean over the steps of what is no exception among the rank's own. `by_step` (step, rank)"""
+    if not len(by_step):
+        return np.zeros(by_step.shape[1])
+    middle = np.maximum(np.median(by_step, axis=0), 0.0)
+    return np.asarray(np.clip(by_step, 0.0, HABIT * middle).mean(axis=0))
 
 
 def waiting_steps(window: Window) -> Ints:

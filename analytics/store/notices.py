@@ -148,8 +148,8 @@ def put_off(
     )
 
 
-def digest_silently(connection: Connection, done: Notice) -> None:
-    """A topic that only stands in a digest."""
+def digest_silently(connection: Connection, done: Notice, *, told: str) -> bool:
+    """A topic that only stands in a digest, if it is still as it was seen (`told`); False if it is not."""
     blank: dict[str, Any] = {
         "notifier": done.notifier,
         "topic": done.topic,
@@ -170,9 +170,11 @@ def digest_silently(connection: Connection, done: Notice) -> None:
         "error": "",
     }
     fresh = connection.execute(insert_new(connection, NOTICES), [blank])
-    if not fresh.rowcount:
-        here = (*_here(done.notifier, done.topic), NOTICES.c.claimed_until_s < done.delivered_s)
-        connection.execute(update(NOTICES).where(*here).values(**blank))
+    if fresh.rowcount:
+        return True
+    is_free = (NOTICES.c.claimed_until_s < done.delivered_s, NOTICES.c.told == told)
+    here = _here(done.notifier, done.topic)
+    return bool(connection.execute(update(NOTICES).where(*here, *is_free).values(**blank)).rowcount)
 
 
 def num_posted(connection: Connection, notifier: str, *, since_s: float) -> int:

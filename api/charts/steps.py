@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from argus.analytics.finding import Finding
 from argus.analytics.numbers import read_steps
-from argus.analytics.store import asked, charts
+from argus.analytics.store import asked
 from argus.analytics.store.attempts import incidents_of
 from argus.analytics.store.queries import Which
 from argus.analytics.window import Floats
@@ -50,7 +50,11 @@ def steps_chart(
     found = asked.findings_between(
         connection, which.id, since=windows[0] if windows else None, upto=upto, limit=MAX_FINDINGS
     )
-    bodies = charts.bodies_of_rank(connection, which.id, rank=reference, windows=windows)
+    bodies = [
+        body
+        for window in windows
+        for body in asked.bodies_of_ranks(connection, which.id, window, ranks=[reference])
+    ]
     return {
         "run": which.run,
         "attempt": which.attempt,

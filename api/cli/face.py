@@ -67,6 +67,7 @@ def recorded(paths: Sequence[Path]) -> Toolbox:
         incidents=report.incidents,
         dumps=(*stacks_of(report.job), *report.witnesses.stacks) or None,
         host_samples=samples_of(report.job) or None,
+        told=report.witnesses.events or None,
         replay=report.replayer,
         profile=job_facts(report.job, report.topology, report.windows),
     )

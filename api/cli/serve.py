@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import socket
-import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from argus.api.cli.errors import CliError
+from argus.api.cli.serve_checks import check_agent, check_key, check_topology, tls_of
 from argus.api.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
@@ -37,9 +37,6 @@ BACKLOG = 2048
 SWITCH_S = 0.0005
 """How long one thread may hold the interpreter while another wants it. A thousand hosts' requests take it back after
 every read and write; at Python's 5 ms they would stand still whenever a window is analysed."""
-SHORTEST_KEY = 16
-"""Characters of a key that other machines may try."""
-
 DEFAULT_PROJECT = "default"
 
 SHUTDOWN_S = 10
@@ -134,10 +131,10 @@ def serve(
     """Serve with the given analysis until SIGTERM or SIGINT. Raises CliError."""
     from argus.api.masking import mask_logs
 
-    _check_key(settings)
-    tls = _tls(settings)
-    _check_agent(settings)
-    _check_topology(settings)
+    check_key(settings)
+    tls = tls_of(settings)
+    check_agent(settings)
+    check_topology(settings)
     with _listen(settings) as listener, _claim(settings.db):
         unmask = mask_logs(settings, more=notify.secrets if notify else ())
         try:
@@ -146,63 +143,6 @@ def serve(
             _serve(service, listener, projects=projects, tls=tls)
         finally:
             unmask()
-
-
-def _check_key(settings: Settings) -> None:
-    """Other machines may not reach a service without keys, nor one whose key can be guessed. Raises CliError."""
-    from argus.api.keys import is_loopback
-
-    if is_loopback(settings.host):
-        return
-    if settings.key and len(settings.key) < SHORTEST_KEY:
-        raise CliError(
-            f"ARGUS_KEY is shorter than {SHORTEST_KEY} characters; `openssl rand -hex 32` makes one"
-        )
-    if not settings.key and not _has_keys(settings):
-        raise CliError(
-            f"--host {settings.host} can be reached from other machines: set ARGUS_KEY to the key they must bear, "
-            "or make one with `argus key create --scope admin`"
-        )
-
-
-def _has_keys(settings: Settings) -> bool:
-    """Whether the database, if there is one, has keys. Raises CliError."""
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from argus.analytics.store.engine import StoreError, open_store
-    from argus.analytics.store.keys import has_keys
-    from argus.api.migrate import is_newest
-
-    if "://" not in settings.db and not Path(settings.db).exists():
-        return False
-    try:
-        store = open_store(settings.db)
-        try:
-            if not is_newest(store):
-                return False
-            with store.read() as connection:
-                return has_keys(connection)
-        finally:
-            store.close()
-    except (StoreError, SQLAlchemyError) as error:
-        raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
-
-
-def _tls(settings: Settings) -> dict[str, str]:
-    """What uvicorn needs for TLS; empty without a certificate. Raises CliError."""
-    if not settings.tls_cert and not settings.tls_key:
-        return {}
-    if not settings.tls_cert or not settings.tls_key:
-        raise CliError("TLS needs both --tls-cert and --tls-key")
-    try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
-            settings.tls_cert, settings.tls_key, password=""
-        )
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise CliError(
-            f"cannot use the certificate {settings.tls_cert} with the key {settings.tls_key}: {error}"
-        ) from None
-    return {"ssl_certfile": settings.tls_cert, "ssl_keyfile": settings.tls_key}
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
@@ -216,28 +156,6 @@ def settings_of(args: argparse.Namespace) -> Settings:
     for warning in warnings:
         print(f"argus serve: {warning}", file=sys.stderr)
     return settings
-
-
-def _check_agent(settings: Settings) -> None:
-    """Say what is wrong with the agent's settings before anybody connects. Raises CliError."""
-    from argus.api.agent import agent_of
-
-    try:
-        _, problems = agent_of(settings)
-    except SettingsError as error:
-        raise CliError(str(error)) from None
-    for problem in problems:
-        print(f"argus serve: {problem}", file=sys.stderr)
-
-
-def _check_topology(settings: Settings) -> None:
-    """Say what is wrong with the cluster's files before anybody connects. Raises CliError."""
-    from argus.api.cluster import cluster_facts
-
-    try:
-        cluster_facts(settings)
-    except SettingsError as error:
-        raise CliError(str(error)) from None
 
 
 def _listen(settings: Settings) -> socket.socket:

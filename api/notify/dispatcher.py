@@ -221,8 +221,9 @@ class Dispatcher:
             delivered_s=now_s,
         )
         with self._desk.store.write() as connection:
-            notices.digest_silently(connection, entry)
-        self._desk.counter.labels(notifier=name, result="digested").inc()
+            is_noted = notices.digest_silently(connection, entry, told=known.told if known else "")
+        if is_noted:
+            self._desk.counter.labels(notifier=name, result="digested").inc()
 
     def _digests(self, name: str, *, now_s: float) -> int:
         """The digests that are due: of this stretch of time, and once a day of what healed by itself."""

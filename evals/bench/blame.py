@@ -137,8 +137,8 @@ class Mesh:
         played = simulate(replace(job, steps=num * STEPS), _one_a_window(slow, factors), rng=rng)
         topology = self._topology = self._topology or build(played.layouts)
         for closed in played.windows(WindowPlan(first=STEPS)):
-            voted_s = waits_of(align(assemble(closed.parts, topology))).voted_s
-            named, rank = int(voted_s.argmax()), int(slow[closed.index])
+            habit_s = waits_of(align(assemble(closed.parts, topology))).habit_s
+            named, rank = int(habit_s.argmax()), int(slow[closed.index])
             self.draws += 1
             self.first += named == rank
             if named != rank:

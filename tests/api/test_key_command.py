@@ -15,6 +15,7 @@ from argus.analytics.store.engine import open_store
 from argus.api.cli import main
 from argus.api.cli.errors import CliError
 from argus.api.cli.serve import serve
+from argus.api.cli.serve_checks import check_key
 from argus.api.keyring import Keyring
 from argus.api.keys import SCOPES, Wish, check_wish, digest, parse_token
 from argus.api.masking import mask, mask_logs, secrets_of
@@ -80,6 +81,21 @@ def test_what_others_can_reach_needs_a_key_that_is_none_to_guess(tmp_path: Path)
     assert "argus key create" in refused(host="0.0.0.0", port=0, db=db)
     new_store(tmp_path / "b.sqlite").close()
     assert "argus key create" in refused(host="0.0.0.0", port=0, db=str(tmp_path / "b.sqlite"))
+
+
+def test_a_key_of_the_database_is_enough_for_others_to_reach_it(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "a.sqlite")
+    Keyring(store=store, bootstrap="", is_exposed=True, clock=lambda: 0.0).create(
+        Wish(project="default", name="", scopes=("admin",)), by="test"
+    )
+    store.close()
+    check_key(Settings(host="0.0.0.0", db=str(tmp_path / "a.sqlite")))
+    with store.write() as connection:  # also before the database is brought up to date
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0008'")
+    check_key(Settings(host="0.0.0.0", db=str(tmp_path / "a.sqlite")))
+    store.close()
+    check_key(Settings(host="0.0.0.0", key="long enough to keep others out"))
+    check_key(Settings(host="::1"))
 
 
 def test_a_certificate_that_cannot_be_used_is_said_in_a_sentence(tmp_path: Path) -> None:

@@ -294,3 +294,17 @@ def test_one_that_died_is_taken_over_in_doubt(store: Store, clock: FakeClock) ->
     clock.now_s += 61
     telling.turn(clock.now_s)
     assert to.news == [OPENED] and to.told[0].is_doubtful
+
+
+def test_a_digest_does_not_take_the_place_of_what_another_service_posted(
+    store: Store, clock: FakeClock
+) -> None:
+    to = Recorder()
+    incident = save(store, an_incident(), now_s=clock.now_s)
+    dispatcher_of(store, clock, {"rec": to}).turn(clock.now_s)
+    late = notices.Notice(
+        notifier="rec", topic=f"incident:{incident.fingerprint}", told="x", delivered_s=clock.now_s
+    )
+    with store.write() as connection:  # as one that looked before the message went out
+        assert not notices.digest_silently(connection, late, told="")
+        assert [one.status for one in notices.notices(connection) if one.incident_id] == ["posted"]

@@ -50,7 +50,7 @@ def model() -> Iterator[StubServer]:
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory, double: SlackDouble, model: StubServer) -> Iterator[Lived]:
     """A service that has told of its incident."""
-    settings = {"model_url": model.url, "model": "m", "investigate_from": "off"}
+    settings: dict[str, Any] = {"model_url": model.url, "model": "m", "investigate_from": "off"}
     with lived(tmp_path_factory.mktemp("ears"), notify=setup(double), **settings) as one:
         one.reopen()
         one.desk.dispatcher.turn(one.clock.now_s)
@@ -211,7 +211,7 @@ def test_a_button_of_what_is_gone_does_nothing(at: Lived, double: SlackDouble) -
 
 
 def test_by_socket_mode_buttons_and_questions_arrive_too(tmp_path: Path, model: StubServer) -> None:
-    settings = {"model_url": model.url, "model": "m", "investigate_from": "off"}
+    settings: dict[str, Any] = {"model_url": model.url, "model": "m", "investigate_from": "off"}
     with (
         SlackDouble(rate_per_s=0) as double,
         DoubleSocket(double) as socket,
