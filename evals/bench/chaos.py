@@ -24,7 +24,7 @@ from argus.api.cli.errors import CliError
 from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.upload import CONTENT_TYPE, encode_windows
 from argus.evals.bench import Size
-from argus.evals.load.cast import RANK_RUN, Host, Service, wait_until
+from argus.evals.load.cast import RANK_RUN, Host, Killed, Service, wait_until
 from argus.evals.load.postgres import NoPostgres, Postgres, postgres
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import Simulation, simulate
@@ -159,7 +159,8 @@ def _strike(
     rounds: int,
     rng: random.Random,
 ) -> _Blows:
-    things = dict(zip(TARGETS, (*services, database, host), strict=True))
+    cast: tuple[Killed, ...] = (*services, database, host)
+    things = dict(zip(TARGETS, cast, strict=True))
     order: list[str] = []
     while len(order) < rounds:
         order += rng.sample(TARGETS, len(TARGETS))
@@ -178,7 +179,7 @@ def _strike(
 
 def _wait_for_analysis(database: Postgres, feeder: _Feeder) -> None:
     def is_done() -> bool:
-        return _counts(database, JOB.run)["analysed"] >= feeder.windows
+        return bool(_counts(database, JOB.run)["analysed"] >= feeder.windows)
 
     wait_until(is_done, what="the analysis of what was acknowledged", timeout_s=SETTLE_S)
 
