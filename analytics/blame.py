@@ -212,7 +212,7 @@ class _Course:
         if turn.has_one_way:  # who comes after the source has not waited and keeps its own history
             stood &= ~one_way[:, None] | (wait > 0)
         self.stood[turn.rows] = stood.reshape(-1)
-        return stood
+        return np.asarray(stood, np.bool_)
 
     def _charge(self, turn: _Meeting, entry: Floats, blame: Floats, *, last: Ints) -> None:
         """Seconds of blame per second of each member's lateness, and who the last one was late by."""
@@ -236,12 +236,12 @@ class _Course:
         amount = self.amount[leader] + self.own[leader]
         taken = state.names.after(self.spot[leader], self.rank[leader], self.own[leader])
         if stood is None:
-            state.names.put(spot, *(part[:, None] for part in taken))
+            state.names.put(spot, taken, np.arange(len(amount))[:, None])
             state.amount[spot], state.own[spot] = amount[:, None], 0.0
             return
         line = np.nonzero(stood)[0]
         at = spot[stood]
-        state.names.put(at, *(part[line] for part in taken))
+        state.names.put(at, taken, line)
         state.amount[at], state.own[at] = amount[line], 0.0
 
     def _back_over_posts(self, rows: Ints) -> None:
@@ -278,6 +278,10 @@ class _Course:
         self.common[rows] = np.where(source, common, 0.0).reshape(-1)
 
 
+_Two = tuple[Ints, Ints, Floats, Floats]
+"""Two ranks and how much is from each."""
+
+
 class _Names:
     """The two ranks that most of the carried lateness is from, with how much. (step · rank,) each
 
@@ -291,14 +295,15 @@ class _Names:
 
     def hand_over(self, to: Ints, source: Ints, rank: Ints, own_s: Floats) -> None:
         """`to` takes over what `source` carries and `own_s` of `rank` itself."""
-        self.put(to, *self.after(source, rank, own_s))
+        self.put(to, self.after(source, rank, own_s), np.arange(len(to)))
 
-    def put(self, to: Ints, first: Ints, second: Ints, first_s: Floats, second_s: Floats) -> None:
-        """These two ranks and their parts for the places `to`."""
-        self.first[to], self.second[to] = first, second
-        self.first_s[to], self.second_s[to] = first_s, second_s
+    def put(self, to: Ints, taken: _Two, of: Ints) -> None:
+        """The places `to` carry what `taken[of]` says."""
+        first, second, first_s, second_s = taken
+        self.first[to], self.second[to] = first[of], second[of]
+        self.first_s[to], self.second_s[to] = first_s[of], second_s[of]
 
-    def after(self, source: Ints, rank: Ints, own_s: Floats) -> tuple[Ints, Ints, Floats, Floats]:
+    def after(self, source: Ints, rank: Ints, own_s: Floats) -> _Two:
         """The two ranks and their parts of what `source` carries once `own_s` of `rank` has come to it."""
         first, second = self.first[source], self.second[source]
         first_s, second_s = self.first_s[source], self.second_s[source]

@@ -8,7 +8,7 @@ alike (method of arXiv 2505.05713 §3, without timers of the framework).
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -109,19 +109,26 @@ def _only(calls: Calls, chosen: Bools) -> Calls:
     which = np.flatnonzero(chosen)
     rows, size = rows_of(calls, which), calls.size[which]
     step = np.repeat(calls.step[which], size)
-    columns = {
-        field.name: value[which if len(value) == len(chosen) else rows]
-        for field in fields(calls)
-        if isinstance(value := getattr(calls, field.name), np.ndarray) and field.name != "order"
-    }
-    return replace(
-        calls,
-        **{
-            **columns,
-            "order": stable_order(packed(calls.rank[rows], step, calls.place[rows])),
-            "call": np.repeat(np.arange(len(which)), size),
-            "first": np.cumsum(size) - size,
-        },
+    return Calls(
+        call=np.repeat(np.arange(len(which)), size),
+        rank=calls.rank[rows],
+        entry_s=calls.entry_s[rows],
+        work_s=calls.work_s[rows],
+        place=calls.place[rows],
+        order=stable_order(packed(calls.rank[rows], step, calls.place[rows])),
+        synced=calls.synced[rows],
+        source=calls.source[rows],
+        first=np.cumsum(size) - size,
+        size=size,
+        group=calls.group[which],
+        step=calls.step[which],
+        seq=calls.seq[which],
+        op_code=calls.op_code[which],
+        ops=calls.ops,
+        end_s=calls.end_s[which],
+        transfer_s=calls.transfer_s[which],
+        by_durations=calls.by_durations[which],
+        one_way=calls.one_way[which],
     )
 
 

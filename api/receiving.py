@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 
 from sqlalchemy import Connection
@@ -79,7 +80,8 @@ class Receiving:
         """Each rank window once and the kernels that came along, in one transaction."""
         keys = {(item.run, item.attempt) for parsed in batch for item in parsed.items}
         now_s = self.clock()
-        unknown, known = [], set()
+        unknown: list[AbstractSet[int]] = []
+        known: set[int] = set()
         with self.store.write() as connection:
             attempts = self.attempts(connection, keys, now_s=now_s)
             received = intake.add_uploads(

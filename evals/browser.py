@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,9 +30,8 @@ def lacking() -> str:
 
 
 def executable() -> str:
-    """Where Chromium is, "" if nowhere; ARGUS_CHROMIUM names another."""
-    given = os.environ.get("ARGUS_CHROMIUM", "")
-    return given or next((found for name in NAMES if (found := shutil.which(name))), "")
+    """Where Chromium is, "" if nowhere."""
+    return next((found for name in NAMES if (found := shutil.which(name))), "")
 
 
 @contextmanager

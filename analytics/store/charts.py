@@ -1,31 +1,13 @@
-"""What only charts ask of the store: one rank over many windows, the last window with kernels, captures of an incident."""
+"""What only charts ask of the store: the last window with kernels, captures of an incident."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from sqlalchemy import Connection, func, select
 
 from argus.analytics.store.documents import load
-from argus.analytics.store.intake import CHUNK
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS
 from argus.analytics.store.queries import Json, Which
-from argus.analytics.store.tables import CAPTURES, HEARTBEATS, RANK_WINDOWS, WINDOWS
-
-
-def bodies_of_rank(
-    connection: Connection, attempt_id: int, *, rank: int, windows: Sequence[int]
-) -> list[bytes]:
-    """What one rank sent for some windows, as far as it is still kept."""
-    found: list[bytes] = []
-    for start in range(0, len(windows), CHUNK):
-        here = (
-            RANK_WINDOWS.c.attempt_id == attempt_id,
-            RANK_WINDOWS.c.window.in_(windows[start : start + CHUNK]),
-            RANK_WINDOWS.c.rank == rank,
-        )
-        found += connection.execute(select(RANK_WINDOWS.c.body).where(*here)).scalars()
-    return found
+from argus.analytics.store.tables import CAPTURES, HEARTBEATS, WINDOWS
 
 
 def kernel_window(connection: Connection, attempt_id: int, *, upto: int | None) -> int | None:

@@ -124,7 +124,8 @@ def _phase(one: WindowNumbers, phase: str) -> Floats:
     if phase not in one.phases:
         return np.full(len(one.ranks), np.nan)
     at = one.phases.index(phase)
-    return one.phase_s[at] if phase in NOT_WORK else np.maximum(one.phase_s[at] - one.wait_s[at], 0.0)
+    took = one.phase_s[at] if phase in NOT_WORK else one.phase_s[at] - one.wait_s[at]
+    return np.asarray(np.maximum(took, 0.0))
 
 
 def _phases(numbers: Sequence[WindowNumbers]) -> list[str]:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
-from argus.analytics.finding import Finding
 from argus.analytics.numbers import read_steps
-from argus.analytics.store import asked, charts
+from argus.analytics.store import asked, queries
 from argus.analytics.store.attempts import incidents_of
 from argus.analytics.store.queries import Which
 from argus.analytics.window import Floats
@@ -26,7 +25,7 @@ from argus.collectors.records.summary import RankWindow
 
 Json = dict[str, Any]
 
-MAX_FINDINGS = 5_000
+MAX_FINDINGS = 1_000
 MAX_CHANGES = 100
 MARKS = {
     FLAG_WARMUP: "warm-up",
@@ -47,10 +46,15 @@ def steps_chart(
     windows = [row.window for row in rows]
     first_of = dict(zip(windows, (row.first_step for row in rows), strict=True))
     reference = ranks[0] if ranks else _first_rank(read)
-    found = asked.findings_between(
-        connection, which.id, since=windows[0] if windows else None, upto=upto, limit=MAX_FINDINGS
+    # Only L1: one finding of L2 may list ten thousand victims.
+    found = queries.findings(
+        connection, attempt_id=which.id, window=None, level="L1", limit=MAX_FINDINGS, offset=0
     )
-    bodies = charts.bodies_of_rank(connection, which.id, rank=reference, windows=windows)
+    bodies = [
+        body
+        for window in windows
+        for body in asked.bodies_of_ranks(connection, which.id, window, ranks=[reference])
+    ]
     return {
         "run": which.run,
         "attempt": which.attempt,
@@ -63,7 +67,7 @@ def steps_chart(
         "low_s": [_at(step, 5) for _, step, _ in read],
         "high_s": [_at(step, 95) for _, step, _ in read],
         "ranks": {str(rank): [_of_rank(one[0], one[1], rank) for one in read] for rank in ranks},
-        "changes": _changes(found),
+        "changes": _changes(found.items),
         "incidents": [_incident(one.to_json()) for one in incidents_of(connection, which.id)],
         "marks": _marks(bodies),
         "marks_of": reference,
@@ -85,20 +89,21 @@ def _of_rank(known: Any, step_s: Floats, rank: int) -> float | None:
     return float(step_s[place]) if is_there else None
 
 
-def _changes(findings: Sequence[Finding]) -> list[Json]:
+def _changes(findings: Sequence[Json]) -> list[Json]:
     """L1 findings, the same change once, the most significant first."""
-    same: dict[tuple[str, int | None], Finding] = {}
+    same: dict[tuple[str, int], Json] = {}
     for one in findings:
-        if one.level == "L1":
-            key = (one.kind, one.start_step)
-            if key not in same or (one.significance or 0.0) > (same[key].significance or 0.0):
+        if one["start_step"] is not None:
+            key = (one["kind"], one["start_step"])
+            if key not in same or _weight(one) > _weight(same[key]):
                 same[key] = one
-    ordered = sorted(same.values(), key=lambda one: -(one.significance or 0.0))[:MAX_CHANGES]
-    return [
-        {"id": one.id, "kind": one.kind, "step": one.start_step, "end_step": one.end_step, "ratio": one.ratio}
-        for one in ordered
-        if one.start_step is not None
-    ]
+    ordered = sorted(same.values(), key=_weight, reverse=True)[:MAX_CHANGES]
+    names = ("id", "kind", "end_step", "ratio")
+    return [{"step": one["start_step"], **{name: one[name] for name in names}} for one in ordered]
+
+
+def _weight(one: Json) -> float:
+    return float(one["significance"] or 0.0)
 
 
 def _incident(told: Json) -> Json:

@@ -20,7 +20,8 @@ from argus.api.charts.topologies import Topologies
 from argus.api.cluster import cluster_facts, leaves_of
 from argus.api.http.answers import Json, add_read, not_found
 from argus.api.http.guard import READ
-from argus.api.http.reading import Document, which_attempt
+from argus.api.http.reading import which_attempt
+from argus.api.http.shapes import Document
 from argus.api.http.wiring import AttemptQuery, Name, RunPath, ServiceOf
 from argus.collectors.records.layout import MAX_WORLD
 

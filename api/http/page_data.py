@@ -13,7 +13,7 @@ from argus.analytics.store import charts, observations, orders, queries
 from argus.api.captured import Unreadable, records_in, trace_name, trace_of
 from argus.api.http.answers import Json, add_read, not_found, problem
 from argus.api.http.guard import READ
-from argus.api.http.reading import Document
+from argus.api.http.shapes import Document
 from argus.api.http.wiring import IdPath, ServiceOf
 from argus.collectors.records.events import RankRecords
 
@@ -56,9 +56,10 @@ def list_captures(*, service: ServiceOf, incident: Annotated[str, Query(max_leng
     """The latest captures of an incident, each with the bytes of the ranks that are in."""
     with service.store.read() as connection:
         whole = queries.whole_incident(connection, incident)
-        which = whole and queries.attempt_of(connection, whole.run, attempt=whole.attempt)
-        if whole is None or which is None:
+        if whole is None:
             raise not_found(f"no incident {incident!r}")
+        which = queries.attempt_of(connection, whole.run, attempt=whole.attempt)
+        assert which is not None, whole
         ids = charts.captures_of(connection, which, incident=incident, limit=MAX_CAPTURES)
         items = [orders.capture(connection, one) for one in ids]
     return Json({"items": items, "total": len(items)})

@@ -21,18 +21,20 @@ export async function show(place, id, { stillHere, mount }) {
   const one = await get(`/v1/incidents/${encodeURIComponent(id)}`);
   const about = { run: one.run, attempt: one.attempt, suspects: one.suspects };
   const parts = sections();
-  add(place, [heading(one), h("div", { class: "grid" }, Object.values(parts).map((part) => part.element))]);
-  parts.verdict.element.classList.add("tall");
+  const { verdict: told, actions: todo, steps: course, ...others } = parts;
+  const beside = h("div", { class: "column" }, todo.element, course.element);
+  add(place, [heading(one), h("div", { class: "grid" }, told.element, beside, Object.values(others).map((part) => part.element))]);
   fill(parts.verdict.body, verdict(one, []));
   fill(parts.actions.body, actions(one));
   fill(parts.chat.body, chat({ incident: one.id }));
   fill(parts.story.body, story(one));
   mount();
-  const plan = await windowsOf(one);
-  const steps = into(parts.steps.body, stepsChart({ ...about, upto: plan.upto }), (drawn) => drawn);
-  const heat = timeHeat({ ...about, upto: plan.upto, onset: one.onset_step });
+  const planned = windowsOf(one);
+  const upto = one.end_step === null ? null : (await planned).upto; // one that goes on reaches to the latest window
+  const steps = into(parts.steps.body, stepsChart({ ...about, upto }), (drawn) => drawn);
+  const heat = timeHeat({ ...about, upto, onset: one.onset_step });
   fill(parts.heat.body, heat.element);
-  await Promise.all([steps, heat.done]);
+  const [plan] = await Promise.all([planned, steps, heat.done]);
   viewed("first");
   if (stillHere()) await rest(one, about, parts, plan);
   viewed("whole");

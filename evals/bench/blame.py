@@ -71,7 +71,7 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
         mesh.draw(min(PER_JOB, DRAWS[size] - mesh.draws))
         print(f"blame: {mesh.name} {mesh.first} of {mesh.draws} named first", file=sys.stderr, flush=True)
     rows = [{"mesh": m.name, "draws": m.draws, "first": m.first, "missed": m.missed} for m in meshes]
-    first, draws = sum(row["first"] for row in rows), sum(row["draws"] for row in rows)
+    first, draws = sum(mesh.first for mesh in meshes), sum(mesh.draws for mesh in meshes)
     return {
         "num_ranks": num_ranks,
         "draws": draws,
@@ -133,7 +133,8 @@ class Mesh:
         """So many draws more, of one job."""
         job, rng = self.job, self._rng
         slow = rng.integers(job.ranks, size=num)
-        factors = np.exp(rng.uniform(*np.log(FACTORS), size=num))
+        low, high = math.log(FACTORS[0]), math.log(FACTORS[1])
+        factors = np.exp(rng.uniform(low, high, num))
         played = simulate(replace(job, steps=num * STEPS), _one_a_window(slow, factors), rng=rng)
         topology = self._topology = self._topology or build(played.layouts)
         for closed in played.windows(WindowPlan(first=STEPS)):

@@ -113,7 +113,7 @@ def test_dashboards_can_be_provisioned(path: Path) -> None:
     assert names[0] == "datasource" and len({panel["id"] for panel in board["panels"]}) == len(
         board["panels"]
     )
-    taken = set()
+    taken: set[tuple[int, int]] = set()
     for panel in board["panels"]:
         at = panel["gridPos"]
         cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}

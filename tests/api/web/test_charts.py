@@ -138,6 +138,15 @@ def test_a_capture_is_listed_and_becomes_a_trace(client: TestClient) -> None:
     assert b"all_reduce" in trace.content
 
 
+def test_a_chart_of_nothing_says_why(client: TestClient, service: Service) -> None:
+    service.receive_layouts(layouts_body(run="young"))
+    for chart in ("phases", "kernels"):
+        assert "note" in got(client, f"/v1/runs/young/charts/{chart}", rank=0)
+    service.receive_heartbeats(beats_body(make_beat(0, ts_s=1.0, run="unborn")))
+    for chart in ("heat", "phases", "map", "kernels"):
+        assert "layout" in got(client, f"/v1/runs/unborn/charts/{chart}", rank=0)["note"]
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -154,15 +163,6 @@ def test_a_capture_is_listed_and_becomes_a_trace(client: TestClient) -> None:
         ("/v1/fleet/drift?subject=nothing", 200),
     ],
 )
-def test_a_chart_of_nothing_says_why(client: TestClient, service: Service) -> None:
-    service.receive_layouts(layouts_body(run="young"))
-    for chart in ("phases", "kernels?rank=0"):
-        assert "note" in got(client, f"/v1/runs/young/charts/{chart}")
-    service.receive_heartbeats(beats_body(make_beat(0, ts_s=1.0, run="unborn")))
-    for chart in ("heat", "phases", "map", "kernels?rank=0"):
-        assert "layout" in got(client, f"/v1/runs/unborn/charts/{chart}")["note"]
-
-
 def test_what_is_not_there_is_said(client: TestClient, path: str, status: int) -> None:
     answer = client.get(path)
     assert answer.status_code == status, answer.text
