@@ -112,7 +112,8 @@ def _side_by_side(args: argparse.Namespace, suite: str) -> int:
         options = " ".join(f"--system {name}" for name in args.system)
         text = page(
             marks,
-            command=f"argus eval run --suite {suite} {options} --scoreboard {args.scoreboard}",
+            command=f"argus eval run --suite {suite} {options} --scoreboard {args.scoreboard}"
+            + (f" --book {args.book}" if args.book else ""),
             date=f"{datetime.now(UTC):%Y-%m-%d}",
             machine=machine_class(),
             took=f"{time.monotonic() - started:.0f} s" + (" (the last slice)" if resumed else ""),

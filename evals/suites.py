@@ -77,7 +77,7 @@ SUITES: Mapping[str, Suite] = {
     "healthy": Suite(ranks=(4, 8, 16, 32), severities=(1.5,), seeds=tuple(range(63)), names=HEALTHY),
     "board": Suite(
         ranks=(8, 16),
-        severities=(1.3,),
+        severities=(1.1, 1.3, 2.0),
         seeds=(HELDOUT_SEED + 100,),
         calm_seeds=tuple(range(HELDOUT_SEED + 101, HELDOUT_SEED + 105)),
     ),
