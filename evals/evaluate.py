@@ -59,22 +59,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_parser.add_argument(
         "--write-gate", type=Path, metavar="FILE", help="write this run's scores as the suite's new baseline"
     )
-    run_parser.add_argument(
+    _add_side_by_side(run_parser)
+    run_parser.add_argument("--jobs", type=int, default=0, help="processes (default: one per core)")
+
+
+def _add_side_by_side(parser: argparse.ArgumentParser) -> None:
+    """Options that put several systems on the same trials."""
+    parser.add_argument(
         "--system",
         action="append",
         metavar="NAME",
         help="put it beside others on the same trials: argus, a file of evals/systems, or all; may be repeated",
     )
-    run_parser.add_argument(
+    parser.add_argument(
         "--book",
         type=Path,
         metavar="FILE",
         help="with --system: keep every mark here (JSON lines), resume from it",
     )
-    run_parser.add_argument(
+    parser.add_argument(
         "--scoreboard", type=Path, metavar="FILE", help="with --system: write the scoreboard as a page"
     )
-    run_parser.add_argument("--jobs", type=int, default=0, help="processes (default: one per core)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -77,8 +77,8 @@ def from_json(row: Mapping[str, Any]) -> Mark:
 def mark(
     system: str,
     outcome: Outcome,
-    truths: Sequence[Truth],
     *,
+    truths: Sequence[Truth],
     incidents: Sequence[Incident] = (),
     findings: Sequence[Finding] = (),
     window_steps: int,
@@ -91,13 +91,9 @@ def mark(
     right = [one for one, is_right in zip(said, true, strict=True) if is_right]
     is_faulty = truth.fault_class is not None
     tempting = {name for fault in truths for name in fault.exonerated}
-    roots = {rank for fault in truths for rank in fault.ranks}
     return Mark(
         system=system,
-        scenario=trial.scenario,
-        seed=trial.seed,
-        ranks=trial.ranks,
-        severity=trial.severity,
+        **vars(trial),
         fault_class=truth.fault_class,
         counted=is_faulty and _is_counted(truth, steps=outcome.steps, window_steps=window_steps),
         said=outcome.num_incidents,
@@ -111,16 +107,18 @@ def mark(
         delay_windows=outcome.delay_windows,
         delay_s=outcome.delay_s,
         exonerated=not tempting & {i.cause.fault_class for i in said} if tempting else None,
-        unsafe=sum(
-            not is_right and one.cause.verdict in SURE and not set(one.cause.suspects) <= roots
-            for one, is_right in zip(said, true, strict=True)
-        ),
+        unsafe=sum(_is_unsafe(one, truths) for one, is_right in zip(said, true, strict=True) if not is_right),
         abstained=not any(one.cause.verdict in SURE for one in said),
         sure=tuple((one.cause.verdict, is_right) for one, is_right in zip(said, true, strict=True)),
         levels=_levels(findings, truth, window_steps=window_steps) if is_faulty else (),
         error=outcome.error,
         rank_s=rank_s,
     )
+
+
+def _is_unsafe(incident: Incident, truths: Sequence[Truth]) -> bool:
+    roots = {rank for fault in truths for rank in fault.ranks}
+    return incident.cause.verdict in SURE and not set(incident.cause.suspects) <= roots
 
 
 def _is_counted(truth: Truth, *, steps: int, window_steps: int) -> bool:

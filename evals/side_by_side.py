@@ -66,7 +66,7 @@ def _marked(trial: Trial, made: Scenario, *, simulation: Simulation, name: str, 
         crash = f"{type(error).__name__}: {error}"
         outcome = Outcome(trial=trial, truth=made.truth, is_faulty=is_faulty, error=crash)
         outcome = replace(outcome, steps=made.job.steps)
-        return mark(name, outcome, made.truths, window_steps=DEFAULT_STEPS, rank_s=rank_s)
+        return mark(name, outcome, truths=made.truths, window_steps=DEFAULT_STEPS, rank_s=rank_s)
     outcome = score(
         trial,
         made.truths,
@@ -78,7 +78,7 @@ def _marked(trial: Trial, made: Scenario, *, simulation: Simulation, name: str, 
     return mark(
         name,
         replace(outcome, steps=made.job.steps),
-        made.truths,
+        truths=made.truths,
         incidents=incidents,
         findings=findings,
         window_steps=DEFAULT_STEPS,

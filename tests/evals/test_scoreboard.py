@@ -64,7 +64,7 @@ def marked(*incidents: Incident, truth: Truth = TRUTH, levels: tuple[str, ...] =
     return mark(
         "scripted",
         replace(outcome, steps=200),
-        [truth],
+        truths=[truth],
         incidents=incidents,
         findings=findings,
         window_steps=10,
@@ -130,7 +130,7 @@ def test_faults_shorter_than_ten_windows_and_stops_are_told_apart() -> None:
 def test_a_crash_is_a_miss_and_never_quiet() -> None:
     crashed = [
         mark("scripted", Outcome(trial=TRIAL, truth=truth, is_faulty=truth is TRUTH, error="ValueError: x"),
-             [truth], window_steps=10, rank_s=1.0)
+             truths=[truth], window_steps=10, rank_s=1.0)
         for truth in (TRUTH, CALM)
     ]  # fmt: skip
     got = line("scripted", crashed)
