@@ -16,25 +16,34 @@ from argus.evals.scenarios import scenarios
 from argus.evals.score import Outcome, Trial, score
 from argus.evals.simulator.simulate import simulate
 
+HEALTHY = ("healthy", "ugly_healthy")
+"""Scenarios in which nothing is wrong."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
     """Scenarios at every size, severity and seed.
 
-    `names` None = all of them; `ranks` None = each at the size it is written for.
+    `names` None = all of them; `ranks` None = each at the size it is written for. `calm_seeds` are more seeds of
+    the healthy ones: of a list with a file a fault they would be too few.
     """
 
     ranks: tuple[int, ...] | None
     severities: tuple[float, ...]
     seeds: tuple[int, ...]
     names: tuple[str, ...] | None = None
+    calm_seeds: tuple[int, ...] = ()
 
     def trials(self) -> Iterator[Trial]:
         """In an order that shows every scenario early."""
-        for seed in self.seeds:
+        yield from self._played(self.seeds, self.names or tuple(scenarios()))
+        yield from self._played(self.calm_seeds, HEALTHY)
+
+    def _played(self, seeds: tuple[int, ...], names: tuple[str, ...]) -> Iterator[Trial]:
+        for seed in seeds:
             for severity in self.severities:
                 for ranks in self.ranks or (0,):
-                    for name in self.names or scenarios():
+                    for name in names:
                         size = ranks or own_size(name)
                         if size >= least_size(name):
                             yield Trial(scenario=name, seed=seed, ranks=size, severity=severity)
@@ -65,8 +74,12 @@ HELDOUT_SEED = 1_000_000
 
 SUITES: Mapping[str, Suite] = {
     "paper": Suite(ranks=None, severities=(1.5,), seeds=(0,), names=PAPER),
-    "healthy": Suite(
-        ranks=(4, 8, 16, 32), severities=(1.5,), seeds=tuple(range(63)), names=("healthy", "ugly_healthy")
+    "healthy": Suite(ranks=(4, 8, 16, 32), severities=(1.5,), seeds=tuple(range(63)), names=HEALTHY),
+    "board": Suite(
+        ranks=(8, 16),
+        severities=(1.1, 1.3, 2.0),
+        seeds=(HELDOUT_SEED + 100,),
+        calm_seeds=tuple(range(HELDOUT_SEED + 101, HELDOUT_SEED + 105)),
     ),
     "smoke": Suite(ranks=(4, 16), severities=(1.5,), seeds=(0,)),
     "dev": Suite(ranks=(4, 8, 16, 64), severities=(1.1, 1.3, 2.0), seeds=tuple(range(4))),

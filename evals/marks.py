@@ -1,0 +1,164 @@
+"""What one system said of one trial, measured against the truth: the raw material of the scoreboard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from argus.analytics.finding import Finding
+from argus.analytics.incident import Incident
+from argus.evals.score import Outcome, is_true
+from argus.evals.truth import Truth
+
+SURE = ("CONFIRMED", "LIKELY")
+COUNTED_WINDOWS = 10
+"""Faults that end sooner are scored apart: who must see something twice has had little chance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """One (system, trial). `fault_class` None = healthy. Questions that do not apply are None.
+
+    `counted` = the fault stops the job or lasts ten windows and more. `top_1` = the incident that costs most names
+    the truth, `right_scope` = a true incident names the smallest object that explains it. `onset_off` = steps
+    between the onset told and the true one. `exonerated` = no class was named that the truth says is innocent.
+    `unsafe` = false incidents, told as confirmed or likely, that accuse a rank with which nothing is wrong.
+    `abstained` = nothing was told as confirmed or likely. `sure` are verdicts of incidents with whether each is
+    true. `levels` are those with a finding at the fault's place and time. `rank_s` = ranks × seconds of the job.
+    """
+
+    system: str
+    scenario: str
+    seed: int
+    ranks: int
+    severity: float
+    fault_class: str | None
+    counted: bool
+    said: int
+    false: int
+    noticed: bool | None
+    found: bool
+    right_class: bool
+    top_1: bool | None
+    right_scope: bool | None
+    onset_off: int | None
+    delay_windows: int | None
+    delay_s: float | None
+    exonerated: bool | None
+    unsafe: int
+    abstained: bool
+    sure: tuple[tuple[str, bool], ...] = ()
+    levels: tuple[str, ...] = ()
+    error: str = ""
+    rank_s: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, str, int, int, float]:
+        """What makes it one of its kind."""
+        return (self.system, self.scenario, self.seed, self.ranks, self.severity)
+
+    @property
+    def ok(self) -> bool:
+        """Nothing missed, nothing invented, nothing crashed."""
+        return not self.error and not self.false and (self.right_class or self.fault_class is None)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready; `from_json` reads it back."""
+        return asdict(self)
+
+
+def from_json(row: Mapping[str, Any]) -> Mark:
+    """A mark as `to_json` wrote it. KeyError or TypeError if it is none."""
+    sure = tuple((str(verdict), bool(true)) for verdict, true in row["sure"])
+    return Mark(**{**row, "sure": sure, "levels": tuple(row["levels"])})
+
+
+def mark(
+    system: str,
+    outcome: Outcome,
+    truths: Sequence[Truth],
+    *,
+    incidents: Sequence[Incident] = (),
+    findings: Sequence[Finding] = (),
+    window_steps: int,
+    rank_s: float,
+) -> Mark:
+    """The mark of a scored trial; `incidents` are those the outcome was made of."""
+    trial, truth = outcome.trial, truths[0]
+    said = [one for one in incidents if one.cause.verdict != "NO_FAULT"]
+    true = [any(is_true(one, fault, window_steps=window_steps) for fault in truths) for one in said]
+    right = [one for one, is_right in zip(said, true, strict=True) if is_right]
+    is_faulty = truth.fault_class is not None
+    tempting = {name for fault in truths for name in fault.exonerated}
+    roots = {rank for fault in truths for rank in fault.ranks}
+    return Mark(
+        system=system,
+        scenario=trial.scenario,
+        seed=trial.seed,
+        ranks=trial.ranks,
+        severity=trial.severity,
+        fault_class=truth.fault_class,
+        counted=is_faulty and _is_counted(truth, steps=outcome.steps, window_steps=window_steps),
+        said=outcome.num_incidents,
+        false=outcome.num_false,
+        noticed=any(_overlaps(one, truth, window_steps=window_steps) for one in said) if is_faulty else None,
+        found=outcome.found,
+        right_class=outcome.right_class,
+        top_1=_costliest_is_true(said, true) if is_faulty else None,
+        right_scope=_names_scope(right, truths) if is_faulty else None,
+        onset_off=min((abs(i.onset_step - truth.onset_step) for i in right), default=None),
+        delay_windows=outcome.delay_windows,
+        delay_s=outcome.delay_s,
+        exonerated=not tempting & {i.cause.fault_class for i in said} if tempting else None,
+        unsafe=sum(
+            not is_right and one.cause.verdict in SURE and not set(one.cause.suspects) <= roots
+            for one, is_right in zip(said, true, strict=True)
+        ),
+        abstained=not any(one.cause.verdict in SURE for one in said),
+        sure=tuple((one.cause.verdict, is_right) for one, is_right in zip(said, true, strict=True)),
+        levels=_levels(findings, truth, window_steps=window_steps) if is_faulty else (),
+        error=outcome.error,
+        rank_s=rank_s,
+    )
+
+
+def _is_counted(truth: Truth, *, steps: int, window_steps: int) -> bool:
+    if truth.fault_class is not None and truth.fault_class.startswith("stop."):
+        return True
+    end = steps if truth.end_step is None else truth.end_step
+    return end - truth.onset_step >= COUNTED_WINDOWS * window_steps
+
+
+def _overlaps(incident: Incident, truth: Truth, *, window_steps: int) -> bool:
+    is_early = incident.onset_step < truth.onset_step - window_steps
+    return not is_early and (truth.end_step is None or incident.onset_step < truth.end_step)
+
+
+def _costliest_is_true(said: Sequence[Incident], true: Sequence[bool]) -> bool:
+    """The first of equals counts: who tells no cost is taken in the order of telling."""
+    if not said:
+        return False
+    first = max(range(len(said)), key=lambda at: (said[at].cause.share_of_step, -at))
+    return true[first]
+
+
+def _names_scope(right: Sequence[Incident], truths: Sequence[Truth]) -> bool:
+    return {fault.scope for fault in truths} <= {one.cause.scope for one in right}
+
+
+def _levels(findings: Sequence[Finding], truth: Truth, *, window_steps: int) -> tuple[str, ...]:
+    """Levels with a finding in the fault's time that names a root rank, its path, or the job as a whole."""
+    path = truth.scope.partition(":")[2] if truth.scope.startswith("group:") else None
+    first = truth.onset_step // window_steps
+    last = float("inf") if truth.end_step is None else truth.end_step // window_steps
+    return tuple(
+        sorted(
+            {
+                one.level
+                for one in findings
+                if first <= one.window <= last
+                and (not one.ranks or set(one.ranks) & set(truth.ranks) or (path and one.group == path))
+            }
+        )
+    )

@@ -1,0 +1,183 @@
+"""The scoreboard as text: a table for the terminal, and docs/scoreboard.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from argus.evals.marks import Mark
+from argus.evals.scoreboard import (
+    CLASS_TRIALS,
+    HEADLINE_TRIALS,
+    Line,
+    Share,
+    failures,
+    ladder,
+    lines,
+    matrix,
+)
+from argus.evals.systems import OURS
+
+WANTED = (
+    ("precision", 0.99),
+    ("recall", 0.99),
+    ("top_1", 0.99),
+    ("right_class", 0.95),
+)
+"""What must hold, as shares."""
+
+WINDOWS = 3
+
+
+def render(marks: Sequence[Mark]) -> str:
+    """A line a system for the terminal, failures of ours first."""
+    head = (
+        f"{'system':<20}{'right':>8}{'precision':>11}{'noticed':>9}{'recall':>8}{'short':>8}{'top-1':>8}{'class':>8}{'scope':>8}"
+        f"{'false/healthy':>15}{'unsafe':>8}{'delay p50/max':>15}"
+    )
+    rows = [
+        f"{one.system:<20}{_percent(one.right):>8}{_percent(one.precision):>11}{_percent(one.noticed):>9}"
+        f"{_percent(one.recall):>8}"
+        f"{_percent(one.recall_short):>8}{_percent(one.top_1):>8}{_percent(one.right_class):>8}"
+        f"{_percent(one.right_scope):>8}{one.false_healthy:>15}{one.unsafe:>8}{_delay(one):>15}"
+        for one in lines(marks)
+    ]
+    return "\n".join([*map(_failure, failures(marks)), head, *rows])
+
+
+def page(marks: Sequence[Mark], *, command: str, date: str, machine: str, took: str) -> str:
+    """The page: how it was made, what failed, what was missed, then the tables."""
+    seeds = sorted({one.seed for one in marks})
+    healthy = len({one.key[1:] for one in marks if one.fault_class is None})
+    total = len({one.key[1:] for one in marks})
+    failed = failures(marks)
+    parts = [
+        "# Scoreboard",
+        (
+            f"Written by `{command}` on {date}, {machine}, {took}. {total - healthy} faulty and {healthy} "
+            f"healthy trials, seeds {seeds[0]} to {seeds[-1]}. Everything is simulated. What each number means: "
+            "[evals](evals.md)."
+        ),
+        "## What failed",
+        "\n".join(f"- {_failure(one)}" for one in failed) or "No trial of Argus in this run.",
+        "## What must hold",
+        _promises(marks, faulty=total - healthy, healthy=healthy),
+        "## Side by side",
+        _systems(lines(marks)),
+        "## Class by class (Argus)",
+        (
+            f"Shares of trials; `L1` … `L3` = a finding of that level at the fault's place and time. Classes with fewer "
+            f"than {CLASS_TRIALS} trials say little."
+        ),
+        _grid("class", matrix(marks)),
+        "## Recall by severity",
+        "Of all faults but stops; severity 1.5 = the culprit's step takes half as much again.",
+        _grid("system", ladder(marks)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _promises(marks: Sequence[Mark], *, faulty: int, healthy: int) -> str:
+    ours = next((one for one in lines(marks) if one.system == OURS), None)
+    if ours is None:
+        return "Argus itself was not run."
+    shares: Mapping[str, Share] = {name: getattr(ours, name) for name, _ in WANTED}
+    rows = [
+        f"- {name.replace('_', '-')} ≥ {least:g}: {shares[name]} — {_met(shares[name].ratio, least)}"
+        for name, least in WANTED
+    ]
+    late = ours.delay_windows_max
+    rows.append(
+        f"- at most {WINDOWS} windows to the incident: {_number(late)} at most — "
+        f"{'not measured' if late is None else 'met' if late <= WINDOWS else 'MISSED'}"
+    )
+    rows.append(
+        f"- at most 1 false incident per healthy day of 10,000 ranks: {ours.false_healthy} seen, 95 % bound "
+        f"{_number(ours.per_day_upper)} a day — {_budget(ours)}"
+    )
+    rows.append(f"- no unsafe advice: {ours.unsafe} — {'met' if not ours.unsafe else 'MISSED'}")
+    if min(faulty, healthy) < HEADLINE_TRIALS:
+        rows.append(
+            f"- a headline takes {HEADLINE_TRIALS} faulty and as many healthy trials; this run had {faulty} and "
+            f"{healthy}: **too few**, read the intervals"
+        )
+    return "\n".join(rows)
+
+
+def _budget(ours: Line) -> str:
+    if ours.per_day is None or ours.per_day_upper is None:
+        return "not measured"
+    if ours.per_day > 1:
+        return "MISSED"
+    return "met" if ours.per_day_upper <= 1 else "not shown: too few rank-days were run"
+
+
+def _met(ratio: float | None, least: float) -> str:
+    if ratio is None:
+        return "not measured"
+    return "met" if ratio >= least else "MISSED"
+
+
+def _systems(rows: Sequence[Line]) -> str:
+    columns: Mapping[str, Callable[[Line], object]] = {
+        "right": lambda one: one.right,
+        "precision": lambda one: one.precision,
+        "noticed": lambda one: one.noticed,
+        "recall": lambda one: one.recall,
+        "recall, short faults": lambda one: one.recall_short,
+        "F1": lambda one: _number(one.f1),
+        "top-1": lambda one: one.top_1,
+        "class": lambda one: one.right_class,
+        "scope": lambda one: one.right_scope,
+        "exonerated": lambda one: one.exonerated,
+        "abstained": lambda one: one.abstained,
+        "onset off, steps": lambda one: _number(one.onset_off_median),
+        "windows p50/max": _delay,
+        "healthy quiet": lambda one: one.healthy_quiet,
+        "false per 10k-rank day (95 % bound)": lambda one: (
+            f"{_number(one.per_day)} ({_number(one.per_day_upper)})"
+        ),
+        "unsafe": lambda one: one.unsafe,
+        "CONFIRMED true": lambda one: one.calibration["CONFIRMED"],
+        "LIKELY true": lambda one: one.calibration["LIKELY"],
+        "Brier": lambda one: _number(one.brier),
+        "crashed": lambda one: one.crashed,
+    }
+    head = f"| | {' | '.join(one.system for one in rows)} |\n|---|{'---|' * len(rows)}"
+    body = [f"| {name} | {' | '.join(str(get(one)) for one in rows)} |" for name, get in columns.items()]
+    return "\n".join([head, *body])
+
+
+def _grid(what: str, table: Mapping[str, Mapping[str, Share]]) -> str:
+    keys = list(next(iter(table.values()), {}))
+    head = f"| {what} | trials | {' | '.join(keys)} |\n|---|---|{'---|' * len(keys)}"
+    body = [
+        f"| {name} | {sum(share.whole for share in row.values()) if what == 'system' else row[keys[0]].whole} | "
+        f"{' | '.join(_percent(row[key]) for key in keys)} |"
+        for name, row in table.items()
+    ]
+    return "\n".join([head, *body])
+
+
+def _failure(one: Mark) -> str:
+    wanted = one.fault_class or "nothing"
+    if one.error:
+        got = one.error
+    elif one.false:
+        got = f"{one.false} of {one.said} incidents false"
+    else:
+        got = "the right ranks, another cause" if one.found else "not found"
+    return f"FAILED {one.scenario} ranks {one.ranks} severity {one.severity} seed {one.seed}: wanted {wanted}, got {got}"
+
+
+def _percent(share: Share) -> str:
+    return "–" if share.ratio is None else f"{share.ratio:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
+
+
+def _delay(one: Line) -> str:
+    if one.delay_windows_max is None:
+        return "–"
+    return f"{one.delay_windows_median:g}/{one.delay_windows_max}"

@@ -1,0 +1,24 @@
+"""Alarms where a step takes more than twice the median of the steps before it; names no rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from argus.evals.systems._seen import Seen, Suspicion
+
+RATIO = 2.0
+LEAST_STEPS = 10
+"""Steps before which there is no median to speak of."""
+
+
+def accuse(seen: Sequence[Seen], *, rng: np.random.Generator) -> Iterator[Suspicion]:
+    """A suspicion of the whole run for each window with such a step; the job's step is its slowest rank's."""
+    before = np.empty(0)
+    for at, one in enumerate(seen):
+        steps = one.window.step_s[:, one.window.usable]
+        job = np.nanmax(steps, axis=0) if steps.size else np.empty(0)
+        if len(before) >= LEAST_STEPS and bool((job > RATIO * np.median(before)).any()):
+            yield Suspicion(at=at, fault_class="step.slower", scope=f"run:{one.window.run}")
+        before = np.append(before, job[np.isfinite(job)])
