@@ -21,7 +21,7 @@ def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenari
     drawn = draw_cluster(seed=seed, ranks=ranks)
     job = replace(drawn.job, steps=STEPS, kernels=5, checkpoint_every=0)
     more = (TIMES - 1) * (FORWARD_SHARE + BACKWARD_SHARE) * (severity - 1) / 0.5
-    fault = Fault(kind="compute", kernels="gemm|flash", ranks=(CULPRIT,), severity=1 + more)
+    fault = Fault(kind="compute", kernels="gemm|flash", ranks=(min(CULPRIT, ranks - 1),), severity=1 + more)
     return replace(drawn, job=job, onset_step=ONSET).with_fault(
         "compute.slow", fault, end_step=None, exonerated=("link.slow",)
     )

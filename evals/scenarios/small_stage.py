@@ -21,13 +21,14 @@ def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenari
     """The last stage of pipeline.imbalance, from the first step on."""
     drawn = draw_pipeline(seed=seed, ranks=ranks)
     job = replace(drawn.job, schedule="1f1b", virtual=1, steps=80, checkpoint_every=0)
-    members = tuple(range(*shape_of(job).stages[STAGE]))
+    stage = min(STAGE, job.pp - 1)
+    members = tuple(range(*shape_of(job).stages[stage]))
     more = MORE * BACKWARD_SHARE * (severity - 1) / 0.5
     fault = Fault(kind="compute", phase="backward", ranks=members, severity=1 + more)
     return replace(drawn, job=job).with_fault(
         "pipeline.imbalance",
         fault,
-        scope=f"stage:{STAGE}",
+        scope=f"stage:{stage}",
         onset_step=0,
         end_step=None,
         exonerated=("link.slow",),
