@@ -9,7 +9,7 @@ compression ratio tells of change, not of loss: it is evidence for a cause and n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,9 @@ WORTH_TELLING = 0.005
 
 LATE_SHARE = 0.5
 """Communication kernels wait for whoever is late: lateness of half of what they lost explains them."""
+
+IN_STEP = ("tp", "cp", "ep", "etp", "pp")
+"""Kinds of groups that meet many times a step; the others meet at its end."""
 
 FEW = 3
 """So many ranks slow in one kernel may be that many causes; more are one."""
@@ -65,7 +68,7 @@ def kernel_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     step_s = view.digest.typical_step_s if view.digest is not None else 0.0
     ranks = [_cause(view, one, falls=falls, step_s=step_s) for one in alone]
     several = [_cause(view, some, falls=falls, step_s=step_s) for some in together]
-    groups = _links(view, found, step_s=step_s)
+    groups = _links(view, found, step_s=step_s, own_s=_own_loss_s(lasting.findings))
     return (
         *join_ranks(view, [cause for cause in ranks if cause.share_of_step >= WORTH_TELLING]),
         *(cause for cause in several if cause.share_of_step >= WORTH_TELLING),
@@ -160,8 +163,20 @@ def _falls(falls: Sequence[Finding]) -> Iterator[Evidence]:
         yield from (item for item in fall.evidence if item.name == "compression_ratio")
 
 
-def _links(view: View, found: Sequence[Finding], *, step_s: float) -> Iterator[Cause]:
-    """Groups all of whose members have long communication kernels while nobody in them is late."""
+def _own_loss_s(findings: Sequence[Finding]) -> dict[int, float]:
+    """Seconds a step each accused rank loses by its own work, at most."""
+    own_s: dict[int, float] = {}
+    for finding in findings:
+        if finding.role == "culprit":
+            for rank in finding.ranks:
+                own_s[rank] = max(own_s.get(rank, 0.0), finding.effect_s_per_step or 0.0)
+    return own_s
+
+
+def _links(
+    view: View, found: Sequence[Finding], *, step_s: float, own_s: Mapping[int, float]
+) -> Iterator[Cause]:
+    """Groups all of whose members have long communication kernels while nobody they wait for is late."""
     accused = {rank for finding in found if finding.role == "culprit" for rank in finding.ranks}
     by_group: dict[str, list[Finding]] = {}
     for finding in found:
@@ -170,9 +185,19 @@ def _links(view: View, found: Sequence[Finding], *, step_s: float) -> Iterator[C
     for group, mine in sorted(by_group.items()):
         lost_s = sum(finding.effect_s_per_step or 0.0 for finding in mine)
         late_s = _latest_s(view, mine[0].ranks)
-        if accused & set(mine[0].ranks) or late_s >= LATE_SHARE * lost_s:
+        near_s = max((own_s.get(rank, 0.0) for rank in _near(view, mine[0].ranks)), default=0.0)
+        if accused & set(mine[0].ranks) or max(late_s, near_s) >= LATE_SHARE * lost_s:
             continue
         yield _link_cause(view, group, mine, lost_s=lost_s, late_s=late_s, step_s=step_s)
+
+
+def _near(view: View, ranks: Sequence[int]) -> set[int]:
+    """The ranks and whoever they meet inside a step, layer by layer or micro-batch by micro-batch.
+
+    The pipeline of a slow rank's tensor-parallel sibling waits as long as its own: the sibling waits in each layer.
+    """
+    groups = [group for rank in ranks for group in view.topology.groups_of(rank) if group.kind in IN_STEP]
+    return {*ranks, *(rank for group in groups for rank in group.ranks)}
 
 
 def _latest_s(view: View, ranks: Sequence[int]) -> float:

@@ -100,3 +100,12 @@ def test_the_command_gates_on_a_baseline(
 def test_no_seed_is_in_both_splits() -> None:
     developed = {seed for name in ("smoke", "dev", "dev-full") for seed in SUITES[name].seeds}
     assert max(developed) < HELDOUT_SEED <= min(SUITES["heldout"].seeds)
+
+
+@pytest.mark.slow
+def test_the_pipeline_of_a_slow_ranks_sibling_is_no_slow_link() -> None:
+    job = Job(run="tp", ranks=32, tp=2, pp=4, micro_batches=8, steps=120, step_s=1.2, kernels=10)
+    fault = Fault(kind="compute", ranks=(21,), severity=1.4, start_step=50)
+    played = play(simulate(job, (fault,), rng=np.random.default_rng(3)))
+    assert {finding.group for finding in played.findings if finding.kind == "group_shift"} >= {"pp/4"}
+    assert [incident.cause.suspects for incident in played.incidents] == [(21,)]
