@@ -12,6 +12,7 @@ from argus.analytics.fuse import Lasting, decide
 from argus.analytics.fuse.kernels import is_of_cpu
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.lifecycle import (
+    GONE_WINDOWS,
     NAMED_BETTER,
     amend_incident,
     find_open,
@@ -59,7 +60,7 @@ def join_kernels(
     An incident that is not among those `told` (ids) and turns out to be something closer was never opened.
     """
     findings = run_detectors(view, level=LEVEL)
-    causes = () if is_start_up else decide(view, Lasting(findings=findings))
+    causes = () if is_start_up else decide(view, Lasting(findings=findings, open=_of_late(view, incidents)))
     after = list(incidents)
     weak = {finding.id for finding in findings if is_of_cpu(finding)}
     for cause in causes:
@@ -75,6 +76,13 @@ def join_kernels(
         else:
             after[at] = _told_more(view, after[at], cause, steps_done)
     return Joined(findings=findings, incidents=tuple(after))
+
+
+def _of_late(view: View, incidents: Sequence[Incident]) -> tuple[Cause, ...]:
+    """What is open, or was until just now: a run's end resolves incidents before its last kernels are judged."""
+    assert view.window is not None
+    since = view.window.index - GONE_WINDOWS
+    return tuple(i.cause for i in incidents if i.status == "open" or i.last_window >= since)
 
 
 def is_of_kernels(cause: Cause) -> bool:

@@ -13,7 +13,10 @@ from collections.abc import Iterable
 from argus.collectors.records.layout import GroupInfo, Layout
 
 _RANKS = re.compile(r'"ranks":\[([0-9,]*)\]')
-"""Inside a JSON string the quotes would be escaped, so this is a key; only groups have one of that name."""
+"""Inside a JSON string the quotes would be escaped, so this is a key; only groups have one of that name.
+
+Evenly spaced ranks are written as a span and no list, and are one tuple by themselves.
+"""
 
 
 def read_layouts(bodies: Iterable[str]) -> list[Layout]:
@@ -39,10 +42,11 @@ def _read(body: str, known: dict[str, tuple[int, ...]]) -> Layout:
         return '"ranks":[]'
 
     short = Layout.from_json(json.loads(_RANKS.sub(taken, body)))
-    if len(lists) != len(short.groups):
+    if len(lists) != sum(not group.ranks for group in short.groups):
         return Layout.from_json(json.loads(body))
+    left = iter(lists)
     groups = (
-        GroupInfo(name=group.name, desc=group.desc, ranks=ranks)
-        for group, ranks in zip(short.groups, lists, strict=True)
+        group if group.ranks else GroupInfo(name=group.name, desc=group.desc, ranks=next(left))
+        for group in short.groups
     )
     return Layout(**{**vars(short), "groups": tuple(groups)})

@@ -68,7 +68,7 @@ def kernel_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     step_s = view.digest.typical_step_s if view.digest is not None else 0.0
     ranks = [_cause(view, one, falls=falls, step_s=step_s) for one in alone]
     several = [_cause(view, some, falls=falls, step_s=step_s) for some in together]
-    groups = _links(view, found, step_s=step_s, own_s=_own_loss_s(lasting.findings))
+    groups = _links(view, found, step_s=step_s, own_s=_own_loss_s(lasting))
     return (
         *join_ranks(view, [cause for cause in ranks if cause.share_of_step >= WORTH_TELLING]),
         *(cause for cause in several if cause.share_of_step >= WORTH_TELLING),
@@ -163,13 +163,14 @@ def _falls(falls: Sequence[Finding]) -> Iterator[Evidence]:
         yield from (item for item in fall.evidence if item.name == "compression_ratio")
 
 
-def _own_loss_s(findings: Sequence[Finding]) -> dict[int, float]:
-    """Seconds a step each accused rank loses by its own work, at most."""
+def _own_loss_s(lasting: Lasting) -> dict[int, float]:
+    """Seconds a step each accused rank loses by itself, at most: by a finding, or by what is known of it already."""
+    found = [(f.ranks, f.effect_s_per_step or 0.0) for f in lasting.findings if f.role == "culprit"]
+    known = [(c.suspects, c.s_per_step) for c in lasting.open if c.fault_class != "link.slow"]
     own_s: dict[int, float] = {}
-    for finding in findings:
-        if finding.role == "culprit":
-            for rank in finding.ranks:
-                own_s[rank] = max(own_s.get(rank, 0.0), finding.effect_s_per_step or 0.0)
+    for ranks, lost_s in (*found, *known):
+        for rank in ranks:
+            own_s[rank] = max(own_s.get(rank, 0.0), lost_s)
     return own_s
 
 

@@ -136,6 +136,7 @@ class ForwardHook:
         recorder = self._recorder
         here = recorder.here()
         if here.stack and any(frame.name in self._inside for frame in here.stack):
+            self._seen += 1  # a framework's hook times it: the modules are known all the same
             here.tokens.append(None)  # a root inside a root, or recomputation in backward
             return
         native = recorder.ring.intern(type(module).__name__)

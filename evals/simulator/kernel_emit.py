@@ -15,6 +15,7 @@ from argus.evals.simulator.segments import segments_of
 def kernels_of(source: Emitter, row: int, *, calls: Table | None = None) -> Rows:
     """KERNEL rows of the `row`-th rank of a stage over the timeline's steps, in order of their start.
 
+    What the host loses, to collections, compilations, the run queue or the loader, lengthens no kernel.
     `calls` are the stage's collectives, if they are at hand.
     """
     job, rank = source.job, source.ranks.start + row
@@ -26,20 +27,23 @@ def kernels_of(source: Emitter, row: int, *, calls: Table | None = None) -> Rows
     wall = source.costs.wall[source.times.steps][ended][:, :, rank]
     extra = {word: part[source.times.steps][ended, rank] for word, part in source.costs.kernels_s.items()}
     copied = extra.pop(COPIES, np.zeros(len(ended)))
+    costs = source.costs
+    stood_s = sum(costs.starved_s.values(), costs.gc_s + costs.compile_s)[source.times.steps][ended, rank]
+    loaded_s = np.median(costs.wall[source.times.steps][ended, 0], axis=1)  # who waits longer copies no more
     texts, steps = source.names.of_rank(rank), source.step[ended]
     compute = kernel_rows(
         texts,
         job.kernels,
         steps=steps,
         start_ns=source.ns(source.end[..., :1])[row, ended, 0],
-        work_s=wall[:, segments_of(job).kind > 0].sum(axis=1),
+        work_s=np.maximum(wall[:, segments_of(job).kind > 0].sum(axis=1) - stood_s, 0.0),
         extra_s=extra,
     )
     copies = copy_rows(
         texts,
         steps=steps,
         start_ns=source.ns(source.entry[..., :1])[row, ended, 0],
-        copy_s=COPY_SHARE * (wall[:, 0] - copied) + copied,
+        copy_s=COPY_SHARE * np.minimum(wall[:, 0] - copied, loaded_s) + copied,
     )
     rows = np.concatenate([compute, copies, _communication(source, row, calls or collective_rows(source))])
     return rows[np.argsort(rows["start_ns"], kind="stable")]

@@ -31,7 +31,8 @@ def short(*, kind: str = "", steps: int = 12, seed: int = 0, ranks: int = 8) -> 
 def test_a_slow_rank_is_found_without_history(kind: str, fault_class: str, steps: int) -> None:
     report = short(kind=kind, steps=steps)
     assert [(i.cause.fault_class, i.cause.suspects) for i in report.incidents] == [(fault_class, (3,))]
-    assert report.diagnosis["verdict"] == "LIKELY", "one recording confirms nothing"
+    # One recording confirms nothing by itself; the host's own counters may.
+    assert report.diagnosis["verdict"] in (("LIKELY", "CONFIRMED") if kind == "starved" else ("LIKELY",))
 
 
 @pytest.mark.slow

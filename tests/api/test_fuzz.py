@@ -80,7 +80,7 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def service(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -> Service:
+def service(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
     if request.param == "postgres":
         store = request.getfixturevalue("postgres")
     else:
@@ -88,7 +88,8 @@ def service(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) ->
         request.addfinalizer(store.close)
     service = new_service(store, clock=clock)
     service.receive_layouts(layouts_body())
-    return service
+    yield service
+    service.worker.stop()  # or it would go on leading on this server
 
 
 def check(client: TestClient, path: str, body: bytes, media: str) -> None:

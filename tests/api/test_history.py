@@ -138,7 +138,8 @@ def test_history_is_read_over_http_and_forgotten(store: Store, clock: FakeClock)
     assert item["ratio"] == pytest.approx(1.0)
     assert client.get("/v1/history", params={"days": 0}).status_code == 422
     clock.now_s += service.settings.keep_history_s + DAY_S
-    service.worker.turn(clock.now_s)
+    while service.worker.turn(clock.now_s):
+        pass  # a part of what is too old each turn
     assert days_in(store) == 0
 
 
@@ -217,6 +218,7 @@ def test_postgres_adds_days_up(postgres: Store, clock: FakeClock) -> None:
     clock.now_s += 3601.0
     service.worker.turn(clock.now_s)
     assert days_in(postgres) == 5 * 4 * 2
+    service.worker.stop()
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 
@@ -39,6 +40,6 @@ def test_an_empty_list_and_spaced_json_are_read_too() -> None:
     texts = bodies(Job(ranks=4, steps=1))
     spaced = [json.dumps(json.loads(text)) for text in texts]
     assert read_layouts(spaced) == read_layouts(texts)
-    whole = texts[0].replace('"ranks":[0,1,2,3]', '"ranks":[]')
+    whole = re.sub(r'"ranks":(\{[^}]*\}|\[[^]]*\])', '"ranks":[]', texts[0])
     (read,) = read_layouts([whole])
     assert read.groups[0].ranks == ()

@@ -150,7 +150,7 @@ def test_runs_and_fleet_in_the_dark(browser: Browser, url: str) -> None:
         picture(shown, "web-run-dark")
         shown.page.click("nav a:text-is('Fleet')")
         shown.page.wait_for_selector(".u-legend")
-        assert "GPU-6e000005" in shown.page.inner_text("main")
+        shown.page.wait_for_selector("main :text('GPU-6e000005')")
         picture(shown, "web-fleet-dark", whole=True)
         shown.page.click("#theme")
         assert shown.page.evaluate("document.documentElement.dataset.theme") == "light"
