@@ -81,6 +81,7 @@ class Replay:
     num_bytes: int = 0
     num_windows: int = 0
     refused: list[str] = field(default_factory=list)
+    taken: set[int] = field(default_factory=set)
 
     def send(
         self, job: Job, *, events: Sequence[OutsideEvent] = (), stacks: Sequence[StackDump] = ()
@@ -100,7 +101,7 @@ class Replay:
             self._windows(records, plan, index)
             is_last = end >= count
             if is_last:
-                self._settle(layout.run)
+                self._settle(layout.run, layout.attempt)
             plan = (
                 self._beats(records, step=min(end, count) - 1, state="ended" if is_last else "running")
                 or plan
@@ -132,8 +133,10 @@ class Replay:
             windows = [window for window in windows if len(window.steps)]
             if windows:
                 body = encode_windows(window.to_bytes() for window in windows)
-                self._ask("/v1/ingest/windows", body, WINDOW_HEADERS)
+                answer = self._ask("/v1/ingest/windows", body, WINDOW_HEADERS)
                 self.num_windows += len(windows)
+                if answer.body.get("accepted"):
+                    self.taken.add(index)
 
     def _beats(self, records: Sequence[RankRecords], *, step: int, state: str) -> WindowPlan | None:
         """That every rank got so far; the plan the service follows now."""
@@ -149,20 +152,25 @@ class Replay:
             plan = parse_plans(answer.body.get("plans"))[0].get((layout.run, layout.attempt), plan)
         return plan
 
-    def _settle(self, run: str) -> None:
+    def _settle(self, run: str, attempt: int) -> None:
         """Wait until the service has analysed what it took, or too long."""
         until_s = self.clock() + PATIENCE_S
-        while num := self._waiting(run):
+        while num := self._waiting(run, attempt):
             if self.clock() >= until_s:
                 self.refused.append(f"windows: {num} are not analysed yet, their incidents may be missing")
                 return
             self.sleep(LOOK_S)
 
-    def _waiting(self, run: str) -> int:
-        """Windows that are stored and not analysed."""
-        by_status = self.get(f"/v1/runs/{quote(run, safe='/')}").body.get("windows_by_status")
+    def _waiting(self, run: str, attempt: int) -> int:
+        """Windows that were taken and are not analysed: those that the service has not come to are none of its yet."""
+        body = self.get(f"/v1/runs/{quote(run, safe='/')}").body
+        attempts = body.get("attempts")
+        told = [one for one in attempts if isinstance(one, dict)] if isinstance(attempts, list) else []
+        mine = next((one for one in told if one.get("attempt") == attempt), {})
+        by_status = mine.get("windows_by_status")
         counts = by_status if isinstance(by_status, dict) else {}
-        return sum(n for status, n in counts.items() if status not in DONE and isinstance(n, int))
+        done = sum(n for status, n in counts.items() if status in DONE and isinstance(n, int))
+        return max(len(self.taken) - done, 0)
 
     def _witnesses(self, events: Sequence[OutsideEvent], stacks: Sequence[StackDump]) -> None:
         for at in range(0, len(events), DUMPS_A_REQUEST):

@@ -57,7 +57,8 @@ class FakeService:
     def get(self, path: str) -> Answer:
         """Everything is analysed at the first look."""
         self.num_looks += 1
-        return Answer(status=200, body={"windows_by_status": {"analysed": 4}})
+        attempts = [{"attempt": 0, "windows_by_status": {"analysed": 4}}]
+        return Answer(status=200, body={"attempts": attempts})
 
 
 def replayed(service: FakeService, job: Job, *, speed: float = 0.0) -> tuple[list[RankWindow], list[float]]:
