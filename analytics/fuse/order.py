@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 
 from argus.analytics.fuse.counters import check_events
 from argus.analytics.fuse.earlier import check_earlier
-from argus.analytics.fuse.host_evidence import clean_members, device_marks, host_similarity, starvation
+from argus.analytics.fuse.host_evidence import (
+    STARVED,
+    clean_members,
+    device_marks,
+    host_similarity,
+    starvation,
+)
 from argus.analytics.fuse.kernels import kernel_causes
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
@@ -20,8 +26,6 @@ from argus.analytics.fuse.uneven import majority_causes, stage_causes, work_caus
 from argus.analytics.fuse.whole_job import job_causes
 from argus.analytics.incident import Cause
 from argus.analytics.view import View
-
-STARVED = "host.cpu_starved"
 
 Rule = Callable[[View, Lasting], tuple[Cause, ...]]
 """Names causes from what lasted; no cause is a good answer."""
@@ -56,12 +60,12 @@ CHECKS: tuple[Check, ...] = (
 
 def decide(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     """The causes of what lasted, one per suspect, checked; where there is none, that all ranks are slower alike."""
-    causes = _unserved(one_per_suspect([cause for rule in RULES for cause in rule(view, lasting)]))
+    causes = without_unserved(one_per_suspect([cause for rule in RULES for cause in rule(view, lasting)]))
     causes = causes or job_causes(view, lasting)
     return tuple(checked(view, cause) for cause in causes)
 
 
-def _unserved(causes: Sequence[Cause]) -> tuple[Cause, ...]:
+def without_unserved(causes: Sequence[Cause]) -> tuple[Cause, ...]:
     """Without the slow links one of whose members does not get the CPU: it could not serve the transfer."""
     starved = {rank for cause in causes if cause.fault_class == STARVED for rank in cause.suspects}
     return tuple(c for c in causes if c.fault_class != "link.slow" or not starved & set(c.suspects))

@@ -155,7 +155,7 @@ class Stored:
 
 
 def _open(args: argparse.Namespace) -> Keyring:
-    """The keys of the database that `argus serve` would use, made if it is not there yet. Raises CliError."""
+    """The keys of the database that `argus serve` would use; only a first key makes it. Raises CliError."""
     from sqlalchemy.exc import SQLAlchemyError
 
     from argus.analytics.store.engine import StoreError, open_store
@@ -167,6 +167,8 @@ def _open(args: argparse.Namespace) -> Keyring:
         settings, _ = load_settings(env=os.environ, path=args.config)
         db = args.db or settings.db
         is_new = "://" not in db and not Path(db).exists()
+        if is_new and args.action != "create":
+            raise CliError(f"there is no database {db!a:.200}: is --db right?")
         store = open_store(db)
         if is_new:
             upgrade(store)

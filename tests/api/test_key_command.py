@@ -31,6 +31,13 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     return out.err if code else out.out
 
 
+def test_only_a_first_key_makes_a_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    db = tmp_path / "mistyped.sqlite"
+    for words in (("list",), ("revoke", "k1")):
+        assert "no database" in said(capsys, *words, "--db", str(db), code=2)
+    assert not db.exists()
+
+
 def test_keys_on_a_database(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

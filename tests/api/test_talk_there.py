@@ -13,7 +13,8 @@ from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
 from argus.api.cli import main
 from argus.api.cli.over_http import read_events
-from tests.api.desk.served import app_over_http, lived
+from tests.api.desk.served import lived
+from tests.api.served import listening_on
 
 Out = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -31,7 +32,7 @@ def model() -> Iterator[StubServer]:
 def served(tmp_path_factory: pytest.TempPathFactory, model: StubServer) -> Iterator[str]:
     """URL of a service that lived through a job with a slow rank and has a model."""
     folder = tmp_path_factory.mktemp("there")
-    with lived(folder, key=KEY, model_url=model.url, model="m") as at, app_over_http(at.app) as url:
+    with lived(folder, key=KEY, model_url=model.url, model="m") as at, listening_on(at.app) as url:
         yield url
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
-from tests.api.desk.served import Lived, app_over_http, lived
+from tests.api.desk.served import Lived, lived
+from tests.api.served import listening_on
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ def at(tmp_path_factory: pytest.TempPathFactory, model: StubServer) -> Iterator[
 
 @pytest.fixture(scope="module")
 def client(at: Lived) -> Iterator[openai.OpenAI]:
-    with app_over_http(at.app) as url, openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client:
+    with listening_on(at.app) as url, openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client:
         yield client
 
 
