@@ -153,18 +153,21 @@ def _end_before_fork() -> None:
 
 
 def rows_of(events: Sequence[Event], *, timeline: Timeline, intern: Callable[[str], int]) -> Rows:
-    """KERNEL rows of the outermost operators of each thread; what they call is inside their time."""
-    found = [
-        (event.start_thread_id(), event.start_ns(), event.duration_ns(), intern(_plain(event.name())))
-        for event in events
-        if event.activity_type() == "cpu_op"
-    ]
-    table = np.array(found, np.int64).reshape(-1, 4)
-    table = table[outermost(table[:, 0], table[:, 1], table[:, 2])]
-    rows = np.zeros(len(table), KERNEL)
-    rows["start_ns"], rows["dur_ns"], rows["name"] = table[:, 1], table[:, 2], table[:, 3]
+    """KERNEL rows of the outermost operators of each thread; what they call is inside their time.
+
+    Four of five events are inside another one: only the outermost are asked for their names, since each
+    question is a call into C++ under the lock that the training thread waits for.
+    """
+    operators = [event for event in events if event.activity_type() == "cpu_op"]
+    threads = np.array([event.start_thread_id() for event in operators], np.int64)
+    starts = np.array([event.start_ns() for event in operators], np.int64)
+    durations = np.array([event.duration_ns() for event in operators], np.int64)
+    kept = outermost(threads, starts, durations)
+    rows = np.zeros(len(kept), KERNEL)
+    rows["start_ns"], rows["dur_ns"] = starts[kept], durations[kept]
+    rows["name"] = [intern(_plain(operators[i].name())) for i in kept.tolist()]
     rows["role"] = intern(ROLE)
-    rows["step"], rows["phase"] = timeline.at(table[:, 1])
+    rows["step"], rows["phase"] = timeline.at(starts[kept])
     return rows[rows["step"] >= 0]
 
 
