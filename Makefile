@@ -3,7 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGUS := $(BIN)/argus
-CODE := argus collectors analytics topology agent api evals tests
+
+# Hundreds of processes start in these targets: each would compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 
 .PHONY: help setup demo test format lint types bench-smoke eval-smoke unit soak clean
 

@@ -68,7 +68,7 @@ def test_a_change_of_five_percent_in_three_percent_noise_is_found_in_time_and_pl
     factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of ALL trials, whose last 20 values lie behind the change; the best possible is printed beside it."""
-    trials, before, after = 3000, STARTUP + 120, 20
+    trials, before, after = 1000, STARTUP + 120, 20
     rng = np.random.default_rng(11)
     values = rng.normal(1.0, 0.03, (trials, before + after))
     values[:, before:] *= factor
