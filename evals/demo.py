@@ -39,6 +39,7 @@ class Plan:
     fault: str
     rank: int
     parallel: str
+    healthy_windows: int = HEALTHY_WINDOWS
 
     @property
     def truth(self) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def play(plan: Plan, *, say: Progress) -> tuple[dict[str, Any], str]:
         say("starting the service and a 4-rank training job under `argus run`")
         with Stack(directory=directory, run="demo", ranks=RANKS, script=script) as stack:
             _wait_for_windows(stack, count=BASELINE_WINDOWS, timeout_s=START_S, say=say)
-            card = _healthy(stack, say=say) if plan.fault == "none" else _faulty(stack, plan, say=say)
+            card = _healthy(stack, plan, say=say) if plan.fault == "none" else _faulty(stack, plan, say=say)
             say("stopping the job, the processor and the service")
             stack.stop_job()
             incidents = _incidents(stack)
@@ -110,8 +111,9 @@ def judge(plan: Plan, incidents: list[dict[str, Any]]) -> bool:
     return bool(right) and len(right) == len(incidents)
 
 
-def _healthy(stack: Stack, *, say: Progress) -> str:
-    _wait_for_windows(stack, count=BASELINE_WINDOWS + HEALTHY_WINDOWS, timeout_s=DETECT_S + START_S, say=say)
+def _healthy(stack: Stack, plan: Plan, *, say: Progress) -> str:
+    count = BASELINE_WINDOWS + plan.healthy_windows
+    _wait_for_windows(stack, count=count, timeout_s=DETECT_S + START_S, say=say)
     found = _incidents(stack)
     return "\n\n".join(_card(stack, i) for i in found) or "No fault: every rank kept pace with its peers."
 

@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from argus.evals.bench import Size
-from argus.evals.demo import CLASS_OF, RANKS, Plan, Progress, play
+from argus.evals.demo import CLASS_OF, HEALTHY_WINDOWS, RANKS, Plan, Progress, play
 from argus.evals.stack import StackError
 
 # One faulty and one healthy demo is what CI has time for.
 SMOKE = (("slow-rank", "ddp"), ("none", "ddp"))
 ALL = (*((fault, "ddp") for fault in (*CLASS_OF, "none")), ("slow-rank", "fsdp2"))
 REPEATS: Mapping[Size, int] = {"smoke": 1, "default": 1, "full": 3}
+WINDOWS: Mapping[Size, int] = {"smoke": 15, "default": HEALTHY_WINDOWS, "full": HEALTHY_WINDOWS}
+"""Windows in which a healthy job must be silent; the faulty one beside it is watched as long before its fault."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +29,9 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     rows = []
     for fault, parallel in SMOKE if size == "smoke" else ALL:
         for _ in range(REPEATS[size]):
-            rows.append(_one(Plan(fault=fault, rank=random.randrange(RANKS), parallel=parallel)))
+            rank = random.randrange(RANKS)
+            plan = Plan(fault=fault, rank=rank, parallel=parallel, healthy_windows=WINDOWS[size])
+            rows.append(_one(plan))
     return {"demos": rows, "ok": all(row["ok"] for row in rows)}
 
 
