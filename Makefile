@@ -49,7 +49,7 @@ soak: setup  ## the full figures, written to docs/benchmarks.md (some hours)
 	$(ARGUS) bench all --full --write docs/benchmarks.md
 	$(ARGUS) eval run --full
 	$(ARGUS) eval fidelity --full --write docs/fidelity.md
-	FUZZ_ROUNDS=17000 SCHEMA_EXAMPLES=500 $(BIN)/python -m pytest -q --timeout=0 tests/api/test_fuzz.py tests/api/test_schema.py
+	FUZZ_ROUNDS=7500 SCHEMA_EXAMPLES=500 $(BIN)/python -m pytest -q --timeout=0 tests/api/test_fuzz.py tests/api/test_schema.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
