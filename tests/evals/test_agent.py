@@ -35,13 +35,13 @@ def asked(scenario: str, model: str) -> tuple[AnswerScore, AnswerScore, Outcome]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", list(script_makers()))
 @pytest.mark.parametrize("scenario", list(scenarios()))
-def test_no_model_makes_the_answer_worse_or_makes_anything_up(scenario: str, model: str) -> None:
-    score, triage, outcome = asked(scenario, model)
-    assert score.root_strict >= triage.root_strict, outcome.note
-    assert score.component_strict >= triage.component_strict
-    assert score.made_up == () and score.unpointed == ()
+def test_no_model_makes_the_answer_worse_or_makes_anything_up(scenario: str) -> None:
+    for model in script_makers():
+        score, triage, outcome = asked(scenario, model)
+        assert score.root_strict >= triage.root_strict, (model, outcome.note)
+        assert score.component_strict >= triage.component_strict, model
+        assert score.made_up == () and score.unpointed == (), model
 
 
 @pytest.mark.slow
