@@ -53,6 +53,7 @@ class Metrics:
     pushed: Counter
     channel_changes: Counter
     notices: Counter
+    repairs: Counter
 
 
 METRICS: tuple[tuple[str, str, str, str], ...] = (
@@ -75,6 +76,7 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
         "notifier,result",
         "notices by result: sent, later, refused, digested",
     ),
+    ("argus_store_repairs_total", "counter", "", "damaged SQLite files that were set aside and replaced"),
     ("argus_analysis_backlog_windows", "gauge", "", "closed windows that wait for their analysis"),
     ("argus_analysis_lag_seconds", "gauge", "", "how long the oldest of them has waited"),
     ("argus_leader", "gauge", "", "1 while this replica analyses; 0 where another one does"),
@@ -132,6 +134,7 @@ def make_metrics(watched: Watched, *, max_series: int) -> Metrics:
         pushed=counters["argus_remote_write_samples_total"],
         channel_changes=counters["argus_channel_changes_total"],
         notices=counters["argus_notices_total"],
+        repairs=counters["argus_store_repairs_total"],
         analysis_s=Histogram(
             "argus_analysis_duration_seconds", _meaning("argus_analysis_duration_seconds"), registry=registry
         ),

@@ -15,6 +15,7 @@ from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis, historian, late
 from argus.api.analysis import Means
+from argus.api.healing import Healer
 from argus.api.housekeeping import Housekeeping
 from argus.api.published import Published
 from argus.api.run_gauges import RunNow
@@ -58,8 +59,11 @@ _Heard = tuple[int, Sequence[Heartbeat], Sequence[str], float]
 class Worker:
     """Owns every `Watch`; other threads only `hear` and `poke`."""
 
-    def __init__(self, *, means: Means, published: Published, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, *, means: Means, published: Published, clock: Callable[[], float], healer: Healer | None = None
+    ) -> None:
         self._published = published
+        self._healer = healer or Healer(means.store)
         self._clock = clock
         self._started_s = self._floor_s = clock()
         self._watches: dict[int, Watch] = {}
@@ -113,18 +117,19 @@ class Worker:
                 more = self.turn(self._clock())
             except Exception as error:  # noqa: BLE001 - the service lives or dies with this thread
                 more = False
-                self._survive(error)
+                self.survive(error)
                 self._poked.clear()
             if not more:
                 self._wait()
 
-    def _survive(self, error: Exception) -> None:
+    def survive(self, error: Exception) -> None:
+        """Count, log once and show what a turn raised."""
         part = "store" if isinstance(error, SQLAlchemyError) else "turn"
         self._means.metrics.errors.labels(part=part).inc()
         trouble = f"{part}: {type(error).__name__}: {error}"[:500]
         if trouble not in self._published.troubles_now():
             LOG.error("the analysis could not turn: %s", trouble, exc_info=error)
-        self._published.show_troubles((trouble,))
+        self._published.show_troubles((*self._healer.troubles(self._clock()), trouble))
 
     def _wait(self) -> None:
         before_s = self._clock()
@@ -142,6 +147,8 @@ class Worker:
 
     def turn(self, now_s: float) -> bool:
         """Once over every live attempt; whether windows still wait."""
+        if self._healer.turn(now_s):
+            self._forget()
         was_leader = self._leadership.is_held
         if not self._leadership.hold():
             self._follow(now_s)
@@ -156,6 +163,12 @@ class Worker:
         self._hear_of_others(now_s)
         more = self._attend_all(now_s)
         return self._housekeeping.turn(now_s) or more
+
+    def _forget(self) -> None:
+        """Another database is in the place of a damaged one: what was read of that one may not be in this one."""
+        self._watches.clear()
+        with self._lock:
+            self._inbox.clear()
 
     def _follow(self, now_s: float) -> None:
         """Another service analyses: know how far it is, so that no more is taken than it can bear."""
@@ -284,7 +297,8 @@ class Worker:
         kept = tuple(item for watch in self._watches.values() for item in watch.kept.values())
         self._published.show(runs=runs, incidents=kept)
         self._published.show_leading(self._leadership.is_held)
-        self._published.show_troubles(tuple(w.trouble for w in self._watches.values() if w.trouble))
+        troubles = (w.trouble for w in self._watches.values() if w.trouble)
+        self._published.show_troubles((*self._healer.troubles(now_s), *troubles))
         with self._means.store.read() as connection:
             count, oldest_s = progress.backlog(connection)
         self._published.show_backlog(count, 0.0 if oldest_s is None else max(now_s - oldest_s, 0.0))

@@ -1,0 +1,109 @@
+"""Whether an SQLite file is damaged: what an error says of it, and what a look at the file says."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy.exc import DatabaseError, DBAPIError
+
+LOOK_S = 5.0
+"""How long a file is looked through: one of gigabytes is not read whole before the service may begin."""
+
+OPS_BETWEEN_LOOKS = 10_000
+"""Steps of SQLite's machine between two looks at the clock: milliseconds."""
+
+TABLES = {"attempts", "windows", "alembic_version"}
+"""Some that every database of ours has."""
+
+MAGIC = b"SQLite format 3\0"
+OURS = b"CREATE TABLE alembic_version"
+OURS_WITHIN = 16 << 20
+"""Our schema's text lies in the first pages of every file of ours; one whose header is damaged shows it still."""
+
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_EMPTIED = "no such table"
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether the database says that what lies on its disk cannot be read, as opposed to busy, full or away."""
+    code = getattr(getattr(error, "orig", error), "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF in _DAMAGED
+    return type(error) is DatabaseError
+
+
+def is_suspicious(error: DBAPIError) -> bool:
+    """The same, or a table of ours is gone: the file was cut or another one lies in its place."""
+    is_sqlite = hasattr(error.orig, "sqlite_errorcode")
+    return is_sqlite and (is_damage(error) or str(error.orig).startswith(_EMPTIED))
+
+
+def damage_of(path: Path, *, look_s: float = LOOK_S, with_tables: bool = False, or_else: str = "") -> str:
+    """What is wrong with a file, "" if nothing; `or_else` where it is not looked through in `look_s` seconds.
+
+    `with_tables`: ours must be in it. Raises OSError, and sqlite3.OperationalError where the file is there and cannot be opened.
+    """
+    if not path.exists():
+        return "the file is gone" if with_tables else ""
+    try:
+        connection = read_only(path)
+    except sqlite3.DatabaseError as error:
+        return _said(error)
+    try:
+        deadline_s = time.monotonic() + look_s
+        connection.set_progress_handler(lambda: time.monotonic() > deadline_s, OPS_BETWEEN_LOOKS)
+        told = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(1)")]
+        if told != ["ok"]:
+            return " ".join(told)[:200]
+        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        return "its tables are gone" if with_tables and not names >= TABLES else ""
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            return or_else
+        raise
+    except sqlite3.DatabaseError as error:
+        return _said(error)
+    finally:
+        connection.close()
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a damaged file was a database, and no table of somebody's results: that is left alone."""
+    with path.open("rb") as file:
+        head = file.read(OURS_WITHIN)
+    return head.startswith(MAGIC) or OURS in head
+
+
+def hold_open(path: Path) -> list[sqlite3.Connection]:
+    """A connection that keeps those closed before it from being the last one; none where the file is gone."""
+    if not path.exists():
+        return []
+    connection = sqlite3.connect(_url(path), uri=True, isolation_level=None, check_same_thread=False)
+    with suppress(sqlite3.DatabaseError):  # it is there, and that is all that is wanted of it
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return [connection]
+
+
+def read_only(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing in the file, not even by being the last one to close."""
+    connection = sqlite3.connect(_url(path), uri=True, isolation_level=None)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise
+    return connection
+
+
+def _url(path: Path) -> str:
+    return f"file:{quote(str(path))}?mode=ro"
+
+
+def _said(error: sqlite3.DatabaseError) -> str:
+    if not is_damage(error):
+        raise error
+    return str(error)
