@@ -13,10 +13,11 @@ from argus.analytics.store import progress
 from argus.analytics.store.intake import is_newer
 from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
-from argus.api import analysis, historian, late
+from argus.api import analysis, historian
 from argus.api.analysis import Means
 from argus.api.healing import Healer
 from argus.api.housekeeping import Housekeeping
+from argus.api.late import Late
 from argus.api.published import Published
 from argus.api.run_gauges import RunNow
 from argus.api.watch import Watch
@@ -71,6 +72,7 @@ class Worker:
         self._leadership = Leadership(means.store)
         self._means = replace(means, store=self._leadership.store)
         self._housekeeping = Housekeeping(self._means, now_s=self._started_s)
+        self._late = Late(self._means)
         self._beats_read_s = 0.0
         self._lives: list[LiveAttempt] = []
         self._pending: dict[int, list[WindowRow]] = {}
@@ -167,12 +169,14 @@ class Worker:
     def _forget(self) -> None:
         """Another database is in the place of a damaged one: what was read of that one may not be in this one."""
         self._watches.clear()
+        self._late.forget()
         with self._lock:
             self._inbox.clear()
 
     def _follow(self, now_s: float) -> None:
         """Another service analyses: know how far it is, so that no more is taken than it can bear."""
         self._watches.clear()
+        self._late.forget()
         with self._lock:
             self._inbox.clear()
         self._published.show_troubles(())
@@ -209,8 +213,6 @@ class Worker:
         }
         num_ranks = sum(len(watch.heard) for watch in self._watches.values())
         is_tick = not 0 <= now_s - self._ticked_s < min(max(TICK_S, num_ranks / TICK_RANKS), MAX_TICK_S)
-        if is_tick:
-            late.take_up(self._means, now_s=now_s)
         self._ticked_s = now_s if is_tick else self._ticked_s
         more = False
         for attempt_id, watch in list(self._watches.items()):
@@ -222,6 +224,8 @@ class Worker:
                 raise
             except Exception as error:  # noqa: BLE001 - one attempt's trouble must not stop the others
                 analysis.survive(self._means, watch, error, part="attempt")
+        if is_tick and not more:
+            self._late.take_up(now_s=now_s)
         self._publish(newest.values(), now_s=now_s)
         return more
 
