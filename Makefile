@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ARGUS := $(BIN)/argus
 CODE := argus collectors analytics topology agent api evals tests
 
-.PHONY: help setup demo test format lint types bench-smoke eval-smoke unit soak clean
+.PHONY: help setup demo test format lint types bench-smoke eval-smoke unit soak soak-ingest soak-chaos soak-crowd soak-fuzz clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -46,6 +46,18 @@ soak: setup  ## the full figures, written to docs/benchmarks.md (some hours)
 	$(ARGUS) bench all --full --write docs/benchmarks.md
 	$(ARGUS) eval run --full
 	$(ARGUS) eval fidelity --full --write docs/fidelity.md
+	$(MAKE) soak-fuzz
+
+soak-ingest: setup  ## ten minutes of uploads of 10,240 ranks; needs idle cores
+	$(ARGUS) bench ingest --full --write docs/benchmarks.md
+
+soak-chaos: setup  ## fifty kills of services, database and processor
+	$(ARGUS) bench chaos --full --write docs/benchmarks.md
+
+soak-crowd: setup  ## ten thousand slow clients
+	$(ARGUS) bench crowd --full --write docs/benchmarks.md
+
+soak-fuzz: setup  ## more than a hundred thousand inputs to ingest, five hundred to every operation
 	FUZZ_ROUNDS=17000 SCHEMA_EXAMPLES=500 $(BIN)/python -m pytest -q --timeout=0 tests/api/test_fuzz.py tests/api/test_schema.py
 
 clean:

@@ -29,14 +29,17 @@ SPARE_FILES = 512
 """File descriptors beside those of connections: databases, spools, the model's endpoint."""
 
 
-def listening(listener: socket.socket) -> None:
-    """Have the kernel find out about half-open connections; accepted ones inherit it from their listener."""
+def listening(listener: socket.socket, *, dead_s: int = DEAD_S) -> None:
+    """Have the kernel find out about half-open connections; accepted ones inherit it from their listener.
+
+    So it is with a peer that does not read: what it was sent is not acknowledged either.
+    """
     options = (
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, DEAD_S),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, DEAD_S // 4),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, dead_s),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(dead_s // 4, 1)),
         (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_S * 1000),
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, dead_s * 1000),
     )
     for level, name, value in options:
         listener.setsockopt(level, name, value)
