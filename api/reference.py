@@ -18,6 +18,8 @@ from argus.api.settings import settings_table
 LINK = re.compile(r"docs/([a-z-]+)\.md")
 """How a meaning in the code names a page; in the page it is a link."""
 
+VARIABLE = re.compile(r"\$([A-Z]+)")
+
 
 class PageError(ValueError):
     """A page without its markers; the message names it."""
@@ -65,14 +67,19 @@ def runbooks() -> str:
     """What ships of runbooks, a section for each cause class; then the actions that no single class owns."""
     sections = [_runbook(known) for known in cause_classes().values()]
     general = [remedy for remedy in built_in().values() if not remedy.fault_class]
-    rows = [(f"`{one.id}`", one.title, f"`{one.command}`", one.owner) for one in general]
+    rows = [(f"`{one.id}`", one.title, f"`{_filled(one.command)}`", one.owner) for one in general]
     shared = table(("action", "what it does", "command", "owner"), rows)
     return "\n\n".join([*sections, f"## Actions of no single class\n\nAll of them only look.\n\n{shared}"])
 
 
+def _filled(command: str) -> str:
+    """What the incident fills in, as documentation writes it."""
+    return VARIABLE.sub(r"<\1>", command)
+
+
 def _runbook(known: CauseClass) -> str:
     near = [f"- not `{other}`: {apart}" for other, apart in known.near_miss.items()]
-    command = f"\n\n```text\n{known.command}\n```" if known.command else ""
+    command = f"\n\n```text\n{_filled(known.command)}\n```" if known.command else ""
     parts = [
         f"## {known.id}",
         f"{known.definition} Owner: {known.owner}.",
