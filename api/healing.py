@@ -21,6 +21,10 @@ from argus.api.migrate import HEAD, upgrade
 
 LOG = logging.getLogger("argus.store")
 
+LOOK_BYTES = 1 << 30
+"""Of a larger file only the schema is read at the start: one of twenty gigabytes would take minutes, and a read that
+meets damage later finds it all the same."""
+
 MAX_ASIDE = 5
 """Files set aside beside a database: a disk that damages a sixth one needs somebody to look at it."""
 
@@ -135,10 +139,11 @@ def _swap(path: Path, aside: Path) -> None:
 
 def heal_at_start(path: Path, *, now_s: float) -> Repair | None:
     """Look at a file before it is opened, replace it if it is damaged and ours. Raises CannotHeal, OSError."""
-    if not path.exists() or not path.stat().st_size:
+    size = path.stat().st_size if path.exists() else 0
+    if not size:
         return None
     try:
-        reason = damage_of(path)
+        reason = damage_of(path, is_whole=size <= LOOK_BYTES)
     except sqlite3.Error as error:
         LOG.info("%s could not be looked through: %s", path, error)
         return None  # opening it says what is wrong

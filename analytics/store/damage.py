@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -42,33 +42,43 @@ def is_suspicious(error: DBAPIError) -> bool:
     return is_sqlite and (is_damage(error) or str(error.orig).startswith(_EMPTIED))
 
 
-def damage_of(path: Path, *, look_s: float = LOOK_S, with_tables: bool = False, or_else: str = "") -> str:
+def damage_of(
+    path: Path,
+    *,
+    look_s: float = LOOK_S,
+    is_whole: bool = True,
+    with_tables: bool = False,
+    or_else: str = "",
+) -> str:
     """What is wrong with a file, "" if nothing; `or_else` where it is not looked through in `look_s` seconds.
 
-    `with_tables`: ours must be in it. Raises OSError, and sqlite3.OperationalError where the file is there and cannot be opened.
+    `is_whole`: every page is looked at, not only the schema's. `with_tables`: ours must be in it. Raises OSError, and
+    sqlite3.OperationalError where the file is there and cannot be opened.
     """
     if not path.exists():
         return "the file is gone" if with_tables else ""
     try:
-        connection = read_only(path)
+        with closing(read_only(path)) as connection:
+            deadline_s = time.monotonic() + look_s
+            connection.set_progress_handler(lambda: time.monotonic() > deadline_s, OPS_BETWEEN_LOOKS)
+            told = (
+                [str(row[0]) for row in connection.execute("PRAGMA integrity_check(1)")]
+                if is_whole
+                else ["ok"]
+            )
+            if told != ["ok"]:
+                return " ".join(" ".join(told).split())[:200]
+            return "its tables are gone" if with_tables and not _tables(connection) >= TABLES else ""
     except sqlite3.DatabaseError as error:
-        return _said(error)
-    try:
-        deadline_s = time.monotonic() + look_s
-        connection.set_progress_handler(lambda: time.monotonic() > deadline_s, OPS_BETWEEN_LOOKS)
-        told = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(1)")]
-        if told != ["ok"]:
-            return " ".join(told)[:200]
-        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        return "its tables are gone" if with_tables and not names >= TABLES else ""
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+        if is_damage(error):
+            return str(error)
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             return or_else
         raise
-    except sqlite3.DatabaseError as error:
-        return _said(error)
-    finally:
-        connection.close()
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    return {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def is_ours(path: Path) -> bool:
@@ -101,9 +111,3 @@ def read_only(path: Path) -> sqlite3.Connection:
 
 def _url(path: Path) -> str:
     return f"file:{quote(str(path))}?mode=ro"
-
-
-def _said(error: sqlite3.DatabaseError) -> str:
-    if not is_damage(error):
-        raise error
-    return str(error)
