@@ -164,7 +164,7 @@ class Healer:
     ) -> None:
         self._store, self._on_replaced = store, on_replaced
         self._repair = repair
-        self._failure = ""
+        self._failure = self._doubted = ""
         self._next_s = 0.0
 
     def troubles(self, now_s: float) -> tuple[str, ...]:
@@ -184,10 +184,11 @@ class Healer:
             reason = damage_of(path, look_s=LOOK_S, with_tables=True, or_else=said)
         except (OSError, sqlite3.Error) as error:
             return self._fail(f"the database cannot be looked at: {error}", now_s=now_s)
-        if not reason:
+        if not reason and said != self._doubted:  # a restored file; if it says so again, it is none
             self._store.clear_suspicion()
-            self._failure = ""
+            self._failure, self._doubted = "", said
             return False
+        reason = reason or said
         if not self._store.gate.close(REPAIRING, wait_s=WAIT_S):
             return self._fail(f"{REPAIRING}: transactions do not end", now_s=now_s)
         try:
@@ -198,7 +199,7 @@ class Healer:
         finally:
             self._store.gate.open()
         self._store.clear_suspicion()
-        self._failure = ""
+        self._failure = self._doubted = ""
         LOG.error("%s", self._repair)
         self._on_replaced()
         return True

@@ -45,6 +45,9 @@ ROLL_EVERY_S = 10.0
 REST_S = 0.1
 """Between turns when no window waits: a thousand hosts' uploads must not mean a thousand turns a second."""
 
+UNREAD_S = 60.0
+"""An attempt whose rows cannot be read is tried again after so long."""
+
 MAX_INBOX = 10_000
 """Signs of life kept while the database cannot be read."""
 
@@ -68,6 +71,7 @@ class Worker:
         self._clock = clock
         self._started_s = self._floor_s = clock()
         self._watches: dict[int, Watch] = {}
+        self._unread: dict[int, tuple[float, str]] = {}
         self._ticked_s = 0.0
         self._leadership = Leadership(means.store)
         self._means = replace(means, store=self._leadership.store)
@@ -230,15 +234,28 @@ class Worker:
         return more
 
     def _take_up(self, lives: Sequence[LiveAttempt]) -> None:
-        gone = set(self._watches) - {live.row.id for live in lives}
-        for attempt_id in gone:
-            del self._watches[attempt_id]
+        ids = {live.row.id for live in lives}
+        self._watches = {key: watch for key, watch in self._watches.items() if key in ids}
+        self._unread = {key: told for key, told in self._unread.items() if key in ids}
         for live in lives:
             watch = self._watches.get(live.row.id)
-            if watch is None:
-                self._watches[live.row.id] = analysis.begin_watch(self._means, live)
-            else:
+            if watch is not None:
                 watch.live = live
+            elif not 0 < self._unread.get(live.row.id, (0.0, ""))[0] - self._clock() <= UNREAD_S:
+                self._begin(live)
+
+    def _begin(self, live: LiveAttempt) -> None:
+        try:
+            self._watches[live.row.id] = analysis.begin_watch(self._means, live)
+        except (SQLAlchemyError, NotLeading):
+            raise
+        except Exception as error:
+            trouble = f"run {live.row.run!r} cannot be taken up: {type(error).__name__}: {error}"[:500]
+            LOG.error("%s", trouble, exc_info=error)
+            self._means.metrics.errors.labels(part="attempt").inc()
+            self._unread[live.row.id] = (self._clock() + UNREAD_S, trouble)
+        else:
+            self._unread.pop(live.row.id, None)
 
     def _attend(
         self, watch: Watch, *, pending: Sequence[WindowRow], is_tick: bool, is_newest: bool, now_s: float
@@ -302,7 +319,8 @@ class Worker:
         self._published.show(runs=runs, incidents=kept)
         self._published.show_leading(self._leadership.is_held)
         troubles = (w.trouble for w in self._watches.values() if w.trouble)
-        self._published.show_troubles((*self._healer.troubles(now_s), *troubles))
+        unread = (trouble for _, trouble in self._unread.values())
+        self._published.show_troubles((*self._healer.troubles(now_s), *unread, *troubles))
         with self._means.store.read() as connection:
             count, oldest_s = progress.backlog(connection)
         self._published.show_backlog(count, 0.0 if oldest_s is None else max(now_s - oldest_s, 0.0))

@@ -24,8 +24,12 @@ OURS = b"CREATE TABLE alembic_version"
 OURS_WITHIN = 16 << 20
 """Our schema's text lies in the first pages of every file of ours; one whose header is damaged shows it still."""
 
+UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading a damaged file may raise: SQLite quotes its schema in messages, and no text may be left of that."""
+
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_EMPTIED = "no such table"
+_SIGNS = ("no such table", "Could not decode to UTF-8")
+"""A table of ours is gone, as the file was cut or another lies in its place; what we wrote as text is none."""
 
 
 def is_damage(error: Exception) -> bool:
@@ -36,10 +40,12 @@ def is_damage(error: Exception) -> bool:
     return type(error) is DatabaseError
 
 
-def is_suspicious(error: DBAPIError) -> bool:
-    """The same, or a table of ours is gone: the file was cut or another one lies in its place."""
-    is_sqlite = hasattr(error.orig, "sqlite_errorcode")
-    return is_sqlite and (is_damage(error) or str(error.orig).startswith(_EMPTIED))
+def is_suspicious(error: DBAPIError | UnicodeDecodeError) -> bool:
+    """The same of an SQLite file, or what only a damaged one leads to."""
+    if isinstance(error, UnicodeDecodeError):
+        return True
+    is_sqlite = isinstance(error.orig, sqlite3.Error)
+    return is_sqlite and (is_damage(error) or str(error.orig).startswith(_SIGNS))
 
 
 def damage_of(
@@ -69,8 +75,8 @@ def damage_of(
             if told != ["ok"]:
                 return " ".join(" ".join(told).split())[:200]
             return "its tables are gone" if with_tables and not _tables(connection) >= TABLES else ""
-    except sqlite3.DatabaseError as error:
-        if is_damage(error):
+    except UNREADABLE as error:
+        if isinstance(error, UnicodeDecodeError) or is_damage(error):
             return str(error)
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             return or_else
@@ -93,7 +99,7 @@ def hold_open(path: Path) -> list[sqlite3.Connection]:
     if not path.exists():
         return []
     connection = sqlite3.connect(_url(path), uri=True, isolation_level=None, check_same_thread=False)
-    with suppress(sqlite3.DatabaseError):  # it is there, and that is all that is wanted of it
+    with suppress(*UNREADABLE):  # it is there, and that is all that is wanted of it
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     return [connection]
 
@@ -103,7 +109,7 @@ def read_only(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(_url(path), uri=True, isolation_level=None)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.DatabaseError:
+    except UNREADABLE:
         connection.close()
         raise
     return connection

@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from argus.analytics.store.damage import hold_open, is_damage, is_suspicious
-from argus.analytics.store.gate import Gate
+from argus.analytics.store.gate import Gate, Unavailable
 
 BUSY_TIMEOUT_S = 30.0
 """How long SQLite waits for another process's write lock before it gives up."""
@@ -56,13 +56,19 @@ class Store:
         """Open connections keep a damaged file: without them, one that is put in its place is found."""
         try:
             yield
+        except UnicodeDecodeError as error:
+            self._suspect(error)
+            raise Unavailable("the database is damaged: its schema cannot be read") from error
         except DBAPIError as error:
             if is_suspicious(error):
-                self._suspected[:] = [str(error.orig)[:200]]
-                self._let_go()
+                self._suspect(error.orig)
             elif is_damage(error):
                 self.engine.dispose()
             raise
+
+    def _suspect(self, said: object) -> None:
+        self._suspected[:] = [str(said)[:200]]
+        self._let_go()
 
     def _let_go(self) -> None:
         """Close every connection, and not as the last one: that one would write a damaged log into the file."""

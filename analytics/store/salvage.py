@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from argus.analytics.store.damage import read_only
+from argus.analytics.store.damage import UNREADABLE, read_only
 
 LIMIT_S = 60.0
 """How long is copied at most: hosts keep their uploads meanwhile, and what was not copied lies in the old file."""
@@ -60,12 +60,12 @@ def revision_of(source: Path) -> str:
     """The schema's revision that a damaged file tells, "" if it does not."""
     try:
         connection = read_only(source)
-    except sqlite3.DatabaseError:
+    except UNREADABLE:
         return ""
     try:
         row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         return str(row[0]) if row else ""
-    except sqlite3.DatabaseError:
+    except UNREADABLE:
         return ""
     finally:
         connection.close()
@@ -83,7 +83,7 @@ def salvage(
     tables = _tables(new)
     try:
         old = read_only(source)
-    except sqlite3.DatabaseError:
+    except UNREADABLE:
         new.close()
         told.damaged = list(tables)
         return told
@@ -126,7 +126,7 @@ def _copy(
 ) -> None:
     try:
         common = columns.keys() & _columns(old, table).keys()
-    except sqlite3.DatabaseError:
+    except UNREADABLE:
         common = set()
     if not common:
         told.damaged.append(table)
@@ -137,13 +137,14 @@ def _copy(
     insert = f'INSERT OR IGNORE INTO "{table}" (rowid, {names}) VALUES ({", ".join("?" * (len(kept) + 1))})'
     reading = _Reading(old, f'SELECT rowid, {names} FROM "{table}"', is_over=is_over)
     tests = [_test_of(name, kind) for name, kind in kept.items()]
-    before = new.total_changes
+    before, num_read = new.total_changes, 0
     for rows in _sound(reading, tests):
+        num_read += len(rows)
         new.execute("BEGIN")
         new.executemany(insert, rows)
         new.execute("COMMIT")
     told.rows[table] = new.total_changes - before
-    if reading.is_damaged:
+    if reading.is_damaged or told.rows[table] < num_read:
         told.damaged.append(table)
     if reading.is_cut:
         told.left.append(table)
@@ -202,7 +203,7 @@ class _Reading:
                 if self._is_over():
                     self.is_cut = True
                     return None
-        except sqlite3.DatabaseError:
+        except UNREADABLE:
             self.is_damaged = True
             return reached
         return None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.testclient import TestClient
 
@@ -189,6 +189,44 @@ def test_a_file_that_was_cut_is_replaced(service: Service, db: Path, clock: Fake
         file.truncate(size)
     heal(service, clock)
     assert asides(db)[0].stat().st_size == max(size, PAGE) and goes_on(service, clock)
+
+
+def test_a_schema_that_is_no_text_any_more_is_damage(
+    service: Service, db: Path, clock: FakeClock, job: bytes
+) -> None:
+    """SQLite quotes it in its message, and then the message is none."""
+    service.store.close()
+    db.write_bytes(job.replace(b"CREATE TABLE ", b"CREATE \xff\xfeBLE "))
+    with pytest.raises(Unavailable):
+        count(service)
+    heal(service, clock)
+    assert goes_on(service, clock)
+
+
+def test_text_that_is_none_any_more_is_damage_although_every_page_is_whole(
+    service: Service, db: Path, clock: FakeClock, job: bytes
+) -> None:
+    service.store.close()
+    db.write_bytes(job.replace(b"compute.slow", b"compute.\xffl\xffw"))
+    for _ in range(4):
+        with suppress(SQLAlchemyError), service.store.read() as connection:
+            connection.execute(select(INCIDENTS)).all()
+        turn(service, clock)
+    assert "incidents" in report(asides(db)[0])["damaged_tables"]
+    assert count(service)[RANK_WINDOWS.name] == 4 * NUM_WINDOWS and goes_on(service, clock)
+
+
+def test_an_attempt_that_cannot_be_read_does_not_stop_the_others(
+    service: Service, db: Path, clock: FakeClock, job: bytes
+) -> None:
+    with service.store.write() as connection:
+        connection.execute(update(INCIDENTS).values(body="{"))
+    with service_at(db, clock=clock) as again:
+        again.receive_layouts(layouts_body(run="other"))
+        again.receive_windows(upload(*(make_window(rank, 0, run="other") for rank in range(4))))
+        turn(again, clock)
+        assert any("'job' cannot be taken up" in told for told in again.published.troubles_now())
+        assert [run.run for run in again.published.runs_now()] == ["other"]
 
 
 def test_a_damaged_log_is_not_written_into_the_file(service: Service, db: Path, clock: FakeClock) -> None:
