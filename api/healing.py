@@ -14,7 +14,7 @@ from pathlib import Path
 from alembic.util import CommandError
 from sqlalchemy.exc import SQLAlchemyError
 
-from argus.analytics.store.damage import damage_of, is_ours
+from argus.analytics.store.damage import damage_of, is_ours, shown
 from argus.analytics.store.engine import Store, open_store
 from argus.analytics.store.salvage import Salvaged, revision_of, salvage
 from argus.api.migrate import HEAD, upgrade
@@ -33,6 +33,9 @@ LOOK_S = 20.0
 
 WAIT_S = 20.0
 """How long transactions may take to end."""
+
+SIDES = (".json", "-wal", "-shm")
+"""What lies beside a file that was set aside."""
 
 RETRY_S = 30.0
 TOLD_S = 3600.0
@@ -63,7 +66,8 @@ def replace_damaged(path: Path, *, reason: str, now_s: float) -> Repair:
 
     A crash on the way leaves the damaged file in its place, to be begun again.
     """
-    others = [one for one in path.parent.glob(f"{path.name}.damaged-*") if one.suffix not in SIDES]
+    names = [one.name for one in path.parent.iterdir() if one.name.startswith(f"{path.name}.damaged-")]
+    others = [name for name in names if not name.endswith(SIDES)]
     if len(others) >= MAX_ASIDE:
         raise CannotHeal(
             f"{reason}; {len(others)} damaged files lie beside {path} already: look at the disk, move them away, start again"
@@ -73,15 +77,12 @@ def replace_damaged(path: Path, *, reason: str, now_s: float) -> Repair:
     try:
         salvaged = _fresh(path)
         repair = Repair(reason=reason, aside=_free(aside), salvaged=salvaged, at_s=now_s)
-        _swap(path, repair.aside)
         report = {"reason": reason, "at_s": now_s, **salvaged.to_json()}
         Path(f"{repair.aside}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        _swap(path, repair.aside)
     except (OSError, sqlite3.Error, SQLAlchemyError) as error:
-        raise CannotHeal(f"{reason}; no fresh file could be made: {str(error).splitlines()[0]}") from None
+        raise CannotHeal(f"{reason}; no fresh file could be made: {shown(error)}") from None
     return repair
-
-
-SIDES = (".json", "-wal", "-shm")
 
 
 def _free(aside: Path) -> Path:

@@ -173,6 +173,7 @@ class Worker:
     def _forget(self) -> None:
         """Another database is in the place of a damaged one: what was read of that one may not be in this one."""
         self._watches.clear()
+        self._unread.clear()
         self._late.forget()
         with self._lock:
             self._inbox.clear()

@@ -16,6 +16,8 @@ LOOK_S = 5.0
 OPS_BETWEEN_LOOKS = 10_000
 """Steps of SQLite's machine between two looks at the clock: milliseconds."""
 
+MAX_SHOWN = 200
+
 TABLES = {"attempts", "windows", "alembic_version"}
 """Some that every database of ours has."""
 
@@ -48,6 +50,12 @@ def is_suspicious(error: DBAPIError | UnicodeDecodeError) -> bool:
     return is_sqlite and (is_damage(error) or str(error.orig).startswith(_SIGNS))
 
 
+def shown(said: object) -> str:
+    """What was said as one line to print: a message may quote the damaged file."""
+    line = " ".join(str(said).split())[:MAX_SHOWN]
+    return "".join(mark if mark.isprintable() else "?" for mark in line)
+
+
 def damage_of(
     path: Path,
     *,
@@ -73,11 +81,11 @@ def damage_of(
                 else ["ok"]
             )
             if told != ["ok"]:
-                return " ".join(" ".join(told).split())[:200]
+                return shown(" ".join(told))
             return "its tables are gone" if with_tables and not _tables(connection) >= TABLES else ""
     except UNREADABLE as error:
         if isinstance(error, UnicodeDecodeError) or is_damage(error):
-            return str(error)
+            return shown(error)
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             return or_else
         raise

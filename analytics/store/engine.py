@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from argus.analytics.store.damage import hold_open, is_damage, is_suspicious
+from argus.analytics.store.damage import hold_open, is_damage, is_suspicious, shown
 from argus.analytics.store.gate import Gate, Unavailable
 
 BUSY_TIMEOUT_S = 30.0
@@ -67,7 +67,7 @@ class Store:
             raise
 
     def _suspect(self, said: object) -> None:
-        self._suspected[:] = [str(said)[:200]]
+        self._suspected[:] = [shown(said)]
         self._let_go()
 
     def _let_go(self) -> None:

@@ -14,6 +14,7 @@ from argus.api.cli.serve_store import shown
 from argus.api.settings import Settings
 
 if TYPE_CHECKING:
+    from argus.api.http.connections import Crowding
     from argus.api.projects import Projects
     from argus.api.service import Service
 
@@ -57,8 +58,9 @@ def serve_http(
         print(f"argus serve: ready on {url}, database {shown(settings.db)}", flush=True)
 
     listening(listener)
-    options = {**_options(settings), **tls}
-    config = uvicorn.Config(make_app(service, on_ready=ready, projects=projects), **options)
+    app = make_app(service, on_ready=ready, projects=projects)
+    options = {**_options(settings, crowding=app.state.crowding), **tls}
+    config = uvicorn.Config(app, **options)
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -72,7 +74,7 @@ def serve_http(
     Server(config).run(sockets=[listener])
 
 
-def _options(settings: Settings) -> dict[str, Any]:
+def _options(settings: Settings, *, crowding: Crowding) -> dict[str, Any]:
     """How uvicorn is to serve."""
     from argus.api.http.connections import HEAD_BYTES, KEEP_ALIVE_S, protocol_of, room_for
 
@@ -82,7 +84,7 @@ def _options(settings: Settings) -> dict[str, Any]:
         "timeout_graceful_shutdown": SHUTDOWN_S,
         "timeout_keep_alive": KEEP_ALIVE_S,
         "h11_max_incomplete_event_size": HEAD_BYTES,
-        "http": protocol_of(max_connections=room_for(settings.max_connections)),
+        "http": protocol_of(max_connections=room_for(settings.max_connections), crowding=crowding),
         "ws": "none",
         "server_header": False,
         "proxy_headers": bool(settings.trusted_proxies),

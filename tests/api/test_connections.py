@@ -41,11 +41,14 @@ def server_at(folder: Path, *, max_connections: int, dead_s: int = DEAD_S) -> It
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
     listening(listener, dead_s=dead_s)
     with service_at(folder / "a.sqlite", clock=FakeClock()) as service:
+        app = make_app(service)
         config = uvicorn.Config(
-            make_app(service),
+            app,
             log_level="error",
             lifespan="off",
-            http=protocol_of(max_connections=max_connections, head_timeout_s=HEAD_S),
+            http=protocol_of(
+                max_connections=max_connections, head_timeout_s=HEAD_S, crowding=app.state.crowding
+            ),
             h11_max_incomplete_event_size=HEAD_BYTES,
         )
         server = uvicorn.Server(config)
@@ -68,6 +71,16 @@ def ask(address: tuple[str, int], head: bytes = b"GET /healthz HTTP/1.1\r\nHost:
             return one.recv(1000)
         except (ConnectionResetError, BrokenPipeError):
             return b""
+
+
+READYZ = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+
+def whole(address: tuple[str, int], head: bytes) -> bytes:
+    """An answer to its end, which is that of the connection."""
+    with socket.create_connection(address, timeout=20) as one:
+        one.sendall(head)
+        return b"".join(iter(lambda: one.recv(4096), b""))
 
 
 def ends(one: socket.socket) -> bool:
@@ -98,6 +111,7 @@ def test_no_more_connections_than_there_is_room_for(tmp_path: Path) -> None:
         assert b"200 OK" in ask(address)  # in the place of one that is silent
         closed = sum(ends(one) for one in silent)
         assert closed == 12  # eight at once, four after their time
+        assert b"all 4 connections are taken" in whole(address, READYZ)
         for one in silent:
             one.close()
         assert b"200 OK" in ask(address)
