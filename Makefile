@@ -7,8 +7,7 @@ ARGUS := $(BIN)/argus
 # Hundreds of processes start in these targets: each would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-
-.PHONY: help setup demo test format lint types bench-smoke eval-smoke unit soak clean
+.PHONY: help setup demo test format lint checks types bench-smoke eval-smoke unit soak soak-ingest soak-chaos soak-crowd soak-fuzz clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -24,13 +23,16 @@ $(VENV)/.done: pyproject.toml deploy/constraints.txt
 demo: setup  ## a real 4-rank job, a real fault, the incident it makes
 	$(ARGUS) demo
 
-test: format lint types bench-smoke eval-smoke unit  ## everything CI checks, in its short form
+test: format lint checks bench-smoke unit  ## everything CI checks, in its short form
 
 format: setup
 	$(BIN)/ruff format --check .
 
 lint: setup
 	$(BIN)/ruff check .
+
+checks: setup  # the types take one core, the short evaluation the other
+	$(MAKE) --no-print-directory -j 2 --output-sync=target types eval-smoke
 
 types: setup
 	$(BIN)/mypy
@@ -49,6 +51,18 @@ soak: setup  ## the full figures, written to docs/benchmarks.md (some hours)
 	$(ARGUS) bench all --full --write docs/benchmarks.md
 	$(ARGUS) eval run --full
 	$(ARGUS) eval fidelity --full --write docs/fidelity.md
+	$(MAKE) soak-fuzz
+
+soak-ingest: setup  ## ten minutes of uploads of 10,240 ranks; needs idle cores
+	$(ARGUS) bench ingest --full --write docs/benchmarks.md
+
+soak-chaos: setup  ## fifty kills of services, database and processor
+	$(ARGUS) bench chaos --full --write docs/benchmarks.md
+
+soak-crowd: setup  ## ten thousand slow clients
+	$(ARGUS) bench crowd --full --write docs/benchmarks.md
+
+soak-fuzz: setup  ## more than a hundred thousand inputs to ingest, five hundred to every operation
 	FUZZ_ROUNDS=7500 SCHEMA_EXAMPLES=500 $(BIN)/python -m pytest -q --timeout=0 tests/api/test_fuzz.py tests/api/test_schema.py
 
 clean:

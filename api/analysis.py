@@ -18,7 +18,8 @@ from argus.analytics.stops import EXITED_S, all_gone_s
 from argus.analytics.store import history as history_store
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import orders, progress
-from argus.analytics.store.engine import Store, is_damage
+from argus.analytics.store.damage import is_damage
+from argus.analytics.store.engine import Store
 from argus.analytics.store.levels import add_change
 from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.store.relaunch import RELAUNCHED

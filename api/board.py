@@ -26,6 +26,10 @@ class Board:
         """Nobody waits any more; safe in a signal handler."""
         self._is_closed = True
 
+    def forget(self) -> None:
+        """Another database is in the place of a damaged one: its orders are numbered anew."""
+        self._newest, self._looked_s = 0, float("-inf")
+
     @property
     def is_closed(self) -> bool:
         """The service ends: who waits, for orders or for news, goes and comes back later."""

@@ -53,6 +53,7 @@ class Metrics:
     pushed: Counter
     channel_changes: Counter
     notices: Counter
+    repairs: Counter
 
 
 METRICS: tuple[tuple[str, str, str, str], ...] = (
@@ -63,48 +64,94 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
     ("argus_ingest_events_total", "counter", "result", "out-of-band events by result"),
     ("argus_ingest_requests_total", "counter", "route,code", "ingest requests by answer"),
     ("argus_ingest_body_bytes_total", "counter", "", "bytes of ingest bodies as sent"),
-    ("argus_windows_analysed_total", "counter", "result", "windows by outcome of their analysis"),
+    (
+        "argus_windows_analysed_total",
+        "counter",
+        "result",
+        "windows by outcome of their analysis: analysed, failed; `late` and `late_failed` are those that came after their time",
+    ),
     ("argus_analysis_duration_seconds", "histogram", "", "time one window's analysis took"),
     ("argus_analysis_errors_total", "counter", "part", "errors the analysis thread survived"),
     ("argus_incident_events_total", "counter", "what", "incidents opened, changed, resolved, reopened"),
-    ("argus_channel_changes_total", "counter", "what", "times a run's channels stepped down or came back"),
-    ("argus_remote_write_samples_total", "counter", "result", "samples pushed: sent, refused, dropped"),
+    (
+        "argus_channel_changes_total",
+        "counter",
+        "what",
+        "times a run's channels stepped down (`down`) or came back (`up`)",
+    ),
+    (
+        "argus_remote_write_samples_total",
+        "counter",
+        "result",
+        "samples pushed by remote write: sent, refused, dropped",
+    ),
     (
         "argus_notices_total",
         "counter",
         "notifier,result",
-        "notices by result: sent, later, refused, digested",
+        "what notifiers were told, by result: sent, later, refused, digested",
     ),
+    ("argus_store_repairs_total", "counter", "", "damaged SQLite files that were set aside and replaced"),
     ("argus_analysis_backlog_windows", "gauge", "", "closed windows that wait for their analysis"),
     ("argus_analysis_lag_seconds", "gauge", "", "how long the oldest of them has waited"),
-    ("argus_leader", "gauge", "", "1 while this replica analyses; 0 where another one does"),
-    ("argus_degraded", "gauge", "", "1 while /readyz tells of a trouble"),
+    ("argus_leader", "gauge", "", "1 while this replica analyses, 0 where another one does"),
+    ("argus_degraded", "gauge", "", "1 while `/readyz` tells of a trouble"),
     ("argus_step_duration_seconds", "gauge", "run_id,run,rank", "mean step of the last window"),
     ("argus_phase_duration_seconds", "gauge", "run_id,run,rank,phase,clock", "time per step in a phase"),
     ("argus_phase_wait_seconds", "gauge", "run_id,run,rank,phase", "waiting per step inside a phase"),
-    ("argus_host_gap_ratio", "gauge", "run_id,run,rank", "share of a step's kernel time in which none ran"),
-    ("argus_straggler_score", "gauge", "run_id,run,rank,level", "significance of what was found of a rank"),
+    (
+        "argus_host_gap_ratio",
+        "gauge",
+        "run_id,run,rank",
+        "share of a step's kernel time in which no kernel ran; ranks with a GPU",
+    ),
+    (
+        "argus_straggler_score",
+        "gauge",
+        "run_id,run,rank,level",
+        "significance of what the last window's detectors found of a rank, by level; no series where nothing was found",
+    ),
     (
         "argus_kernel_duration_seconds",
         "gauge",
         "run_id,run,rank,kernel_id,stat",
-        "p50 and p99 of a kernel in the last window",
+        "p50 and p99 of a kernel in the last window; only the few kernels that are shown",
     ),
     (
         "argus_kernel_calls_total",
         "counter",
         "run_id,run,rank,kernel_id",
-        "launches of a kernel that is shown",
+        "launches of a kernel since it is shown",
     ),
-    ("argus_kernel_info", "gauge", "kernel_id,name,role", "1: which kernel a kernel_id is"),
-    ("argus_rank_info", "gauge", "run_id,run,rank,host,gpu_uuid,tp,cp,dp,pp,ep", "1: where a rank is"),
+    (
+        "argus_kernel_info",
+        "gauge",
+        "kernel_id,name,role",
+        "1: which kernel a `kernel_id` is; join with `* on(kernel_id) group_left(name,role) argus_kernel_info`",
+    ),
+    (
+        "argus_rank_info",
+        "gauge",
+        "run_id,run,rank,host,gpu_uuid,tp,cp,dp,pp,ep",
+        "1: where a rank is; join with `* on(run_id,rank) group_left(host,pp) argus_rank_info`",
+    ),
     ("argus_window_coverage_ratio", "gauge", "run_id,run", "rank-steps of the last window that arrived"),
     ("argus_ranks_lost", "gauge", "run_id,run", "ranks whose process or host is gone"),
-    ("argus_hosts_silent", "gauge", "run_id,run", "hosts whose processor was not heard for silent_s"),
+    ("argus_hosts_silent", "gauge", "run_id,run", "hosts whose processor was not heard of for `silent_s`"),
     ("argus_run_silence_seconds", "gauge", "run_id,run", "since when nothing came in of a run"),
     ("argus_window_dropped_records", "gauge", "run_id,run", "records the collectors lost in the last window"),
-    ("argus_overhead_ratio", "gauge", "run_id,run,channel", "step time with a channel to without"),
-    ("argus_channel_off", "gauge", "run_id,run,channel", "1 while the governor keeps a channel off"),
+    (
+        "argus_overhead_ratio",
+        "gauge",
+        "run_id,run,channel",
+        "step time with a channel to step time without, as the hosts measured it in the run; `all` = everything",
+    ),
+    (
+        "argus_channel_off",
+        "gauge",
+        "run_id,run,channel",
+        "1 while the governor keeps a channel off on all hosts of the run",
+    ),
     ("argus_series_hidden", "gauge", "", "series of ranks that the series budget leaves out"),
     ("argus_incident_active", "gauge", "run_id,run,class,severity", "open incidents"),
 )
@@ -132,6 +179,7 @@ def make_metrics(watched: Watched, *, max_series: int) -> Metrics:
         pushed=counters["argus_remote_write_samples_total"],
         channel_changes=counters["argus_channel_changes_total"],
         notices=counters["argus_notices_total"],
+        repairs=counters["argus_store_repairs_total"],
         analysis_s=Histogram(
             "argus_analysis_duration_seconds", _meaning("argus_analysis_duration_seconds"), registry=registry
         ),
@@ -148,7 +196,8 @@ def _make(name: str, registry: CollectorRegistry) -> Counter:
 
 
 def _meaning(name: str) -> str:
-    return next(meaning for other, _, _, meaning in METRICS if other == name)
+    found = next(meaning for other, _, _, meaning in METRICS if other == name)
+    return found.replace("`", "")
 
 
 def _labels(name: str) -> list[str]:

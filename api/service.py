@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from argus.analytics.store import control, events, intake, observations
 from argus.analytics.store.engine import Store
+from argus.analytics.store.gate import Unavailable
 from argus.analytics.store.intake import Arrival, Rejection
 from argus.analytics.store.relaunch import make_room
 from argus.analytics.store.tables import ATTEMPTS
@@ -21,7 +22,9 @@ from argus.api.analysis import Means
 from argus.api.board import Board
 from argus.api.combining import Combiner, Gathering
 from argus.api.course import Analyses
+from argus.api.healing import Healer, Repair
 from argus.api.ingest import Parsed
+from argus.api.introductions import Introductions
 from argus.api.metrics import Metrics, make_metrics
 from argus.api.published import Published
 from argus.api.receiving import Beats, Receiving, Told, hosts_of, plans_of, windows_answer
@@ -57,6 +60,7 @@ class Service:
     receiving: Receiving
     take_windows: Combiner[Parsed[Arrival], Told]
     agent_metrics: AgentMetrics
+    introductions: Introductions
     peers_asked_s: dict[int, float] = field(default_factory=dict)
 
     @cached_property
@@ -88,10 +92,18 @@ class Service:
 
     def receive_all_heartbeats(self, bodies: Sequence[bytes]) -> list[Answer | Exception]:
         """The same for the bodies of several hosts, in one transaction: an answer or an error for each."""
-        parsed = [_parse_beats(body) for body in bodies]
+        parsed = [self._parse_beats(body) for body in bodies]
         good = [one for one in parsed if isinstance(one, Beats)]
         told = iter(self.receiving.store_beats(good) if good else ())
-        return [one if isinstance(one, WireError) else self._take_beats(one, next(told)) for one in parsed]
+        return [one if isinstance(one, Exception) else self._take_beats(one, next(told)) for one in parsed]
+
+    def _parse_beats(self, body: bytes) -> Beats | WireError | Unavailable:
+        try:
+            beats = Beats(beats=ingest.parse_heartbeats(body), reports=ingest.parse_report(body))
+            self.introductions.check(beats.beats.items)
+        except (WireError, Unavailable) as error:
+            return error
+        return beats
 
     def _take_beats(self, one: Beats, told: Told) -> Answer | Exception:
         now_s = self.clock()
@@ -183,6 +195,8 @@ class Service:
         try:
             with self.store.read() as connection:
                 connection.execute(select(ATTEMPTS.c.id).limit(1))
+        except Unavailable as error:
+            return [*found, str(error)]
         except SQLAlchemyError as error:
             found.append(f"the database does not answer: {type(error).__name__}")
             return found
@@ -201,33 +215,56 @@ class Service:
 
 
 def make_service(
-    *, settings: Settings, store: Store, analyses: Analyses, clock: Callable[[], float]
+    *,
+    settings: Settings,
+    store: Store,
+    analyses: Analyses,
+    clock: Callable[[], float],
+    repair: Repair | None = None,
 ) -> Service:
-    """A service on a migrated store; its worker is not started yet."""
+    """A service on a migrated store; its worker is not started yet. `repair`: what was done to it just now."""
     published = Published()
     metrics = make_metrics(published, max_series=settings.max_series)
     means = Means(store=store, settings=settings, analyses=analyses, metrics=metrics)
     receiving = Receiving(store=store, window_steps=settings.window_steps, clock=clock)
+    board = Board(store=store, clock=clock)
+    introductions = Introductions()
+    start_anew = _start_anew(metrics, receiving, board=board, introductions=introductions)
+    if repair is not None:
+        start_anew()
     return Service(
         settings=settings,
         store=store,
         metrics=metrics,
         published=published,
-        worker=Worker(means=means, published=published, clock=clock),
+        worker=Worker(
+            means=means,
+            published=published,
+            clock=clock,
+            healer=Healer(store, on_replaced=start_anew, repair=repair),
+        ),
         analyses=analyses,
         clock=clock,
-        board=Board(store=store, clock=clock),
+        board=board,
         receiving=receiving,
         take_windows=Combiner(receiving.store_windows),
         agent_metrics=make_agent_metrics(metrics.registry),
+        introductions=introductions,
     )
 
 
-def _parse_beats(body: bytes) -> Beats | WireError:
-    try:
-        return Beats(beats=ingest.parse_heartbeats(body), reports=ingest.parse_report(body))
-    except WireError as error:
-        return error
+def _start_anew(
+    metrics: Metrics, receiving: Receiving, *, board: Board, introductions: Introductions
+) -> Callable[[], None]:
+    """Forgets what was read of a database in whose place another one is now, and has hosts say it again."""
+
+    def start_anew() -> None:
+        metrics.repairs.inc()
+        receiving.known_names.clear()
+        board.forget()
+        introductions.ask()
+
+    return start_anew
 
 
 def _answer(

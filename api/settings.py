@@ -53,7 +53,7 @@ class Settings:
     )
     key: str = _setting(
         "",
-        "admin key of the default project, longer than any other lives; only from the environment",
+        "admin key of the default project, longer than any other lives; only from the environment; see docs/http.md",
         env="ARGUS_KEY",
         secret=True,
     )
@@ -127,13 +127,13 @@ class Settings:
     )
     keep_history_s: float = _setting(
         180 * 86400.0,
-        "how long the days of each GPU and its bad windows are kept, over runs; half a year",
+        "how long the days of each GPU and its bad windows are kept, over runs; half a year, no less than 90 days",
         env="ARGUS_KEEP_HISTORY_S",
         low=90 * 86400.0,
     )
     model_url: str = _setting(
         "",
-        "base URL of an OpenAI-compatible endpoint such as http://127.0.0.1:8000/v1; empty = no model",
+        "base URL of an OpenAI-compatible endpoint such as http://127.0.0.1:8000/v1; empty = no model, see docs/agent.md",
         env="ARGUS_MODEL_URL",
     )
     model: str = _setting("", "the model's name; empty takes the first the endpoint lists", env="ARGUS_MODEL")
@@ -187,7 +187,7 @@ class Settings:
     )
     callback_hosts: str = _setting(
         "",
-        "hosts that may be called back, comma-separated; *.x allows what ends in .x, * everything; empty = none",
+        "hosts that may be called back, comma-separated; *.x allows what ends in .x, * everything; empty = none, see docs/chat.md",
         env="ARGUS_CALLBACK_HOSTS",
     )
     callback_secret: str = _setting(
@@ -206,7 +206,7 @@ class Settings:
     )
     notify_max: int = _setting(
         5,
-        "messages a channel gets in notify_window_s; what is more becomes a digest",
+        "messages a channel gets in notify_window_s; what is more becomes a digest, see docs/alerts.md",
         env="ARGUS_NOTIFY_MAX",
         low=1,
     )
@@ -290,7 +290,7 @@ class Settings:
         "auto", "address of the Ray cluster that engine = ray joins", env="ARGUS_RAY_ADDRESS"
     )
     topology: str = _setting(
-        "", "file or folder that says which switches, racks and NICs hosts have", env="ARGUS_TOPOLOGY"
+        "", "which switches, racks and NICs hosts have: see docs/topology.md", env="ARGUS_TOPOLOGY"
     )
     grafana_url: str = _setting(
         "", "where your Grafana is, for links of the web page; empty = no links", env="ARGUS_GRAFANA_URL"

@@ -13,9 +13,11 @@ from argus.analytics.store import progress
 from argus.analytics.store.intake import is_newer
 from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
-from argus.api import analysis, historian, late
+from argus.api import analysis, historian
 from argus.api.analysis import Means
+from argus.api.healing import Healer
 from argus.api.housekeeping import Housekeeping
+from argus.api.late import Late
 from argus.api.published import Published
 from argus.api.run_gauges import RunNow
 from argus.api.watch import Watch
@@ -43,6 +45,9 @@ ROLL_EVERY_S = 10.0
 REST_S = 0.1
 """Between turns when no window waits: a thousand hosts' uploads must not mean a thousand turns a second."""
 
+UNREAD_S = 60.0
+"""An attempt whose rows cannot be read is tried again after so long."""
+
 MAX_INBOX = 10_000
 """Signs of life kept while the database cannot be read."""
 
@@ -58,15 +63,20 @@ _Heard = tuple[int, Sequence[Heartbeat], Sequence[str], float]
 class Worker:
     """Owns every `Watch`; other threads only `hear` and `poke`."""
 
-    def __init__(self, *, means: Means, published: Published, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, *, means: Means, published: Published, clock: Callable[[], float], healer: Healer | None = None
+    ) -> None:
         self._published = published
+        self._healer = healer or Healer(means.store)
         self._clock = clock
         self._started_s = self._floor_s = clock()
         self._watches: dict[int, Watch] = {}
+        self._unread: dict[int, tuple[float, str]] = {}
         self._ticked_s = 0.0
         self._leadership = Leadership(means.store)
         self._means = replace(means, store=self._leadership.store)
         self._housekeeping = Housekeeping(self._means, now_s=self._started_s)
+        self._late = Late(self._means)
         self._beats_read_s = 0.0
         self._lives: list[LiveAttempt] = []
         self._pending: dict[int, list[WindowRow]] = {}
@@ -113,18 +123,19 @@ class Worker:
                 more = self.turn(self._clock())
             except Exception as error:  # noqa: BLE001 - the service lives or dies with this thread
                 more = False
-                self._survive(error)
+                self.survive(error)
                 self._poked.clear()
             if not more:
                 self._wait()
 
-    def _survive(self, error: Exception) -> None:
+    def survive(self, error: Exception) -> None:
+        """Count, log once and show what a turn raised."""
         part = "store" if isinstance(error, SQLAlchemyError) else "turn"
         self._means.metrics.errors.labels(part=part).inc()
         trouble = f"{part}: {type(error).__name__}: {error}"[:500]
         if trouble not in self._published.troubles_now():
             LOG.error("the analysis could not turn: %s", trouble, exc_info=error)
-        self._published.show_troubles((trouble,))
+        self._published.show_troubles((*self._healer.troubles(self._clock()), trouble))
 
     def _wait(self) -> None:
         before_s = self._clock()
@@ -142,6 +153,8 @@ class Worker:
 
     def turn(self, now_s: float) -> bool:
         """Once over every live attempt; whether windows still wait."""
+        if self._healer.turn(now_s):
+            self._forget()
         was_leader = self._leadership.is_held
         if not self._leadership.hold():
             self._follow(now_s)
@@ -157,9 +170,18 @@ class Worker:
         more = self._attend_all(now_s)
         return self._housekeeping.turn(now_s) or more
 
+    def _forget(self) -> None:
+        """Another database is in the place of a damaged one: what was read of that one may not be in this one."""
+        self._watches.clear()
+        self._unread.clear()
+        self._late.forget()
+        with self._lock:
+            self._inbox.clear()
+
     def _follow(self, now_s: float) -> None:
         """Another service analyses: know how far it is, so that no more is taken than it can bear."""
         self._watches.clear()
+        self._late.forget()
         with self._lock:
             self._inbox.clear()
         self._published.show_troubles(())
@@ -196,8 +218,6 @@ class Worker:
         }
         num_ranks = sum(len(watch.heard) for watch in self._watches.values())
         is_tick = not 0 <= now_s - self._ticked_s < min(max(TICK_S, num_ranks / TICK_RANKS), MAX_TICK_S)
-        if is_tick:
-            late.take_up(self._means, now_s=now_s)
         self._ticked_s = now_s if is_tick else self._ticked_s
         more = False
         for attempt_id, watch in list(self._watches.items()):
@@ -209,19 +229,34 @@ class Worker:
                 raise
             except Exception as error:  # noqa: BLE001 - one attempt's trouble must not stop the others
                 analysis.survive(self._means, watch, error, part="attempt")
+        if is_tick and not more:
+            self._late.take_up(now_s=now_s)
         self._publish(newest.values(), now_s=now_s)
         return more
 
     def _take_up(self, lives: Sequence[LiveAttempt]) -> None:
-        gone = set(self._watches) - {live.row.id for live in lives}
-        for attempt_id in gone:
-            del self._watches[attempt_id]
+        ids = {live.row.id for live in lives}
+        self._watches = {key: watch for key, watch in self._watches.items() if key in ids}
+        self._unread = {key: told for key, told in self._unread.items() if key in ids}
         for live in lives:
             watch = self._watches.get(live.row.id)
-            if watch is None:
-                self._watches[live.row.id] = analysis.begin_watch(self._means, live)
-            else:
+            if watch is not None:
                 watch.live = live
+            elif not 0 < self._unread.get(live.row.id, (0.0, ""))[0] - self._clock() <= UNREAD_S:
+                self._begin(live)
+
+    def _begin(self, live: LiveAttempt) -> None:
+        try:
+            self._watches[live.row.id] = analysis.begin_watch(self._means, live)
+        except (SQLAlchemyError, NotLeading):
+            raise
+        except Exception as error:
+            trouble = f"run {live.row.run!r} cannot be taken up: {type(error).__name__}: {error}"[:500]
+            LOG.error("%s", trouble, exc_info=error)
+            self._means.metrics.errors.labels(part="attempt").inc()
+            self._unread[live.row.id] = (self._clock() + UNREAD_S, trouble)
+        else:
+            self._unread.pop(live.row.id, None)
 
     def _attend(
         self, watch: Watch, *, pending: Sequence[WindowRow], is_tick: bool, is_newest: bool, now_s: float
@@ -284,7 +319,9 @@ class Worker:
         kept = tuple(item for watch in self._watches.values() for item in watch.kept.values())
         self._published.show(runs=runs, incidents=kept)
         self._published.show_leading(self._leadership.is_held)
-        self._published.show_troubles(tuple(w.trouble for w in self._watches.values() if w.trouble))
+        troubles = (w.trouble for w in self._watches.values() if w.trouble)
+        unread = (trouble for _, trouble in self._unread.values())
+        self._published.show_troubles((*self._healer.troubles(now_s), *unread, *troubles))
         with self._means.store.read() as connection:
             count, oldest_s = progress.backlog(connection)
         self._published.show_backlog(count, 0.0 if oldest_s is None else max(now_s - oldest_s, 0.0))

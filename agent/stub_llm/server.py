@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 
 from argus.agent.model.reading import ask_tokens
+from argus.agent.stub_llm.loopback import Loopback
 from argus.agent.stub_llm.protocol import Json, completion, read_request
 from argus.agent.stub_llm.quirks import ONCE, SLOW, Refusal, check_quirks, refusal_of, streamed, with_habits
 from argus.agent.stub_llm.scripts import Script
@@ -35,33 +36,24 @@ class StubServer:
         class Handler(_Handler):
             owner = stub
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._http.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, args=(0.05,), name="stub-llm", daemon=True
-        )
+        self._http = Loopback(Handler, port=port, name="stub-llm")
 
     @property
     def url(self) -> str:
         """Base URL for a client."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+        return f"{self._http.url}/v1"
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._http.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stopping.set()
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+        self._http.stop()
 
     def serve_forever(self) -> None:
         """Serve in this thread until interrupted."""
-        try:
-            self._http.serve_forever(0.2)
-        finally:
-            self._http.server_close()
+        self._http.serve_forever()
 
     def received(self, body: Json) -> tuple[str, ...]:
         """Note a request; the quirks that its answer has."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Executable, Table, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from argus.analytics.store.damage import hold_open, is_damage, is_suspicious, shown
+from argus.analytics.store.gate import Gate, Unavailable
 
 BUSY_TIMEOUT_S = 30.0
 """How long SQLite waits for another process's write lock before it gives up."""
@@ -27,18 +32,23 @@ class StoreError(Exception):
 class Store:
     """A database; `read` and `write` are transactions, committed when their block ends well.
 
-    `through` gives the transactions to write in, where it may not be any connection.
+    `through` gives the transactions to write in, where it may not be any connection. `gate` is closed while
+    another file is put in the place of a damaged one.
     """
 
     engine: Engine
     through: Callable[[], AbstractContextManager[Connection]] | None = field(default=None, repr=False)
+    gate: Gate = field(default_factory=Gate, repr=False)
     _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _refused: list[str] = field(default_factory=list, repr=False)
+    _suspected: list[str] = field(default_factory=list, repr=False)
+    _held: list[sqlite3.Connection] = field(default_factory=list, repr=False)
+    _connections: set[sqlite3.Connection] = field(default_factory=set, repr=False)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the store."""
-        with self._watched(), self.engine.connect() as connection, connection.begin():
+        """A transaction that sees one state of the store. Raises Unavailable while the gate is closed."""
+        with self.gate.passing(), self._watched(), self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
@@ -46,16 +56,48 @@ class Store:
         """Open connections keep a damaged file: without them, one that is put in its place is found."""
         try:
             yield
+        except UnicodeDecodeError as error:
+            self._suspect(error)
+            raise Unavailable("the database is damaged: its schema cannot be read") from error
         except DBAPIError as error:
-            if is_damage(error):
+            if is_suspicious(error):
+                self._suspect(error.orig)
+            elif is_damage(error):
                 self.engine.dispose()
             raise
+
+    def _suspect(self, said: object) -> None:
+        self._suspected[:] = [shown(said)]
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close every connection, and not as the last one: that one would write a damaged log into the file."""
+        if self.path is not None and not self._held:
+            self._held.extend(hold_open(self.path))
+        self.engine.dispose()
+
+    @property
+    def path(self) -> Path | None:
+        """The file of an SQLite database; None of any other."""
+        url = self.engine.url
+        is_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
+        return Path(str(url.database)) if is_file else None
+
+    @property
+    def suspicion(self) -> str:
+        """What the database said that only a damaged file says, "" if nothing."""
+        return "".join(self._suspected)
+
+    def clear_suspicion(self) -> None:
+        """The file was looked at, or another one is in its place."""
+        self._suspected.clear()
+        self._close_held()
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that may change the store; on SQLite one at a time."""
         try:
-            with self._watched(), self._write() as connection:
+            with self.gate.passing(), self._watched(), self._write() as connection:
                 yield connection
         except DBAPIError as error:
             self._refused[:] = [f"{type(error).__name__}: {error.orig}"[:200]]
@@ -80,11 +122,19 @@ class Store:
     def close(self) -> None:
         """Give back every connection."""
         self.engine.dispose()
+        self._close_held()
 
+    def leave_file(self) -> None:
+        """Close every connection while nobody is inside, also those that were in use when a pool was given up."""
+        self.engine.dispose()
+        for connection in list(self._connections):
+            connection.close()
+        self._connections.clear()
+        self._close_held()
 
-def is_damage(error: Exception) -> bool:
-    """Whether the database says that what lies on its disk cannot be read, as opposed to busy, full or away."""
-    return type(error) is DatabaseError
+    def _close_held(self) -> None:
+        while self._held:
+            self._held.pop().close()
 
 
 def open_store(where: str) -> Store:
@@ -97,7 +147,8 @@ def open_store(where: str) -> Store:
     except (ArgumentError, ValueError):
         backend = ""
     if backend == "sqlite":
-        return Store(engine=_sqlite_engine(url))
+        opened: set[sqlite3.Connection] = set()
+        return Store(engine=_sqlite_engine(url, opened=opened), _connections=opened)
     if backend == "postgresql":
         return Store(engine=create_engine(url, pool_pre_ping=True))
     # What stands before @ may be a password.
@@ -106,8 +157,11 @@ def open_store(where: str) -> Store:
     )
 
 
-def _sqlite_engine(url: str) -> Engine:
+def _sqlite_engine(url: str, *, opened: set[sqlite3.Connection]) -> Engine:
+    """An engine whose open connections are in `opened`."""
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
+    event.listen(engine, "connect", lambda connection, _record: opened.add(connection))
+    event.listen(engine, "close", lambda connection, _record: opened.discard(connection))
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

@@ -1,10 +1,12 @@
-"""`argus dev`: helpers for people who build on Argus; stand-ins for a language model and for Slack."""
+"""`argus dev`: helpers for people who build on Argus: stand-ins for a model and for Slack, reference tables."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from argus.api.cli.errors import CliError
 
@@ -31,11 +33,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "slack-double", help="a Slack workspace on loopback with the real one's limits"
     )
     slack.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
+    docs = helpers.add_parser(
+        "docs", help="write the tables of settings, metrics, tools and runbooks into the documentation"
+    )
+    docs.add_argument("--docs", type=Path, default=Path("docs"), metavar="DIR", help="folder (default docs)")
+    docs.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a page is stale")
+    docs.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until interrupted."""
-    return _slack_double(args) if args.helper == "slack-double" else _stub_llm(args)
+    """Write the tables, or serve until interrupted."""
+    helpers = {"docs": _docs, "slack-double": _slack_double, "stub-llm": _stub_llm}
+    return helpers[args.helper](args)
+
+
+def _docs(args: argparse.Namespace) -> int:
+    from argus.api.reference import PageError, stale_pages
+
+    try:
+        stale = stale_pages(args.docs)
+        if not args.check:
+            for path, text in stale.items():
+                path.write_text(text, encoding="utf-8")
+    except (OSError, PageError) as error:
+        raise CliError(f"cannot write the tables: {error}") from None
+    names = [path.name for path in stale]
+    if args.json:
+        print(json.dumps({"stale" if args.check else "written": names}))
+    else:
+        said = "stale" if args.check else "written"
+        print(f"{said}: {', '.join(names)}" if names else "every page is as the code has it")
+    return 1 if args.check and names else 0
 
 
 def _slack_double(args: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 
 from argus.analytics.store.documents import dump
+from argus.analytics.store.gate import Unavailable
 from argus.api.service import NothingTaken
 from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.upload import WIRE_HEADER, WIRE_VERSION
@@ -61,6 +62,8 @@ def response_to(error: Exception) -> Response:
     if isinstance(error, RequestValidationError):
         told = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
         return problem(422, "; ".join(told)[:2000])
+    if isinstance(error, Unavailable):
+        return overloaded(str(error))
     assert isinstance(error, SQLAlchemyError), error
     return overloaded(f"the database does not answer: {type(error).__name__}")
 

@@ -37,6 +37,7 @@ from argus.api.http import (
     webhooks,
 )
 from argus.api.http.answers import Json, add_problem_handlers
+from argus.api.http.connections import Crowding
 from argus.api.http.frame import Frame
 from argus.api.http.guard import READ, Guard, the_service
 from argus.api.http.mcp_route import PATH as MCP_PATH
@@ -97,6 +98,7 @@ def make_app(
     app = FastAPI(title="Argus", version=API_VERSION, lifespan=life, docs_url=None, redoc_url=None)
     app.state.guard = make_guard(service, served)
     app.state.gates = {}
+    app.state.crowding = Crowding()
     app.state.topologies = {}  # of the web page's charts, by project
     add_problem_handlers(app)
     for module in ROUTERS:
@@ -172,7 +174,8 @@ def readyz(request: Request) -> Response:
     guard: Guard = request.app.state.guard
     root = guard.projects.root
     obstacles = root.obstacles()
-    troubles = _troubles(guard)
+    crowded = request.app.state.crowding.told()
+    troubles = [*_troubles(guard), *([crowded] if crowded else [])]
     count, lag_s = root.published.backlog_now()
     body = {
         "status": "unavailable" if obstacles else "degraded" if troubles else "ok",

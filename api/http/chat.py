@@ -18,6 +18,7 @@ from argus.api.http.asking import AskingOf, unknown
 from argus.api.http.desk import Prose, Word
 from argus.api.http.guard import INVESTIGATE
 from argus.api.http.shapes import Document
+from argus.api.http.wiring import ServiceOf
 from argus.api.memory import NoConversation
 
 
@@ -49,7 +50,7 @@ def router() -> APIRouter:
     return routes
 
 
-async def post_chat(*, asking: AskingOf, question: Question) -> Response:
+async def post_chat(*, asking: AskingOf, service: ServiceOf, question: Question) -> Response:
     """The answer with the conversation it belongs to and the deterministic diagnosis; `stream`: its steps first."""
     try:
         await _check(asking, question)
@@ -59,7 +60,8 @@ async def post_chat(*, asking: AskingOf, question: Question) -> Response:
         raise unknown(error) from None
     except NoConversation as error:
         raise not_found(str(error)) from None
-    return sse.streamed(sse.live(lambda push: _streamed(asking, question, push)))
+    told = sse.live(lambda push: _streamed(asking, question, push), is_over=lambda: service.board.is_closed)
+    return sse.streamed(told)
 
 
 async def _check(asking: Asking, question: Question) -> None:

@@ -9,6 +9,8 @@ import asyncio
 import logging
 import resource
 import socket
+import time
+from collections.abc import Callable
 from typing import ClassVar
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -25,18 +27,46 @@ HEAD_BYTES = 16 << 10
 DEAD_S = 60
 """A peer that acknowledges nothing for so long is gone: the kernel then closes the connection."""
 
+TOLD_S = 60.0
+"""How long a crowd is told of after it was met last."""
+
 SPARE_FILES = 512
 """File descriptors beside those of connections: databases, spools, the model's endpoint."""
 
 
-def listening(listener: socket.socket) -> None:
-    """Have the kernel find out about half-open connections; accepted ones inherit it from their listener."""
+class Crowding:
+    """Remembers when there was no room for one more connection: said in the log once a minute, and in /readyz."""
+
+    def __init__(self, *, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._ticks = ticks
+        self._noted_s = self._logged_s = float("-inf")
+        self._most = 0
+
+    def note(self, most: int) -> None:
+        """All `most` places were taken."""
+        self._noted_s, self._most = self._ticks(), most
+        if self._noted_s - self._logged_s >= TOLD_S:
+            self._logged_s = self._noted_s
+            LOG.warning("%s", self.told())
+
+    def told(self) -> str:
+        """What there is to say of the last minute, "" if nothing."""
+        if self._ticks() - self._noted_s >= TOLD_S:
+            return ""
+        return f"all {self._most} connections are taken: those silent for longest are closed for new ones"
+
+
+def listening(listener: socket.socket, *, dead_s: int = DEAD_S) -> None:
+    """Have the kernel find out about half-open connections; accepted ones inherit it from their listener.
+
+    So it is with a peer that does not read: what it was sent is not acknowledged either.
+    """
     options = (
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, DEAD_S),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, DEAD_S // 4),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, dead_s),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(dead_s // 4, 1)),
         (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_S * 1000),
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, dead_s * 1000),
     )
     for level, name, value in options:
         listener.setsockopt(level, name, value)
@@ -63,15 +93,17 @@ class Impatient(H11Protocol):
     max_connections = 8192
     head_timeout_s = HEAD_TIMEOUT_S
     silent: ClassVar[dict[Impatient, None]] = {}
+    crowding = Crowding()
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client is there."""
-        if len(self.connections) >= self.max_connections and not self._make_room():
-            LOG.debug("more than %d connections: one is closed", self.max_connections)
-            self.transport = transport
-            transport.abort()
-            return
+        if len(self.connections) >= self.max_connections:
+            self.crowding.note(self.max_connections)
+            if not self._make_room():
+                self.transport = transport
+                transport.abort()
+                return
         super().connection_made(transport)
         self._wait_for_head()
 
@@ -116,7 +148,14 @@ class Impatient(H11Protocol):
             self.transport.abort()
 
 
-def protocol_of(*, max_connections: int, head_timeout_s: float = HEAD_TIMEOUT_S) -> type[Impatient]:
+def protocol_of(
+    *, max_connections: int, head_timeout_s: float = HEAD_TIMEOUT_S, crowding: Crowding | None = None
+) -> type[Impatient]:
     """What speaks HTTP on the connections of one server."""
-    limits = {"max_connections": max_connections, "head_timeout_s": head_timeout_s, "silent": {}}
+    limits = {
+        "max_connections": max_connections,
+        "head_timeout_s": head_timeout_s,
+        "silent": {},
+        "crowding": crowding or Crowding(),
+    }
     return type("Impatient", (Impatient,), limits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -89,6 +89,7 @@ class Turn:
     model: str
     id: str
     created_s: int
+    is_over: Callable[[], bool]
 
 
 def router() -> APIRouter:
@@ -146,6 +147,7 @@ async def post_chat_completion(request: Request, *, asking: AskingOf, service: S
         model=asked.model,
         id=f"chatcmpl-{secrets.token_hex(12)}",
         created_s=int(service.clock()),
+        is_over=lambda: service.board.is_closed,
     )
     if asked.stream:
         wants_usage = bool((asked.stream_options or {}).get("include_usage"))
@@ -199,7 +201,7 @@ async def _chunks(turn: Turn, *, wants_usage: bool) -> AsyncIterator[bytes]:
         return "answer", await _answer(turn, seen)
 
     yield _chunk(turn, {"role": "assistant", "content": ""})
-    async for raw in sse.live(work):
+    async for raw in sse.live(work, is_over=turn.is_over):
         if raw.startswith((b"event: answer\n", b"event: error\n")):
             said = json.loads(raw.partition(b"data: ")[2])
             for chunk in _told(turn, said, wants_usage=wants_usage):

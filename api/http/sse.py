@@ -15,6 +15,20 @@ LOG = logging.getLogger("argus.http")
 KEEP_ALIVE_S = 15.0
 """A comment after so long without an event: proxies close what is silent."""
 
+GLANCE_S = 0.5
+"""How long a stream may hold up the end of the service."""
+
+ENDING = (
+    "error",
+    {
+        "type": "about:blank",
+        "title": "Service Unavailable",
+        "status": 503,
+        "detail": "the service is being stopped: ask again in a moment",
+    },
+)
+"""The last event of a stream that the service's end breaks off."""
+
 MAX_STREAMS = 256
 """Streams of one process; each costs a look at the database a second."""
 
@@ -50,24 +64,35 @@ def _end_of(task: asyncio.Future[tuple[str, object]]) -> tuple[str, object]:
     return "error", {**told, "detail": f"it broke off: {type(error).__name__}"}
 
 
-async def live(work: Callable[[Push], Awaitable[tuple[str, object]]]) -> AsyncIterator[bytes]:
-    """What `work` pushes while it works, then what it returns; it ends with whoever reads."""
+async def live(
+    work: Callable[[Push], Awaitable[tuple[str, object]]], *, is_over: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    """What `work` pushes while it works, then what it returns; it ends with whoever reads.
+
+    Once `is_over` says that the service ends, the work is given up and the last event says so.
+    """
     queue: asyncio.Queue[bytes] = asyncio.Queue()
 
     def push(name: str, data: object) -> None:
         queue.put_nowait(event(name, data))
 
     task = asyncio.ensure_future(work(push))
+    quiet_s = 0.0
     try:
         while not (task.done() and queue.empty()):
             getting = asyncio.ensure_future(queue.get())
-            await asyncio.wait({task, getting}, timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, getting}, timeout=GLANCE_S, return_when=asyncio.FIRST_COMPLETED)
             if getting.done():
+                quiet_s = 0.0
                 yield getting.result()
-            else:
-                getting.cancel()
-                if not task.done():
-                    yield b": waiting\n\n"
-        yield event(*_end_of(task))
+                continue
+            getting.cancel()
+            if is_over():
+                break
+            quiet_s += GLANCE_S
+            if quiet_s >= KEEP_ALIVE_S:
+                quiet_s = 0.0
+                yield b": waiting\n\n"
+        yield event(*(_end_of(task) if task.done() else ENDING))
     finally:
         task.cancel()

@@ -6,10 +6,11 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+from argus.agent.stub_llm.loopback import Loopback
 from argus.api.slack.double_limits import fault_of
 from argus.api.slack.double_rooms import Rooms, Unknown
 
@@ -51,21 +52,17 @@ class SlackDouble:
         class Handler(_Handler):
             owner = double
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._http.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._http.serve_forever, args=(0.05,), name="slack-double", daemon=True
-        )
+        self._http = Loopback(Handler, port=port, name="slack-double")
 
     @property
     def url(self) -> str:
         """Base URL of the Web API."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}/api/"
+        return f"{self._http.url}/api/"
 
     @property
     def webhook_url(self) -> str:
         """An incoming webhook of the channel."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}/services/T0/B0/double"
+        return f"{self._http.url}/services/T0/B0/double"
 
     @property
     def messages(self) -> list[Json]:
@@ -74,20 +71,15 @@ class SlackDouble:
             return [dict(one) for one in self.rooms.messages]
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._http.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+        self._http.stop()
 
     def serve_forever(self) -> None:
         """Serve in this thread until interrupted."""
-        try:
-            self._http.serve_forever(0.2)
-        finally:
-            self._http.server_close()
+        self._http.serve_forever()
 
     def call(self, method: str, body: Json, *, token: str) -> tuple[int, Json, float | None]:
         """(status, answer, seconds to wait) of one call, None where the answer is dropped (status 0)."""

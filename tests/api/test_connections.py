@@ -17,9 +17,10 @@ from starlette.requests import Request
 
 from argus.api.http import frame
 from argus.api.http.app import make_app
-from argus.api.http.connections import HEAD_BYTES, listening, protocol_of, room_for
+from argus.api.http.connections import DEAD_S, HEAD_BYTES, listening, protocol_of, room_for
 from argus.api.http.frame import bounded
 from tests.api.kit import FakeClock, service_at
+from tests.api.process import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -30,21 +31,32 @@ NUM_SLOW = 40
 
 @contextmanager
 def served(folder: Path, *, max_connections: int) -> Iterator[tuple[str, int]]:
+    with server_at(folder, max_connections=max_connections) as server:
+        yield server.servers[0].sockets[0].getsockname()[:2]
+
+
+@contextmanager
+def server_at(folder: Path, *, max_connections: int, dead_s: int = DEAD_S) -> Iterator[uvicorn.Server]:
     listener = socket.create_server(("127.0.0.1", 0))
-    listening(listener)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+    listening(listener, dead_s=dead_s)
     with service_at(folder / "a.sqlite", clock=FakeClock()) as service:
+        app = make_app(service)
         config = uvicorn.Config(
-            make_app(service),
+            app,
             log_level="error",
             lifespan="off",
-            http=protocol_of(max_connections=max_connections, head_timeout_s=HEAD_S),
+            http=protocol_of(
+                max_connections=max_connections, head_timeout_s=HEAD_S, crowding=app.state.crowding
+            ),
             h11_max_incomplete_event_size=HEAD_BYTES,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
-            yield listener.getsockname()[:2]
+            wait_for(lambda: server.started)
+            yield server
         finally:
             server.should_exit = True
             thread.join()
@@ -59,6 +71,16 @@ def ask(address: tuple[str, int], head: bytes = b"GET /healthz HTTP/1.1\r\nHost:
             return one.recv(1000)
         except (ConnectionResetError, BrokenPipeError):
             return b""
+
+
+READYZ = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+
+def whole(address: tuple[str, int], head: bytes) -> bytes:
+    """An answer to its end, which is that of the connection."""
+    with socket.create_connection(address, timeout=20) as one:
+        one.sendall(head)
+        return b"".join(iter(lambda: one.recv(4096), b""))
 
 
 def ends(one: socket.socket) -> bool:
@@ -89,6 +111,7 @@ def test_no_more_connections_than_there_is_room_for(tmp_path: Path) -> None:
         assert b"200 OK" in ask(address)  # in the place of one that is silent
         closed = sum(ends(one) for one in silent)
         assert closed == 12  # eight at once, four after their time
+        assert b"all 4 connections are taken" in whole(address, READYZ)
         for one in silent:
             one.close()
         assert b"200 OK" in ask(address)
@@ -147,6 +170,32 @@ def test_the_kernel_is_told_to_find_half_open_connections() -> None:
                 assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
                 assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
             assert client
+
+
+TCP_REPAIR = 19
+"""Makes a socket's end silent: no FIN, no RST, as when a host loses its power. Needs CAP_NET_ADMIN."""
+
+
+@pytest.mark.parametrize("how", ["vanishes in its body", "does not read"])
+def test_a_half_open_connection_is_found_and_closed(tmp_path: Path, how: str) -> None:
+    with server_at(tmp_path, max_connections=4, dead_s=1) as server, socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect(server.servers[0].sockets[0].getsockname())
+        if how == "does not read":
+            one.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        else:
+            head = "POST /v1/ingest/layouts HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"
+            one.sendall(f"{head}Content-Type: application/json\r\n\r\n{{".encode())
+        wait_for(
+            lambda: any(getattr(connection, "cycle", None) for connection in server.server_state.connections)
+        )
+        if how != "does not read":
+            try:
+                one.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+            except PermissionError:
+                pytest.skip("only root may let a peer vanish")
+            one.close()
+        wait_for(lambda: not server.server_state.connections)
 
 
 def test_files_are_there_for_the_connections() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from argus.api.cli.errors import CliError
-from argus.api.cli.serve import remote_writer
+from argus.api.cli.serve_store import remote_writer
 from argus.api.remote_write import MAX_SERIES, MAX_WAITING, RemoteWriter, Sample, encode_request, snappy
 from argus.collectors.host.client import Answer
 from tests.api.kit import FakeClock, service_at

@@ -11,9 +11,11 @@ from starlette.testclient import TestClient
 
 from argus.analytics.history import DAY_S, day_of
 from argus.analytics.store.history_tables import UNIT_DAYS
+from argus.analytics.store.tables import INCIDENT_EVENTS
 from argus.api.cli.status import render
 from argus.api.http.app import make_app
 from argus.api.http.limits import MAX_WAIT_S, Buckets, Queue
+from argus.api.late import MARK
 from argus.api.service import Service
 from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.upload import (
@@ -58,7 +60,11 @@ def test_what_waited_becomes_history_and_no_incident(
     assert client.post("/v1/ingest/windows", content=bad_window(0), headers=OLD).json()["accepted"] == 4
     service.worker.turn(clock.now_s)
     assert client.get("/v1/incidents").json()["total"] == 0
-    assert client.get("/v1/runs/job/findings").json()["total"] == 0
+    with service.store.read() as connection:
+        assert not connection.execute(select(INCIDENT_EVENTS.c.id)).all()
+    (finding,) = client.get("/v1/runs/job/findings").json()["items"]
+    (mark,) = [one for one in finding["evidence"] if one["name"] == MARK]
+    assert finding["ranks"] == [2] and mark["value"] == pytest.approx(2 * DAY_S)
     (window,) = client.get("/v1/runs/job/windows").json()["items"]
     assert window["status"] == "late" and window["coverage"]["ratio"] == 1.0 and window["error"] is None
     (point,) = client.get("/v1/runs/job/series", params={"rank": [2]}).json()["points"]
@@ -105,6 +111,18 @@ def test_a_late_window_that_cannot_be_read_says_so(service: Service, clock: Fake
     with service.store.read() as connection:
         (error,) = connection.exec_driver_sql("SELECT error FROM windows").scalars()
     assert "no layout record" in error
+
+
+def test_a_detector_that_raises_on_a_late_window_costs_only_its_findings(
+    client: TestClient, service: Service, clock: FakeClock
+) -> None:
+    thirteen = upload(*(make_window(rank, 0, num_steps=13) for rank in range(4)))
+    client.post("/v1/ingest/windows", content=thirteen, headers=OLD)
+    service.worker.turn(clock.now_s)
+    (window,) = client.get("/v1/runs/job/windows").json()["items"]
+    assert "thirteen steps" in window["error"] and window["coverage"]["ratio"] == 1.0
+    assert client.get("/v1/runs/job/findings").json()["total"] == 0
+    assert not service.published.troubles_now()
 
 
 def test_replay_is_taken_in_turn_and_what_is_of_now_goes_on(

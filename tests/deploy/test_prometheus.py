@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 import yaml
 
-from argus.api.cli.serve import product_analyses, remote_writer
+from argus.api.cli.serve import product_analyses
+from argus.api.cli.serve_store import remote_writer
 from argus.api.metrics import METRICS, render
 from argus.collectors.records.plan import WindowPlan
 from argus.evals.load.bodies import layouts_body
