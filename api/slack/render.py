@@ -9,7 +9,7 @@ from typing import Any
 
 from argus.agent.claims import documents_of
 from argus.agent.claims import render as render_claim
-from argus.agent.wording import quantity, ranks
+from argus.agent.wording import counted, quantity, ranks
 from argus.analytics.store.marks import ACKNOWLEDGED, WRONG
 from argus.api.notify.matter import DEFAULT, Matter
 from argus.api.notify.notifier import Digest
@@ -138,7 +138,7 @@ def _where(matter: Matter) -> Iterator[str]:
     parts += [f"host {', '.join(name(host) for host in matter.hosts[:3])}"] if matter.hosts else []
     parts += [f"group {name(cause.group)}"] if cause.group else []
     if cause.victims:
-        parts.append(f"{len(cause.victims)} ranks wait for it")
+        parts.append(f"waited for by {counted(len(cause.victims), 'ranks')}")
     yield f"*Where* {' · '.join(parts)}"
 
 
