@@ -75,6 +75,8 @@ def why_lines(case: Case, diagnosis: Mapping[str, Any], book: Pages) -> Iterator
         for key in item["claim_ids"]:
             if key in claims:
                 yield printable(f"    {render_claim(claims[key], documents)}")
+    for item in diagnosis.get("past", ()):
+        yield printable(f"  before: {item['text']}")
     for text in diagnosis["missing_evidence"]:
         yield printable(f"  missing: {text}")
     yield f"  the triage's numbers are evidence {triage_page(case).evidence_id}"

@@ -52,6 +52,7 @@ def render(
             *_victim_rows(incident.cause),
             *(("Not", line) for line in _not(incident.cause)),
             ("Cost", _cost(incident, topology)),
+            *(("Before", str(item["text"])) for item in diagnosis.get("past", ())),
             *_action_rows(diagnosis),
             *_second_rows(incident.cause),
             *_missing_rows(diagnosis),

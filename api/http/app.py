@@ -28,6 +28,7 @@ from argus.api.http import (
     investigations,
     keys,
     observed,
+    outcomes,
     page_data,
     reading,
     records,
@@ -71,6 +72,7 @@ ROUTERS: tuple[ModuleType, ...] = (
     investigations,
     approvals,
     silences,
+    outcomes,
     webhooks,
     slack,
     reading,  # last: a run's name may hold a slash
