@@ -71,7 +71,7 @@ def past_of(mine: Incident, facts: Facts, *, now_s: float) -> tuple[Past, ...]:
     ]
     where = _where(mine, likes)
     here = [one for one in likes if where and where[1] in one.same]
-    there = [one for one in likes if one not in here]
+    there = [one for one in likes if not where or where[1] not in one.same]
     looked = [one.incident for one in (*here, *there)[:MAX_LOOKED_AT]]
     became = facts.outcomes(looked) if looked else {}
     found = [_past(where[0], here, became)] if where and here else []

@@ -154,7 +154,8 @@ def mcnemar(worse: int, better: int) -> float:
     (1.0, 0.0625, 1.0)
     """
     total, least = worse + better, min(worse, better)
-    return min(1.0, 2 * sum(comb(total, k) for k in range(least + 1)) / 2**total)
+    tail: int = sum(comb(total, k) for k in range(least + 1))
+    return min(1.0, 2 * tail / 2.0**total)
 
 
 def _steady(rows: Sequence[AgentTrial]) -> Part | None:

@@ -95,8 +95,9 @@ def test_what_is_no_earlier_incident_of_the_class_does_not_count(other: Incident
 
 
 def test_a_path_is_the_same_in_its_own_run_only() -> None:
-    path = {"fault_class": "link.slow", "scope": "group:dp/0", "group": "dp/0"}
-    mine, other = incident("now", **path), incident("first", **path)
+    mine, other = (
+        incident(run, fault_class="link.slow", scope="group:dp/0", group="dp/0") for run in ("now", "first")
+    )
     assert texts(held((mine, 0), (other, 0)), mine) == []
 
 

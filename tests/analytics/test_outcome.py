@@ -59,7 +59,7 @@ def test_what_ended_otherwise_did_not_go_by_itself(ended: str) -> None:
     ],
 )
 def test_a_later_attempt_tells(changes: dict[str, bool], did: str, result: str) -> None:
-    seen = seen_in_follower(OVER, replace(CALM, **changes))  # type: ignore[arg-type]
+    seen = seen_in_follower(OVER, replace(CALM, **changes))
     assert seen is not None and (seen.did, seen.result, seen.at_s) == (did, result, 50.0)
 
 

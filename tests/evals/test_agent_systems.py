@@ -172,7 +172,7 @@ def test_the_command_measures_an_endpoint_and_writes_every_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = Suite(ranks=(8,), severities=(1.5,), seeds=(3,), names=("slow_rank",))
-    monkeypatch.setitem(SUITES, "smoke", one)  # type: ignore[arg-type]
+    monkeypatch.setitem(SUITES, "smoke", one)
     monkeypatch.setattr(agent_report, "script_makers", lambda: {"perfect": perfect})
     monkeypatch.delenv("ARGUS_MODEL_URL", raising=False)
     assert main(["eval", "agent", "--json"]) == 0
