@@ -13,14 +13,17 @@ HELPED, DID_NOT_HELP, UNCLEAR, WRONG, RIGHT = "helped", "did_not_help", "unclear
 RESULTS = (HELPED, DID_NOT_HELP, UNCLEAR)
 """What somebody may say of what was done; `wrong` and `right` are said of the incident itself."""
 
+GONE = "gone"
+"""What is seen where it is no longer there: whether what was done was the reason, nobody sees."""
+
 SAID, SEEN = "said", "seen"
 """Where an outcome comes from: a person, or the records of what followed."""
 
 ITSELF = "argus"
 """Whom what is seen comes from."""
 
-RESTART, HOST_LEFT, NOTHING_KNOWN = "a restart", "its host left the job", "nothing that is known"
-"""What was done, as far as records show it; that it was the reason they do not show."""
+RESTART, HOST_LEFT = "a restart", "its host left the job"
+"""What was done, as far as records show it."""
 
 ATTEMPT_OVER = "the attempt is over"
 """How the reason of an incident begins that was open when its attempt ended."""
@@ -32,7 +35,9 @@ three, and four times that is not one lucky stretch."""
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """`did` is what was done, in words; `action` its id where it is one of the catalogue; `text` says more."""
+    """`did` is what was done, in words, "" if nothing is known of it; `action` its id where it is one of the
+    catalogue; `text` says more.
+    """
 
     incident_id: str
     at_s: float
@@ -80,12 +85,10 @@ def seen_in_attempt(incident: Incident, *, at_s: float, came_back: bool) -> Outc
         incident_id=incident.id,
         at_s=at_s,
         source=SEEN,
-        did=NOTHING_KNOWN,
-        result=DID_NOT_HELP if came_back else HELPED,
+        did="",
+        result=GONE,
         by=ITSELF,
-        text=f"gone by itself after {spell}, back later in the attempt"
-        if came_back
-        else f"gone by itself after {spell}",
+        text=f"by itself after {spell}{', back later in the attempt' if came_back else ''}",
     )
 
 
@@ -96,13 +99,13 @@ def seen_in_follower(incident: Incident, later: Follower) -> Outcome | None:
     if later.is_again:
         text = f"there again in attempt {later.attempt}"
     else:
-        text = f"gone in {later.windows:,} windows of attempt {later.attempt}"
+        text = f"in {later.windows:,} windows of attempt {later.attempt}"
     return Outcome(
         incident_id=incident.id,
         at_s=later.begun_s,
         source=SEEN,
         did=RESTART if later.has_hosts else HOST_LEFT,
-        result=DID_NOT_HELP if later.is_again else HELPED,
+        result=DID_NOT_HELP if later.is_again else GONE,
         by=ITSELF,
         text=text,
     )

@@ -172,7 +172,7 @@ class Service:
         count, lag_s = self.published.backlog_now()
         if count <= self.settings.max_backlog:
             return ""
-        return f"waiting for their analysis: {counted(count, 'windows')}, the oldest for {lag_s:.0f} s"
+        return f"to be analysed: {counted(count, 'windows')}, the oldest waits {lag_s:.0f} s"
 
     def obstacles(self) -> list[str]:
         """Why the service can take nothing now; empty when it can."""

@@ -14,7 +14,17 @@ from argus.agent.registry import registry
 from argus.agent.triage import diagnose
 from argus.analytics.incident import Cause, Cost, Incident
 from argus.analytics.lifecycle import NAMED_BETTER, SIGNAL_GONE
-from argus.analytics.outcome import DID_NOT_HELP, HELPED, NOTHING_KNOWN, RESTART, SAID, SEEN, WRONG, Outcome
+from argus.analytics.outcome import (
+    DID_NOT_HELP,
+    GONE,
+    HELPED,
+    HOST_LEFT,
+    RESTART,
+    SAID,
+    SEEN,
+    WRONG,
+    Outcome,
+)
 from argus.collectors.records.layout import Layout
 from argus.topology.layout import Topology, build
 
@@ -62,11 +72,15 @@ def test_the_same_gpu_comes_first_with_what_helped_and_what_did_not() -> None:
         said(FIRST, "h1 drained", HELPED),
         said(SECOND, RESTART, DID_NOT_HELP, source=SEEN),
         said(SECOND, "h1 drained", HELPED),
+        said(SECOND, HOST_LEFT, GONE, source=SEEN),
         said(FAR, "fan replaced", HELPED),
     )
     facts = held((NOW, 0), (FIRST, 0), (SECOND, 0), (FAR, 2), became=became)
     assert texts(facts) == [
-        "the same GPU: 2 times in 30 days; what helped: h1 drained (2×); did not help: a restart",
+        (
+            "the same GPU: 2 times in 30 days; what helped: h1 drained (2×); gone after: its host left the job; "
+            "did not help: a restart"
+        ),
         "elsewhere: 1 time in 30 days; what helped: fan replaced",
     ]
 
@@ -80,11 +94,9 @@ def test_what_nobody_knows_anything_of_elsewhere_is_not_told() -> None:
 
 
 def test_what_went_by_itself_and_what_was_wrong_are_told_apart() -> None:
-    became = (said(FIRST, NOTHING_KNOWN, HELPED, source=SEEN), said(SECOND, "", WRONG))
+    became = (said(FIRST, "", GONE, source=SEEN), said(SECOND, "", WRONG))
     facts = held((NOW, 0), (FIRST, 0), (SECOND, 0), became=became)
-    assert texts(facts) == [
-        "the same GPU: 2 times in 30 days; what helped: waiting (gone by itself); 1 said to be wrong"
-    ]
+    assert texts(facts) == ["the same GPU: 2 times in 30 days; gone by itself: 1 time; 1 said to be wrong"]
 
 
 @pytest.mark.parametrize(
@@ -99,6 +111,10 @@ def test_a_path_is_the_same_in_its_own_run_only() -> None:
         incident(run, fault_class="link.slow", scope="group:dp/0", group="dp/0") for run in ("now", "first")
     )
     assert texts(held((mine, 0), (other, 0)), mine) == []
+    before = replace(mine, attempt=7)
+    facts = held((mine, 0), (other, 0))
+    again = replace(facts, held=(*facts.held, replace(facts.held[0], incidents=(before,))))
+    assert texts(again, mine) == ["the same path in this run: 1 time in 30 days"]
 
 
 def test_the_card_and_the_tool_say_it() -> None:

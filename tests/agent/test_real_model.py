@@ -61,10 +61,10 @@ def endpoint() -> Iterator[Endpoint]:
     settings.model.path = WEIGHTS
     settings.n_ctx, settings.n_parallel = CONTEXT, 1
     settings.hostnames, settings.port, settings.use_jinja = ["127.0.0.1"], port, True
-    # To say a word threads wait for one another after every layer: one that has no core of its own stops them all.
-    # To read a prompt they have longer to go; without polling those that wait leave their core to others.
-    settings.cpuparams.n_threads = max((os.cpu_count() or 1) - 1, 1)
-    settings.cpuparams_batch.n_threads, settings.cpuparams_batch.poll = os.cpu_count() or 1, 0
+    # One less than there are cores: threads wait for one another after every layer, and one that has no core of its
+    # own stops them all.
+    for threads in (settings.cpuparams, settings.cpuparams_batch):
+        threads.n_threads = max((os.cpu_count() or 1) - 1, 1)
     template = Path(WEIGHTS).with_name("chat_template.jinja")
     if template.exists():
         settings.chat_template = template.read_text()

@@ -13,7 +13,7 @@ from sqlalchemy import insert, update
 
 from argus.analytics.incident import Incident
 from argus.analytics.lifecycle import SIGNAL_GONE
-from argus.analytics.outcome import CALM_WINDOWS, HOST_LEFT, NOTHING_KNOWN, RESTART
+from argus.analytics.outcome import CALM_WINDOWS, HOST_LEFT, RESTART
 from argus.analytics.store import outcomes, queries
 from argus.analytics.store.incidents import save_incident
 from argus.analytics.store.relaunch import RELAUNCHED, launch_prefix
@@ -79,17 +79,17 @@ def test_gone_after_a_restart_once_the_next_attempt_has_run_for_a_while(service:
     begin(service, 1, windows=CALM_WINDOWS - 1)
     assert became(service) == []
     begin(service, 2, windows=CALM_WINDOWS)
-    assert became(service) == [(RESTART, "helped")]
+    assert became(service) == [(RESTART, "gone")]
 
 
 def test_gone_with_the_host_that_left(service: Service) -> None:
     keep(service, begin(service, 0), OVER)
     begin(service, 1, spare=True, windows=CALM_WINDOWS)
-    assert became(service) == [(HOST_LEFT, "helped")]
+    assert became(service) == [(HOST_LEFT, "gone")]
 
 
 @pytest.mark.parametrize(
-    ("spare", "expected"), [(False, (RESTART, "did_not_help")), (True, (HOST_LEFT, "helped"))]
+    ("spare", "expected"), [(False, (RESTART, "did_not_help")), (True, (HOST_LEFT, "gone"))]
 )
 def test_the_same_rank_is_the_same_place_only_on_the_same_hardware(
     service: Service, spare: bool, expected: tuple[str, str]
@@ -107,16 +107,18 @@ def test_a_launch_under_the_same_name_is_a_restart_too(service: Service) -> None
         renamed = {"run": f"{launch_prefix('r')}then.{first}", "end_reason": RELAUNCHED}
         connection.execute(update(ATTEMPTS).where(ATTEMPTS.c.id == first).values(**renamed))
     begin(service, 0, windows=CALM_WINDOWS)
-    assert became(service) == [(RESTART, "helped")]
+    assert became(service) == [(RESTART, "gone")]
 
 
 def test_what_goes_by_itself_may_come_back(service: Service) -> None:
     mine = begin(service, 0)
     gone = replace(OVER, ended=SIGNAL_GONE)
     keep(service, mine, gone)
-    assert became(service, gone) == [(NOTHING_KNOWN, "helped")]
+    assert became(service, gone) == [("", "gone")]
     keep(service, mine, replace(OVER, opened_window=20, last_window=21))
-    assert became(service, gone) == [(NOTHING_KNOWN, "did_not_help")]
+    with service.store.read() as connection:
+        (seen,) = outcomes.outcomes_of(connection, [gone])[gone.id]
+    assert seen.text.endswith("back later in the attempt")
 
 
 def test_a_new_incident_remembers_and_is_asked_once(service: Service) -> None:
