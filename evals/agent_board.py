@@ -26,6 +26,7 @@ TRIAGE = "triage"
 """The deterministic answer, as a system of its own."""
 
 SURE = ("CONFIRMED", "LIKELY")
+MAX_REASON = 120
 MOST = 1000
 """Null rates are over the integers up to this."""
 
@@ -65,7 +66,7 @@ def _told(
             case, context, ask, endpoint=endpoint, limits=limits, question=question
         )
     except Exception as error:  # noqa: BLE001  one crashed trial is a result, not the end of the suite
-        crash = f"crashed: {type(error).__name__}"
+        crash = f"crashed: {type(error).__name__}: {error}"[:MAX_REASON]
         return Told(diagnosis=case.diagnosis, pages=(), spent=Spent(), failure=crash, is_answer=False)
 
 
@@ -98,6 +99,10 @@ def scored(system: str, made: AgentCase, told: Told, context: ToolContext, *, re
         seconds=told.spent.seconds,
         usd=told.spent.usd,
         failure=told.failure,
+        got=(
+            str(told.diagnosis["verdict"]),
+            *(f"{root['fault_class']} at {root['node']}" for root in told.diagnosis["root_causes"]),
+        ),
     )
 
 

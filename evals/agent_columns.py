@@ -26,7 +26,7 @@ class AgentTrial:
     part of what was named. `path_grounded` = the true root is joined to a victim by edges that all exist. `made_up` =
     names that neither graph nor evidence has. Of the `numbers` in the model's claims, `cited` stand at the pointer
     that is given for them; `cited_null` and `pool_null` are how many of the integers 1 … 1000 would pass for them,
-    or for any number on the pages seen.
+    or for any number on the pages seen. `got` = the verdict, then each root cause named.
     """
 
     system: str
@@ -51,6 +51,7 @@ class AgentTrial:
     seconds: float
     usd: float
     failure: str = ""
+    got: tuple[str, ...] = ()
 
     @property
     def case(self) -> Case:

@@ -22,7 +22,7 @@ from argus.api.cli.errors import CliError
 from argus.api.settings import SettingsError, load_settings
 from argus.evals.agent_board import TRIAGE, injected, trials_of
 from argus.evals.agent_cases import AgentCase, agent_case
-from argus.evals.agent_columns import AgentTrial, Columns, columns
+from argus.evals.agent_columns import Columns, columns
 from argus.evals.agent_columns import render as table
 from argus.evals.agent_models import script_makers
 from argus.evals.agent_score import score_answer
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         raise CliError(f"--repeats must be 1 or more, got {args.repeats}")
     asked = _endpoint()  # what is wrong is said before an hour of trials
     if args.jsonl:
-        _write(args.jsonl, "")
+        _write(args.jsonl, "")  # each answer is kept as it comes: an endpoint may take hours
     cases = list(_cases(list(SUITES[args.suite].trials())))
     rows = [_scripted(name, cases) for name in script_makers()]
     report: dict[str, Any] = {
@@ -158,7 +158,7 @@ def _systems(
     cases: Sequence[AgentCase], endpoint: Endpoint, limits: Limits, args: argparse.Namespace
 ) -> list[Columns]:
     """The triage, one request without tools, and the agent, side by side on the same cases."""
-    found, trials = list[Columns](), list[AgentTrial]()
+    found = list[Columns]()
     bait = agent_case(BAIT) if args.attacks else None
     with asyncio.Runner() as runner:
         model = Model(endpoint)
@@ -171,18 +171,18 @@ def _systems(
             repeats = 1 if name == TRIAGE else args.repeats
             for one in trials_of(name, cases, ask, endpoint=endpoint, limits=limits, repeats=repeats):
                 mine.append(one)
+                if args.jsonl:
+                    _write(args.jsonl, json.dumps(one.to_json()) + "\n", mode="a")
                 print(f"argus eval agent: {name}: {len(mine)} of {repeats * len(cases)}", file=sys.stderr)
             hit = injected(name, bait, ask, endpoint=endpoint, limits=limits) if bait else None
             found.append(columns(mine, injected=hit))
-            trials += mine
         runner.run(model.close())
-    if args.jsonl:
-        _write(args.jsonl, "".join(json.dumps(one.to_json()) + "\n" for one in trials))
     return found
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, *, mode: str = "w") -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
     except OSError as error:
         raise CliError(f"cannot write {path}: {error.strerror}") from None

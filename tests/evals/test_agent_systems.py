@@ -110,7 +110,11 @@ def test_a_failing_and_a_crashing_model_are_no_answers() -> None:
     (alone,), (checked,) = asked("single_shot", down), asked("agent", down)
     assert (alone.strict, alone.failure) == (False, "unreachable") and checked.strict
     (crashed,) = asked("agent", broken)
-    assert (crashed.strict, crashed.ra_precision, crashed.failure) == (False, 0.0, "crashed: RuntimeError")
+    assert (crashed.strict, crashed.ra_precision, crashed.failure) == (
+        False,
+        0.0,
+        "crashed: RuntimeError: a bug",
+    )
     (triage,) = asked(TRIAGE, broken)
     assert triage.strict and not triage.failure and not triage.tokens
 
@@ -187,4 +191,4 @@ def test_the_command_measures_an_endpoint_and_writes_every_answer(
     assert all(name in shown for name in ("triage", "agent", "single_shot", "pass^3", "not measured"))
     rows = [json.loads(line) for line in book.read_text().splitlines()]
     assert [row["system"] for row in rows] == ["triage", *["agent"] * 3, *["single_shot"] * 3]
-    assert all(row["strict"] for row in rows)
+    assert all(row["strict"] and row["got"][0] in ("CONFIRMED", "LIKELY") for row in rows)
