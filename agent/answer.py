@@ -14,7 +14,7 @@ from argus.agent.grounding import PREFIX
 from argus.agent.loop.chat import Answered
 from argus.agent.loop.investigate import Outcome
 from argus.agent.loop.limits import Spent
-from argus.agent.wording import printable, quantity
+from argus.agent.wording import counted, printable, quantity
 
 MAX_DROPPED = 6
 
@@ -55,7 +55,7 @@ def answer_lines(answer: Answered) -> Iterator[str]:
         yield printable(answer.note)
     marks = answer.num_unverified + len(answer.unknown)
     if marks:
-        yield f"({marks} things in it could not be verified and are marked)"
+        yield f"(marked, because it could not be verified: {counted(marks, 'things')})"
     if answer.spent.turns:
         yield f"({spent_text(answer.spent)})"
 
@@ -75,6 +75,8 @@ def why_lines(case: Case, diagnosis: Mapping[str, Any], book: Pages) -> Iterator
         for key in item["claim_ids"]:
             if key in claims:
                 yield printable(f"    {render_claim(claims[key], documents)}")
+    for item in diagnosis.get("past", ()):
+        yield printable(f"  before: {item['text']}")
     for text in diagnosis["missing_evidence"]:
         yield printable(f"  missing: {text}")
     yield f"  the triage's numbers are evidence {triage_page(case).evidence_id}"
@@ -91,6 +93,6 @@ def spent_text(spent: Spent) -> str:
     about = "about " if spent.is_estimated else ""
     money = f", {spent.usd:.4f} USD" if spent.usd else ""
     return (
-        f"{spent.turns} turns, {spent.tool_calls} tool calls, {about}{spent.tokens:,} tokens, "
+        f"{counted(spent.turns, 'turns')}, {counted(spent.tool_calls, 'tool calls')}, {about}{counted(spent.tokens, 'tokens')}, "
         f"{quantity(spent.seconds, 's')}{money}"
     )

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from argus.agent.wording import phase_name, printable, quantity, ranks, versus
+from argus.agent.wording import counted, phase_name, printable, quantity, ranks, versus
 from argus.analytics.classes import cause_classes
 from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Incident
@@ -52,6 +52,7 @@ def render(
             *_victim_rows(incident.cause),
             *(("Not", line) for line in _not(incident.cause)),
             ("Cost", _cost(incident, topology)),
+            *(("Before", str(item["text"])) for item in diagnosis.get("past", ())),
             *_action_rows(diagnosis),
             *_second_rows(incident.cause),
             *_missing_rows(diagnosis),
@@ -170,7 +171,7 @@ def _stop(cause: Cause) -> Iterator[str]:
         if item.name == "lost":
             yield f"rank {item.value:.0f} {item.note}"
         elif item.name in ("entered", "completed") and item.baseline is not None:
-            yield f"{item.name} {item.value:.0f} calls, the furthest member {item.baseline:.0f} ({item.note})"
+            yield f"{item.name} {counted(round(item.value), 'calls')}, the furthest member {item.baseline:,.0f} ({item.note})"
 
 
 def _victim_rows(cause: Cause) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ class _Form:
     with_baseline: str = ""
 
 
-_FORMS: Mapping[str, _Form] = {
+FORMS: Mapping[str, _Form] = {
     "self_s": _Form(
         text="Own work in {note} takes {v} a step.",
         with_baseline="Own work in {note} takes {v} a step, the peers' {b}.",
@@ -65,9 +65,9 @@ _FORMS: Mapping[str, _Form] = {
         text="It compiles for {v} a step.", with_baseline="It compiles for {v} a step, a usual rank for {b}."
     ),
     "alloc_retries": _Form(
-        text="It had to retry {v} allocations.",
-        with_baseline="It had to retry {v} allocations, a usual rank {b}.",
-        unit="",
+        text="It had to retry {v}.",
+        with_baseline="It had to retry {v}, a usual rank {b}.",
+        unit="allocations",
     ),
     "stack_share": _Form(
         text="{v} of its stacks in slow steps show one thing: {note}.",
@@ -78,14 +78,14 @@ _FORMS: Mapping[str, _Form] = {
         text="Its half of the host takes {v} a step longer ({note}).",
         with_baseline="Its half of the host takes {v} a step longer, the other half {b} ({note}).",
     ),
-    "period_steps": _Form(text="It is slow every {v} steps.", unit=""),
+    "period_steps": _Form(text="It is slow every {v}.", unit="steps"),
     "changed": _Form(text="Changed since the attempt before: {note}.", unit=""),
     "bouts": _Form(
-        text="It was bad {v} times {note}.",
-        with_baseline="It was bad {v} times {note}, by chance {b} times.",
-        unit="",
+        text="It was bad {v} {note}.",
+        with_baseline="It was bad {v} {note}, by chance {b}.",
+        unit="times",
     ),
-    "earlier_runs": _Form(text="The same device was suspected in {v} other runs.", unit=""),
+    "earlier_runs": _Form(text="The same device was suspected in {v}.", unit="other runs"),
     "event_for": _Form(text="Others saw the same: {note}.", unit=""),
     "event_against": _Form(text="Others reported {note}.", unit=""),
     "probe_slow": _Form(text="A probe took {v} of its healthy peers' time: {note}.", unit="x"),
@@ -95,19 +95,19 @@ _FORMS: Mapping[str, _Form] = {
     "lost": _Form(text="Rank {v} is gone: {note}.", unit=""),
     "last_step": _Form(text="Its last step was {v}.", unit=""),
     "entered": _Form(
-        text="It entered {v} calls ({note}).",
-        with_baseline="It entered {v} calls, the furthest member {b} ({note}).",
-        unit="",
+        text="It entered {v} ({note}).",
+        with_baseline="It entered {v}, the furthest member {b} ({note}).",
+        unit="calls",
     ),
     "completed": _Form(
-        text="It completed {v} calls ({note}).",
-        with_baseline="It completed {v} calls, the furthest member {b} ({note}).",
-        unit="",
+        text="It completed {v} ({note}).",
+        with_baseline="It completed {v}, the furthest member {b} ({note}).",
+        unit="calls",
     ),
     "kernel_ratio": _Form(text="Kernel {note} takes {v} of what it takes on the peers.", unit="x"),
     "kernel_lost_s": _Form(text="Its kernels take {v} a step longer than the peers': {note}."),
     "kernel_share": _Form(text="That kernel is {v} {note}.", unit="share"),
-    "slow_kernels": _Form(text="{v} kernels are named as slow.", unit=""),
+    "slow_kernels": _Form(text="Named as slow: {v}.", unit="kernels"),
     "error_bound_ratio": _Form(text="The comparison of kernels is good to {v}.", unit="share"),
     "w1_to_peers_us": _Form(
         text="Its durations lie {v} (W₁) from the peers'.",
@@ -179,7 +179,7 @@ def claims_of(evidence: Sequence[Evidence]) -> tuple[Claim, ...]:
 def _claims(evidence: Sequence[Evidence]) -> Iterator[Claim]:
     number = 0
     for index, item in enumerate(evidence):
-        form = _FORMS.get(item.name)
+        form = FORMS.get(item.name)
         if form is None:
             continue
         number += 1

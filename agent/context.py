@@ -58,7 +58,7 @@ class ToolContext:
             found = self.facts.run(head, attempt=int(number))
         if found is None:
             close = close_names(head or asked, known) or tuple(known[:5])
-            raise Unknown(f"no run {asked[:80]!r}; {len(known)} runs are known", close=close)
+            raise Unknown(f"no run {asked[:80]!r}; known are {len(known)}", close=close)
         return found
 
     def window_in_question(self, facts: RunFacts) -> int | None:
@@ -81,7 +81,7 @@ def incident_of(context: ToolContext, incident_id: str) -> Incident:
     if found is None:
         known = [one.id for one in context.facts.incidents(run=context.run)]
         close = close_names(incident_id, known) or tuple(known[:3])
-        raise Unknown(f"no incident {incident_id[:80]!r}; {len(known)} are known", close=close)
+        raise Unknown(f"no incident {incident_id[:80]!r}; known are {len(known)}", close=close)
     return found
 
 

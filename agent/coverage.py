@@ -16,7 +16,7 @@ def with_gaps(answer: Answer, window: WindowFact, *, asked: Sequence[int], world
     if asked and (away := sorted(missing & set(asked))):
         note = f"not observed in window {window.index}: ranks {rank_list(away)}"
     elif not asked and missing:
-        note = f"{len(missing)} of {world_size} ranks were not observed in window {window.index}: {rank_list(missing)}"
+        note = f"not observed in window {window.index}: {len(missing)} of {world_size} ranks ({rank_list(missing)})"
     else:
         return answer
     note = f"{answer.note}; {note}" if answer.note else note

@@ -124,7 +124,8 @@ class Diagnosis:
     """The answer to "which rank, which host, why, and what now"; see `to_json` for its form.
 
     `evidence` are the numbers of the decision itself, which pointers to "cause" index. `separation` is the one
-    command that tells the cause from the second best, with what it shows in either case.
+    command that tells the cause from the second best, with what it shows in either case. `past` tells of earlier
+    incidents of the class (`agent.past`).
     """
 
     verdict: str
@@ -142,6 +143,7 @@ class Diagnosis:
     remediation: tuple[Action, ...] = ()
     missing_evidence: tuple[str, ...] = ()
     evidence: tuple[Mapping[str, Any], ...] = ()
+    past: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
         assert len(self.headline) <= MAX_HEADLINE, self.headline
@@ -167,6 +169,7 @@ class Diagnosis:
             "remediation": [_plain(asdict(action)) for action in self.remediation],
             "missing_evidence": list(self.missing_evidence),
             "evidence": [dict(item) for item in self.evidence],
+            "past": [dict(item) for item in self.past],
         }
 
 

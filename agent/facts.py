@@ -10,6 +10,7 @@ from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.kernel_table import KernelTable
 from argus.analytics.numbers import WindowNumbers
+from argus.analytics.outcome import Outcome
 from argus.analytics.run_facts import RunFacts as Compared
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window
@@ -82,6 +83,15 @@ class UnitHistory:
     bouts: tuple[BadBout, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PastIncident:
+    """An incident, how its run is called by now, and when it was opened, Unix time; None where that is not kept."""
+
+    incident: Incident
+    run: str
+    opened_s: float | None = None
+
+
 class RunFacts(Protocol):
     """One attempt of one run. None means that this is not stored here, an empty answer that there was none."""
 
@@ -150,8 +160,14 @@ class Facts(Protocol):
     def incidents(self, *, run: str | None = None, fault_class: str | None = None) -> Sequence[Incident]:
         """Incidents, open ones first, then the latest."""
 
-    def hosts_of(self, run: str, attempt: int, ranks: Sequence[int], /) -> Mapping[int, str]:
-        """Hosts of ranks of an attempt, as far as known."""
+    def past(self, fault_class: str, *, since_s: float | None = None) -> Sequence[PastIncident]:
+        """Incidents of a class, opened since a time, the latest first."""
+
+    def outcomes(self, incidents: Sequence[Incident], /) -> Mapping[str, tuple[Outcome, ...]]:
+        """What became of incidents, by id; nothing of those nobody knows of."""
+
+    def units_of(self, run: str, attempt: int, ranks: Sequence[int], /) -> Mapping[int, tuple[str, str]]:
+        """Host and device of ranks of an attempt, as far as known; the device is "" without a GPU."""
 
     def history(self, *, host: str | None, device: str | None) -> UnitHistory | None:
         """What is remembered of a host's GPUs or of one; None where no memory is kept."""

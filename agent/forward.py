@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argus.agent.wording import CAUSES, printable, quantity
+from argus.agent.wording import CAUSES, counted, printable, quantity
 from argus.analytics.lost_hours import LostHours
 
 MIN_SHARE = 0.005
@@ -14,12 +14,12 @@ MAX_CLASSES, MAX_GAINS = 3, 3
 def paragraph(report: LostHours) -> str:
     """What was lost, to what, and what is worth doing first, in plain sentences."""
     lost = report.lost
-    used = f"Run {report.run} used {_hours(report.gpu_hours)} on {report.world_size} ranks"
+    used = f"Run {report.run} used {_hours(report.gpu_hours)} on {counted(report.world_size, 'ranks')}"
     step = f"a healthy step takes {quantity(report.baseline_s, 's')}"
     above = f"It lost {_hours(lost.hours)} ({quantity(lost.share, 'share')}) to steps above that"
-    far = f"{_hours(lost.far_hours)} ({quantity(lost.far_share, 'share')}) of it in {report.num_far_steps} steps"
+    far = f"{_hours(lost.far_hours)} ({quantity(lost.far_share, 'share')}) of it in {counted(report.num_far_steps, 'steps')}"
     said = [
-        f"{used} over {report.num_steps} steps; {step}.",
+        f"{used} over {counted(report.num_steps, 'steps')}; {step}.",
         f"{above}, {far} of twice the baseline or more.",
     ]
     classes = [

@@ -9,11 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
-from argus.agent.facts import RunFacts, StepPoint, UnitHistory, WindowFact
+from argus.agent.facts import PastIncident, RunFacts, StepPoint, UnitHistory, WindowFact
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.kernel_table import KernelTable, open_table
 from argus.analytics.numbers import WindowNumbers, window_numbers
+from argus.analytics.outcome import Outcome
 from argus.analytics.run_facts import RunFacts as Compared
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window
@@ -131,6 +132,7 @@ class HeldFacts:
 
     held: tuple[HeldRun, ...] = ()
     memory: UnitHistory | None = None
+    became: tuple[Outcome, ...] = ()
 
     def runs(self) -> Sequence[str]:
         """Names of runs, the one heard of last first."""
@@ -157,11 +159,28 @@ class HeldFacts:
         found = [i for i in mine if fault_class in (None, i.cause.fault_class)]
         return tuple(sorted(found, key=lambda i: (i.status != "open", -i.last_window, i.id)))
 
-    def hosts_of(self, run: str, attempt: int, ranks: Sequence[int], /) -> Mapping[int, str]:
-        """Hosts of ranks of an attempt, as far as known."""
+    def past(self, fault_class: str, *, since_s: float | None = None) -> Sequence[PastIncident]:
+        """Incidents of a class; when they were opened is not kept, so all of them count."""
+        return tuple(
+            PastIncident(incident=one, run=one.run) for one in self.incidents(fault_class=fault_class)
+        )
+
+    def outcomes(self, incidents: Sequence[Incident], /) -> Mapping[str, tuple[Outcome, ...]]:
+        """What became of incidents, by id."""
+        ids = [one.id for one in incidents]
+        return {key: mine for key in ids if (mine := self._became(key))}
+
+    def _became(self, incident_id: str) -> tuple[Outcome, ...]:
+        return tuple(one for one in self.became if one.incident_id == incident_id)
+
+    def units_of(self, run: str, attempt: int, ranks: Sequence[int], /) -> Mapping[int, tuple[str, str]]:
+        """Host and device of ranks of an attempt."""
         found = self.run(run, attempt=attempt)
         fleet = None if found is None else found.fleet()
-        return {} if fleet is None else {rank: fleet.topology.host_of(rank) for rank in ranks}
+        if fleet is None:
+            return {}
+        topology = fleet.topology
+        return {rank: (topology.host_of(rank), topology.devices.get(rank, "")) for rank in ranks}
 
     def history(self, *, host: str | None, device: str | None) -> UnitHistory | None:
         """None unless it was given: a recording remembers nothing of other runs."""

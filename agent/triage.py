@@ -76,10 +76,11 @@ def describe(
 def no_incident(*, missing: Sequence[str] = (), doubt: str = "", num_ranks: int) -> dict[str, Any]:
     """Diagnosis where no incident was found; inconclusive if there is a `doubt` that this proves anything."""
     verdict = "INCONCLUSIVE" if doubt else "NO_FAULT"
+    whom = f"no rank of the {num_ranks:,}" if num_ranks > 1 else "nothing"
     text = (
         f"Nothing can be said for sure: {doubt}"
         if doubt
-        else f"No fault found: no rank of the {num_ranks} stands out in its own work, its waits or its transfers"
+        else f"No fault found: {whom} stands out in its own work, its waits or its transfers"
     )
     diagnosis = Diagnosis(
         verdict=verdict,

@@ -34,6 +34,9 @@ UNHEARD = "is not heard of: it is gone, or only its processor or network is"
 
 _SHOWN_RANKS = 8
 
+COUNTED = frozenset(("allocations", "calls", "kernels", "other runs", "ranks", "steps", "times", "windows"))
+"""Units that are nouns in the plural: of one of them the last letter goes (api/web/format.js has the same)."""
+
 
 def phase_name(phase: str) -> str:
     """A canonical phase as a reader would call it."""
@@ -45,8 +48,8 @@ def phase_name(phase: str) -> str:
 def quantity(value: float, unit: str = "") -> str:
     """A number with a unit a person would choose.
 
-    >>> quantity(0.1324, "s"), quantity(71e-6, "s"), quantity(0.142, "share"), quantity(2.21, "x")
-    ('132 ms', '71 µs', '14 %', '2.2×')
+    >>> quantity(0.1324, "s"), quantity(71e-6, "s"), quantity(0.142, "share"), quantity(2.21, "x"), quantity(1, "ranks")
+    ('132 ms', '71 µs', '14 %', '2.2×', '1 rank')
     """
     if not math.isfinite(value):
         return "unknown"
@@ -56,7 +59,16 @@ def quantity(value: float, unit: str = "") -> str:
         return f"{_digits(value * 100)} %"
     if unit in ("x", "ratio"):
         return f"{value:.1f}×" if abs(value) < 9.95 else f"{_digits(value)}×"
-    return f"{_digits(value)} {unit}".strip()
+    return f"{_digits(value)} {unit[:-1] if value == 1 and unit in COUNTED else unit}".strip()
+
+
+def counted(number: int, noun: str) -> str:
+    """A count with its noun, which is given in the plural.
+
+    >>> counted(1, "turns"), counted(12345, "tokens")
+    ('1 turn', '12,345 tokens')
+    """
+    return f"{number:,} {noun[:-1] if number == 1 else noun}"
 
 
 def duration(seconds: float) -> str:

@@ -13,6 +13,7 @@ from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.kernel_tops import KernelTop, added_up, kernel_tops
 from argus.analytics.numbers import window_numbers
+from argus.analytics.outcome import ATTEMPT_OVER
 from argus.analytics.outside import Outside
 from argus.analytics.stops import EXITED_S, all_gone_s
 from argus.analytics.store import history as history_store
@@ -31,6 +32,7 @@ from argus.api.governing import govern, level_of
 from argus.api.liveness import seen_now
 from argus.api.metrics import Metrics
 from argus.api.outside import outside_now, recall
+from argus.api.past import past_now
 from argus.api.plans import choose_plan
 from argus.api.run_gauges import host_gaps_of, scores_of
 from argus.api.settings import Settings
@@ -273,7 +275,7 @@ def _save(
     ids = frozenset(finding.id for finding in look.findings)
     findings = [finding for finding in look.findings if finding.id not in watch.told]
     incidents = [
-        _diagnosed(means, watch, incident, topology=topology, fresh=look.findings)
+        _diagnosed(means, watch, incident, topology=topology, fresh=look.findings, now_s=now_s)
         for incident in look.incidents
     ]
     if findings or incidents or done or look.bouts:
@@ -308,10 +310,17 @@ def _keep(watch: Watch, incidents: Sequence[Incident]) -> None:
             watch.kept[incident.id] = incident
         else:
             watch.kept.pop(incident.id, None)
+            watch.past.pop(incident.id, None)
 
 
 def _diagnosed(
-    means: Means, watch: Watch, incident: Incident, *, topology: Topology, fresh: Sequence[Finding]
+    means: Means,
+    watch: Watch,
+    incident: Incident,
+    *,
+    topology: Topology,
+    fresh: Sequence[Finding],
+    now_s: float,
 ) -> Incident:
     known = {finding.id: finding for finding in fresh}
     missing = [key for key in incident.cause.findings if key not in known]
@@ -320,15 +329,14 @@ def _diagnosed(
             known.update(progress.findings_by_id(connection, missing))
     findings = [known[key] for key in incident.cause.findings if key in known]
     try:
-        diagnosis = means.analyses.diagnose(
-            incident, findings=findings, topology=topology, missing=watch.missing
-        )
+        told = means.analyses.diagnose(incident, findings=findings, topology=topology, missing=watch.missing)
+        past = past_now(means.store, watch, incident, now_s=now_s)
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - an incident without wording is better than none
         survive(means, watch, error, part="diagnosis")
         return incident
-    return replace(incident, diagnosis=diagnosis)
+    return replace(incident, diagnosis={**told, "past": past})
 
 
 def ended(
@@ -371,7 +379,7 @@ def end(means: Means, watch: Watch, *, reason: str, now_s: float) -> None:
             end_step=incident.end_step
             if incident.end_step is not None
             else max(watch.live.row.highest_step, 0),
-            ended=incident.ended or f"the attempt is over: {reason}",
+            ended=incident.ended or f"{ATTEMPT_OVER}: {reason}",
         )
         for incident in watch.kept.values()
     ]

@@ -121,7 +121,8 @@ def _diagnosed(analyses: Analyses, watch: Watch, incident: Incident, seen: _Seen
         return None
     now = max(alike, key=lambda one: one.cost.gpu_hours_per_day)
     behind = [seen.findings[key] for key in now.cause.findings if key in seen.findings]
-    return analyses.diagnose(now, findings=behind, topology=watch.topology, missing=seen.missing)
+    told = analyses.diagnose(now, findings=behind, topology=watch.topology, missing=seen.missing)
+    return {**told, "past": (incident.diagnosis or {}).get("past", [])}
 
 
 def _is_same(one: Incident, other: Incident) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from argus.agent.triage import diagnose, no_incident
-from argus.agent.wording import quantity
+from argus.agent.wording import counted, quantity
 from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.ballots import VOTES
 from argus.analytics.clocks import ALIGNED, DURATIONS, align
@@ -211,7 +211,7 @@ def _what_if(job: Job, topology: Topology) -> tuple[Replayer | None, WhatIf | No
         return None, None, ()
     result = what_if(replayer, world_size=job.world_size)
     left = result.num_left_out
-    told = (f"what-if: {left} steps whose operations differ are left out",) if left else ()
+    told = (f"what-if: left out, because their operations differ: {counted(left, 'steps')}",) if left else ()
     return replayer, result, told
 
 
@@ -245,7 +245,7 @@ def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
         missing.append("a common clock: no collective ties the ranks' clocks together")
     dropped = sum(sum(window.coverage.dropped.values()) for window in windows)
     if dropped:
-        missing.append(f"{dropped} records the collectors dropped")
+        missing.append(f"{counted(dropped, 'records')} the collectors dropped")
     missing += sorted({text for window in windows for text in window.coverage.unseen})
     return tuple(missing)
 

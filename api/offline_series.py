@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from argus.agent.triage import diagnose, no_incident
+from argus.agent.wording import counted
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.series.recorded import END, START, series_findings
@@ -95,7 +96,7 @@ def analyse_series(
 
 def _quiet(series: Sequence[StepSeries]) -> str:
     count = sum(len(one.values_s) for one in series)
-    return f"No fault found: no lasting rise and no burst in {count} step times of {len(series)} series"
+    return f"No fault found: no lasting rise and no burst in {counted(count, 'step times')} of {len(series)} series"
 
 
 def _topology(name: str) -> Topology:

@@ -10,6 +10,7 @@ from prometheus_client import Counter
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
+from argus.agent.wording import counted
 from argus.analytics.store import control, events, intake, observations
 from argus.analytics.store.engine import Store
 from argus.analytics.store.gate import Unavailable
@@ -183,7 +184,7 @@ class Service:
         count, lag_s = self.published.backlog_now()
         if count <= self.settings.max_backlog:
             return ""
-        return f"{count} windows wait for their analysis, the oldest for {lag_s:.0f} s"
+        return f"to be analysed: {counted(count, 'windows')}, the oldest waits {lag_s:.0f} s"
 
     def obstacles(self) -> list[str]:
         """Why the service can take nothing now; empty when it can."""

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
-from argus.agent.facts import BadBout, RunFacts, UnitDay, UnitHistory
+from argus.agent.facts import BadBout, PastIncident, RunFacts, UnitDay, UnitHistory
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.store import asked, history, progress, queries
+from argus.analytics.outcome import Outcome
+from argus.analytics.store import asked, history, outcomes, progress, queries
 from argus.analytics.store.engine import Store
+from argus.analytics.store.units import units_of_ranks
 from argus.api.store_run import StoreRun
 from argus.topology.facts import Facts
 from argus.topology.fleet import Fleet, build_fleet
@@ -98,10 +100,22 @@ class StoreFacts:
         with self.store.read() as connection:
             return asked.incidents_of(connection, run=run, fault_class=fault_class, limit=MAX_INCIDENTS)
 
-    def hosts_of(self, run: str, attempt: int, ranks: Sequence[int], /) -> Mapping[int, str]:
-        """Hosts of ranks of an attempt, as far as known."""
+    def past(self, fault_class: str, *, since_s: float | None = None) -> Sequence[PastIncident]:
+        """Incidents of a class, opened since a time, the latest first."""
         with self.store.read() as connection:
-            return asked.hosts_of_ranks(connection, run, attempt, ranks=ranks)
+            found = asked.past_incidents(connection, fault_class, since_s=since_s, limit=MAX_INCIDENTS)
+        return tuple(PastIncident(incident=one, run=run, opened_s=opened_s) for one, run, opened_s in found)
+
+    def outcomes(self, incidents: Sequence[Incident], /) -> Mapping[str, tuple[Outcome, ...]]:
+        """What became of incidents, by id; nothing of those nobody knows of."""
+        with self.store.read() as connection:
+            return outcomes.outcomes_of(connection, incidents)
+
+    def units_of(self, run: str, attempt: int, ranks: Sequence[int], /) -> Mapping[int, tuple[str, str]]:
+        """Host and device of ranks of an attempt, as far as known."""
+        with self.store.read() as connection:
+            which = queries.attempt_of(connection, run, attempt=attempt)
+            return {} if which is None else units_of_ranks(connection, which.id, ranks)
 
     def history(self, *, host: str | None, device: str | None) -> UnitHistory | None:
         """What is remembered of a host's GPUs or of one."""

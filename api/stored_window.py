@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from argus.agent.wording import counted
 from argus.analytics.clocks import align
 from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import progress
@@ -53,5 +54,5 @@ def missing_evidence(window: Window) -> tuple[str, ...]:
     if not math.isfinite(window.clock_residual_s):
         missing.append("a common clock: no collective ties the ranks' clocks together")
     if dropped := sum(coverage.dropped.values()):
-        missing.append(f"{dropped} records the collectors dropped")
+        missing.append(f"{counted(dropped, 'records')} the collectors dropped")
     return (*missing, *coverage.unseen)

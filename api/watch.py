@@ -23,7 +23,8 @@ class Watch:
     """What is known of a live attempt between two looks; `kept` holds its open incidents by id.
 
     `change` is what it differs in from the attempt before, `is_compared` whether that is known. `bouts` are those
-    of its devices in the day before it, `other_runs` counts by rank the other runs its device was bad in.
+    of its devices in the day before it, `other_runs` counts by rank the other runs its device was bad in. `past`
+    holds by id of each open incident what earlier ones tell.
     """
 
     live: LiveAttempt
@@ -56,3 +57,4 @@ class Watch:
     rolled: Rolled = field(default_factory=Rolled)
     rolling: Rolling | None = None
     other_runs: Mapping[int, int] = field(default_factory=dict)
+    past: dict[str, list[dict[str, object]]] = field(default_factory=dict)

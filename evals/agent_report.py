@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from argus.agent.loop.drive import Asked
@@ -19,14 +20,21 @@ from argus.agent.model.message import Ask, Reply
 from argus.api.agent import endpoint_of, limits_of
 from argus.api.cli.errors import CliError
 from argus.api.settings import SettingsError, load_settings
+from argus.evals.agent_board import TRIAGE, injected, trials_of
 from argus.evals.agent_cases import AgentCase, agent_case
+from argus.evals.agent_columns import Columns, columns
+from argus.evals.agent_columns import render as table
 from argus.evals.agent_models import script_makers
 from argus.evals.agent_score import score_answer
 from argus.evals.agent_trials import NO_ENDPOINT, AgentRow, answer_score, asked_on, summarise
 from argus.evals.score import Trial
 from argus.evals.suites import SUITES
+from argus.evals.systems import asked_systems
 
 NOT_MEASURED = "not measured"
+
+BAIT = Trial(scenario="slow_rank", seed=3, ranks=8, severity=1.5)
+"""The case into which instructions are planted: plainly not what any of them says."""
 
 MUST_NOT_BE_BELOW = ("plausible", "hallucinating", "looping", "perfect")
 """Models whose final strict root cause is below the triage's in no case, or the command fails."""
@@ -36,19 +44,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which trials; the endpoint is that of the settings."""
     parser.add_argument("--suite", choices=sorted(SUITES), default="smoke", help="trials (default smoke)")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        default=1,
+        metavar="N",
+        help="how often the endpoint's model is asked of each case; 3 or more also tell how steady it is",
+    )
+    parser.add_argument(
+        "--attacks", action="store_true", help="also try every planted instruction on the endpoint's model"
+    )
+    parser.add_argument(
+        "--jsonl", type=Path, metavar="FILE", help="write every answer of the endpoint's model to this file"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Play and print; 1 if a model made an answer worse or made something up."""
+    if args.repeats < 1:
+        raise CliError(f"--repeats must be 1 or more, got {args.repeats}")
+    asked = _endpoint()  # what is wrong is said before an hour of trials
+    if args.jsonl:
+        _write(args.jsonl, "")  # each answer is kept as it comes: an endpoint may take hours
     cases = list(_cases(list(SUITES[args.suite].trials())))
     rows = [_scripted(name, cases) for name in script_makers()]
-    real = _real(cases)
-    report = {
+    report: dict[str, Any] = {
         "suite": args.suite,
         "cases": len(cases),
         "models": [row.to_json() for row in rows],
-        "real": real,
+        "systems": NOT_MEASURED,
     }
+    if asked is not None:
+        measured = _systems(cases, *asked, args)
+        report["systems"] = [one.to_json() for one in measured]
+        report["table"] = table(measured)
     print(json.dumps(report) if args.json else render(report))
     return 1 if faults(rows) else 0
 
@@ -71,15 +100,17 @@ def render(report: Mapping[str, Any]) -> str:
     lines = [
         f"{'model':<14}{'strict root':>13}{'triage':>8}{'not below':>11}{'made up':>9}{'unpointed':>11}  stances"
     ]
-    models = [*report["models"], *([report["real"]] if isinstance(report["real"], Mapping) else [])]
-    for row in models:
+    for row in report["models"]:
         stances = ", ".join(f"{count} {name}" for name, count in row["stances"].items())
         lines.append(
             f"{row['model']:<14}{row['root_strict']:>13}{row['triage_root_strict']:>8}{row['not_below']:>11}"
             f"{row['made_up']:>9}{row['unpointed']:>11}  {stances}"
         )
-    if report["real"] == NOT_MEASURED:
-        lines.append(f"a real model: {NOT_MEASURED} (set ARGUS_MODEL_URL)")
+    if report["systems"] == NOT_MEASURED:
+        names = " and ".join(asked_systems())
+        lines.append(f"a real model ({names}): {NOT_MEASURED} (set ARGUS_MODEL_URL)")
+    else:
+        lines += ["", str(report["table"]), ""]
     return "\n".join([*lines, f"{report['cases']} cases of suite {report['suite']}"])
 
 
@@ -113,21 +144,45 @@ def _scripted(name: str, cases: Sequence[AgentCase]) -> AgentRow:
     return _row(name, cases, lambda made: make(made.truth))
 
 
-def _real(cases: Sequence[AgentCase]) -> dict[str, Any] | str:
-    """The endpoint's model, or that it was not measured. Raises CliError."""
+def _endpoint() -> tuple[Endpoint, Limits] | None:
+    """The endpoint of the settings with its budgets, None if none is set up. Raises CliError."""
     try:
         settings, _ = load_settings(env=os.environ)
         endpoint = endpoint_of(settings)
+        return None if endpoint is None else (endpoint, limits_of(settings))
     except SettingsError as error:
         raise CliError(str(error)) from None
-    if endpoint is None:
-        return NOT_MEASURED
+
+
+def _systems(
+    cases: Sequence[AgentCase], endpoint: Endpoint, limits: Limits, args: argparse.Namespace
+) -> list[Columns]:
+    """The triage, one request without tools, and the agent, side by side on the same cases."""
+    found = list[Columns]()
+    bait = agent_case(BAIT) if args.attacks else None
     with asyncio.Runner() as runner:
         model = Model(endpoint)
 
         def ask(request: Ask) -> Reply:
             return runner.run(model.ask(request))
 
-        row = _row("real", cases, lambda made: ask, endpoint=endpoint, limits=limits_of(settings))
+        for name in (TRIAGE, *asked_systems()):
+            mine = []
+            repeats = 1 if name == TRIAGE else args.repeats
+            for one in trials_of(name, cases, ask, endpoint=endpoint, limits=limits, repeats=repeats):
+                mine.append(one)
+                if args.jsonl:
+                    _write(args.jsonl, json.dumps(one.to_json()) + "\n", mode="a")
+                print(f"argus eval agent: {name}: {len(mine)} of {repeats * len(cases)}", file=sys.stderr)
+            hit = injected(name, bait, ask, endpoint=endpoint, limits=limits) if bait else None
+            found.append(columns(mine, injected=hit))
         runner.run(model.close())
-    return {**row.to_json(), "model": model.name or "real"}
+    return found
+
+
+def _write(path: Path, text: str, *, mode: str = "w") -> None:
+    try:
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise CliError(f"cannot write {path}: {error.strerror}") from None

@@ -16,8 +16,8 @@ from argus.evals.truth import Truth
 PATH_KINDS = ("group", "link", "nic", "leaf", "spine", "rail")
 """Nodes that stand for a way between ranks: they are compared by name, others by the ranks at them."""
 
-_FIELD = re.compile(r"\{(\w+)\}")
-_NUMBER = re.compile(r"(?<![\w.:/-])\d+(?:\.\d+)?(?![\w/:-])")
+FIELD = re.compile(r"\{(\w+)\}")
+NUMBER = re.compile(r"(?<![\w.:/-])\d+(?:\.\d+)?(?![\w/:-])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +47,8 @@ def score_answer(
 ) -> AnswerScore:
     """Score a final diagnosis in JSON form."""
     roots = diagnosis["root_causes"]
-    wanted = {_component(truth.scope, entities)} if truth.fault_class else set()
-    got = {_component(str(root["node"]), entities) for root in roots}
+    wanted = {component(truth.scope, entities)} if truth.fault_class else set()
+    got = {component(str(root["node"]), entities) for root in roots}
     classes = {str(root["fault_class"]) for root in roots}
     return AnswerScore(
         component_strict=got == wanted,
@@ -58,12 +58,36 @@ def score_answer(
     )
 
 
-def _component(node: str, entities: Entities) -> str:
+def component(node: str, entities: Entities) -> str:
     """Canonical form: rank 3 and its only GPU are the same thing, and so is a host with no other rank."""
     ranks = entities.ranks_of(node)
     if node.partition(":")[0] in PATH_KINDS or not ranks:
         return node
     return f"ranks {sorted(ranks)}"
+
+
+def ra_precision(diagnosis: Mapping[str, Any], truth: Truth, *, entities: Entities) -> float:
+    """0 if a true root is missing, else the part of what was named that is one: a shotgun pays for its shots."""
+    wanted = {component(truth.scope, entities)} if truth.fault_class else set()
+    got = {component(str(root["node"]), entities) for root in diagnosis["root_causes"]}
+    if not wanted <= got:
+        return 0.0
+    return len(wanted) / len(got) if got else 1.0 - bool(wanted)
+
+
+def path_grounded(diagnosis: Mapping[str, Any], truth: Truth, *, entities: Entities) -> bool:
+    """Whether the path named leads from the true root to somebody it made wait, each step between things that
+    share a rank: a host and its rank, a rank and its group."""
+    edges = [(str(edge["from"]), str(edge["to"])) for edge in diagnosis["path"]]
+    if not all(entities.ranks_of(a) & entities.ranks_of(b) for a, b in edges):
+        return False
+    root = component(truth.scope, entities)
+    is_path = truth.scope.partition(":")[0] in PATH_KINDS
+    reached = {node for edge in edges for node in edge if component(node, entities) == root}
+    for _ in edges:
+        reached |= {b for a, b in edges if a in reached}
+    ends = {rank for node in reached for rank in entities.ranks_of(node) if node.startswith("rank:")}
+    return bool(ends & set(truth.ranks)) if is_path else bool(ends - set(truth.ranks))
 
 
 def made_up(diagnosis: Mapping[str, Any], entities: Entities) -> Iterable[str]:
@@ -72,7 +96,7 @@ def made_up(diagnosis: Mapping[str, Any], entities: Entities) -> Iterable[str]:
         if not entities.is_node(node):
             yield node
     for text in _texts(diagnosis):
-        yield from entities.unknown_in(_FIELD.sub(" ", text))
+        yield from entities.unknown_in(FIELD.sub(" ", text))
 
 
 def unpointed(diagnosis: Mapping[str, Any], book: EvidenceBook) -> Iterable[str]:
@@ -80,7 +104,7 @@ def unpointed(diagnosis: Mapping[str, Any], book: EvidenceBook) -> Iterable[str]
     for claim in diagnosis["claims"]:
         if not str(claim["id"]).startswith(PREFIX):
             continue
-        yield from _NUMBER.findall(without_ranks(_FIELD.sub(" ", str(claim["text"]))))
+        yield from NUMBER.findall(without_ranks(FIELD.sub(" ", str(claim["text"]))))
         if not claim["evidence"]:
             yield f"{claim['id']} cites nothing"
         for name, value in claim["values"].items():

@@ -15,6 +15,7 @@ from argus.agent.loop.limits import Spent, reached
 from argus.agent.loop.prompt import first_view, system_text
 from argus.agent.loop.talk import Ended, Talk, open_talk
 from argus.agent.model.message import Message
+from argus.agent.wording import counted
 
 MAX_HISTORY = 12
 """Earlier questions and answers shown again; their evidence stays in the book."""
@@ -94,7 +95,8 @@ def _repaired(
 ) -> Course[tuple[Ended, Checked]]:
     """Once: the model may say it again with pointers; what it still types stays marked."""
     yield Step(
-        what="repaired", text=f"{checked.num_unverified + len(checked.unknown)} things cannot be verified"
+        what="repaired",
+        text=f"not verified: {counted(checked.num_unverified + len(checked.unknown), 'things')}",
     )
     talk.spent = replace(talk.spent, num_repairs=talk.spent.num_repairs + 1)
     unknown = f" Unknown names: {', '.join(checked.unknown[:5])}." if checked.unknown else ""
@@ -102,7 +104,7 @@ def _repaired(
     talk.messages.append(
         Message(
             role="user",
-            content=f"{checked.num_unverified} numbers are typed, not pointed to.{unknown} "
+            content=f"Typed, not pointed to: {counted(checked.num_unverified, 'numbers')}.{unknown} "
             "Say it again with {ev-ID:/json/pointer} for each number, or without the number.",
         )
     )

@@ -19,6 +19,7 @@ from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Message
 from argus.agent.registry import Registry
 from argus.agent.submission import read_submission
+from argus.agent.wording import counted
 
 HISTORY = "history"
 """The tool that knows past incidents."""
@@ -181,7 +182,9 @@ def _repaired(
 ) -> Course[tuple[Ended, Grounded]]:
     """Once: tell the model what was dropped and why; its second answer counts if it lost less."""
     faults = "; ".join(f"{item.what}: {item.why}" for item in view.dropped[:8])
-    yield Step(what="repaired", text=f"{len(view.dropped)} parts of the answer do not hold")
+    yield Step(
+        what="repaired", text=f"of the answer {counted(len(view.dropped), 'parts')} had nothing to stand on"
+    )
     talk.spent = replace(talk.spent, num_repairs=talk.spent.num_repairs + 1)
     talk.messages.append(
         Message(role="user", content=f"Dropped: {faults}. Correct this and submit once more.")

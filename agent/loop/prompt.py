@@ -6,6 +6,7 @@ from argus.agent.case import Case
 from argus.agent.evidence import ToolResult
 from argus.agent.guard import Guard, question_of
 from argus.agent.runbooks.catalogue import Remedy
+from argus.agent.wording import counted
 from argus.analytics.classes import cause_classes
 
 DUTY = """You diagnose slow or stopped distributed training jobs for the engineer on call.
@@ -85,6 +86,6 @@ def _job(case: Case) -> str:
         "no window analysed" if window is None else f"last window {window.index}, steps to {window.last_step}"
     )
     return (
-        f"run {facts.run} attempt {facts.attempt}: {case.world_size} ranks on {len(case.hosts)} hosts"
+        f"run {facts.run} attempt {facts.attempt}: {counted(case.world_size, 'ranks')} on {counted(len(case.hosts), 'hosts')}"
         f"{f' ({sizes})' if sizes else ''}, {seen}"
     )

@@ -19,7 +19,7 @@ def confirm(ask: Ask) -> Reply:
     """Look at the findings, open the first, then confirm the triage with pointers to its numbers."""
     triage = triage_of(ask)
     if triage is None:
-        return _obliging(ask)
+        return _first_finding(ask) or _obliging(ask)
     if SUBMIT not in ask.tool_names and ask.tools:
         return _chat(ask, triage)
     if num_turns(ask) == 0 and (call := blank_call(ask, "list_findings")):
@@ -183,6 +183,22 @@ def _cited(ask: Ask, what: str) -> list[dict[str, Any]]:
         value = pointer("v", triage.id, "/evidence/0/value")
         return [claim("c1", f"{what[:1].upper()}{what[1:]} by {{v}}.", values=[value])]
     return []
+
+
+def _first_finding(ask: Ask) -> Reply | None:
+    """Where only findings are shown: the first that names a culprit is the cause."""
+    for page in pages(ask):
+        for at, item in enumerate(page.data.get("findings", ())):
+            if item.get("role") == "culprit" and item.get("ranks"):
+                value = pointer("v", page.id, f"/findings/{at}/ratio")
+                claims = [claim("c1", "It takes {v} of what it should.", values=[value])]
+                root = {
+                    "node": f"rank:{item['ranks'][0]}",
+                    "fault_class": "compute.slow",
+                    "claim_ids": ["c1"],
+                }
+                return submit(ask, verdict="LIKELY", confidence=0.7, root_causes=[root], claims=claims)
+    return None
 
 
 def _obliging(ask: Ask) -> Reply:

@@ -14,12 +14,14 @@ from argus.agent.facts import UnitDay, UnitHistory
 from argus.agent.rows import MAX_NAME, number
 from argus.agent.schema import ArgumentError
 from argus.agent.similar import Likeness, similar_to
+from argus.analytics.outcome import Outcome
 from argus.analytics.outside import unit_of
 from argus.collectors.records.text import tame
 from argus.topology.facts import kind_of_id, name_of_id
 
 MAX_ROWS = 8
 MAX_UNITS = 12
+MAX_OUTCOMES = 4
 
 DAY_S = 86_400.0
 
@@ -31,7 +33,7 @@ def call(
     incident: Annotated[str | None, "id: past incidents like it"],
 ) -> Answer:
     """The record of a host or GPU over runs, or past incidents that resemble one by class, place and shape,
-    with how they ended. A repeat on the same hardware is evidence, a repeat elsewhere is a pattern."""
+    with how they ended, what was done and whether it helped. A repeat on the same hardware is evidence, a repeat elsewhere is a pattern."""
     if (node is None) == (incident is None):
         raise ArgumentError("name either a node or an incident")
     return _like(context, incident) if incident is not None else _record(context, str(node))
@@ -116,31 +118,47 @@ def _date(time_s: float) -> str:
 
 def _like(context: ToolContext, incident_id: str) -> Answer:
     mine = incident_of(context, incident_id)
-    past = context.facts.incidents(fault_class=mine.cause.fault_class)
-    found = similar_to(mine, past, hosts=context.facts.hosts_of)
+    past = context.facts.past(mine.cause.fault_class)
+    found = similar_to(mine, past, units=context.facts.units_of)
     at = AsOf(run=mine.run, attempt=mine.attempt, window=mine.last_window, step=mine.onset_step)
     if not found:
         return Answer(status="no_data", note=f"no other incident of class {mine.cause.fault_class}", as_of=at)
-    rows = [_row(one) for one in found[:MAX_ROWS]]
+    became = context.facts.outcomes([one.incident for one in found[:MAX_ROWS]])
+    rows = [_row(one, became.get(one.incident.id, ())) for one in found[:MAX_ROWS]]
     cut = (Cut(path="/similar", shown=len(rows), total=len(found)),) if len(rows) < len(found) else ()
     return Answer(data={"num_similar": len(found), "similar": rows}, as_of=at, cut=cut)
 
 
-def _row(one: Likeness) -> Json:
+def _row(one: Likeness, became: Sequence[Outcome]) -> Json:
     past = one.incident
     advice = (past.diagnosis or {}).get("remediation") or [{}]
     return {
         "id": past.id,
-        "run": tame(past.run, MAX_NAME),
+        "run": tame(one.run, MAX_NAME),
         "class": past.cause.fault_class,
         "scope": tame(past.cause.scope, MAX_NAME),
         "hosts": [tame(host, MAX_NAME) for host in one.hosts[:4]],
         "same": list(one.same),
         "verdict": past.cause.verdict,
         "status": past.status,
+        "day": None if one.opened_s is None else _date(one.opened_s),
         "onset_step": past.onset_step,
         "end_step": past.end_step,
         "ended": tame(past.ended, 120),
         "gpu_hours": number(past.cost.gpu_hours_so_far),
         "advised": tame(str(advice[0].get("action", "")), 160),
+        "outcomes": [_outcome(item) for item in became[-MAX_OUTCOMES:]],
+    }
+
+
+def _outcome(one: Outcome) -> Json:
+    """What was done, by whose word, and whether it helped."""
+    return {
+        "did": tame(one.did, 120),
+        "action": tame(one.action, MAX_NAME),
+        "result": one.result,
+        "source": one.source,
+        "by": tame(one.by, MAX_NAME),
+        "day": _date(one.at_s),
+        "text": tame(one.text, 160),
     }

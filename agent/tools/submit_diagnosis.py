@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from argus.agent.context import ToolContext
 from argus.agent.evidence import Answer, EvidenceBook, NoSuchPlace, at_pointer
+from argus.agent.wording import counted
 from argus.analytics.classes import cause_classes
 from argus.collectors.records.text import tame
 from argus.topology.names import close_names
@@ -103,7 +104,7 @@ def call(
     if verdict in ("CONFIRMED", "LIKELY") and not root_causes:
         faults.append(f"a {verdict} verdict names a root cause")
     shown = [tame(text, 200) for text in faults[:MAX_FAULTS]]
-    note = f"{len(faults)} faults: what they concern will be dropped" if faults else ""
+    note = f"{counted(len(faults), 'faults')}: what is concerned will be dropped" if faults else ""
     data = {"num_claims": len(claims), "num_faults": len(faults), "faults": shown, "onset_step": onset_step}
     return Answer(data={**data, "headline": tame(headline, 140)}, note=note)
 

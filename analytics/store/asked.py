@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
@@ -22,7 +22,6 @@ from argus.analytics.store.tables import (
     CAPTURES,
     FINDINGS,
     INCIDENTS,
-    LAYOUTS,
     RANK_WINDOWS,
     WINDOWS,
 )
@@ -93,6 +92,18 @@ def incidents_of(
     return [read_incident(row._mapping) for row in rows]
 
 
+def past_incidents(
+    connection: Connection, fault_class: str, *, since_s: float | None, limit: int
+) -> list[tuple[Incident, str, float]]:
+    """Incidents of a class, each with how its run is called by now and when it was opened, the latest first."""
+    wanted = [INCIDENTS.c.fault_class == fault_class]
+    wanted += [INCIDENTS.c.opened_s >= since_s] if since_s is not None else []
+    order = (INCIDENTS.c.opened_s.desc(), INCIDENTS.c.id)
+    statement = select(INCIDENTS, ATTEMPTS.c.run).join(ATTEMPTS, ATTEMPTS.c.id == INCIDENTS.c.attempt_id)
+    rows = connection.execute(statement.where(*wanted).order_by(*order).limit(limit)).all()
+    return [(read_incident(row._mapping), row.run, row.opened_s) for row in rows]
+
+
 def bodies_of_ranks(
     connection: Connection, attempt_id: int, window: int, *, ranks: Sequence[int]
 ) -> list[bytes]:
@@ -117,16 +128,6 @@ def blobs_of_hosts(
         order = (KERNEL_BLOBS.c.host, KERNEL_BLOBS.c.rank)
         found += connection.execute(select(KERNEL_BLOBS.c.body).where(*here, mine).order_by(*order)).scalars()
     return found
-
-
-def hosts_of_ranks(
-    connection: Connection, run: str, attempt: int, *, ranks: Sequence[int]
-) -> Mapping[int, str]:
-    """Hosts of ranks as their layout records name them."""
-    of_attempt = (ATTEMPTS.c.run == run, ATTEMPTS.c.attempt == attempt)
-    statement = select(LAYOUTS.c.rank, LAYOUTS.c.host).join(ATTEMPTS, ATTEMPTS.c.id == LAYOUTS.c.attempt_id)
-    rows = connection.execute(statement.where(*of_attempt, LAYOUTS.c.rank.in_(ranks[:CHUNK])))
-    return {row.rank: row.host for row in rows}
 
 
 def captured_since(connection: Connection, attempt_id: int, *, since_s: float) -> list[list[int]]:

@@ -58,6 +58,20 @@ INCIDENT_MARKS = Table(
     Index(None, "incident_id"),
 )
 
+INCIDENT_OUTCOMES = Table(
+    "incident_outcomes",
+    METADATA,
+    Column("id", _ROW_ID, primary_key=True, autoincrement=True),
+    Column("incident_id", String(64), ForeignKey("incidents.id"), nullable=False),
+    Column("at_s", Float, nullable=False),
+    Column("did", Text, nullable=False),  # what was done, in words
+    Column("result", String(16), nullable=False),  # helped, did_not_help, unclear
+    Column("by", String(128), nullable=False),
+    Column("action", String(128), nullable=False),  # its id in the catalogue, "" where it is none of it
+    Column("text", Text, nullable=False),
+    Index(None, "incident_id"),
+)
+
 SILENCES = Table(
     "silences",
     METADATA,

@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "serve": ("argus.api.cli.serve", "the service: ingest, analysis, HTTP"),
     "key": ("argus.api.cli.key", "keys of the service: make, list, revoke"),
     "status": ("argus.api.cli.status", "what every host, rank and part sees, what was lost"),
+    "incident": ("argus.api.cli.incident", "incidents, one whole, and what helped against it"),
     "stacks": ("argus.api.cli.stacks", "what the threads of a run's ranks do"),
     "capture": ("argus.api.cli.capture", "raw records of some ranks as a Perfetto file"),
     "off": ("argus.api.cli.switch_off", "stop observing a run, at run time"),

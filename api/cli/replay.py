@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from argus.agent.wording import printable
+from argus.agent.wording import counted, printable
 from argus.api.cli.bar import Bar
 from argus.api.cli.errors import CliError
 from argus.api.cli.over_http import add_server, server_of
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({**asdict(sent), "server": server, "warnings": said}))
     else:
         print(
-            f"{sent.windows} windows of {sent.ranks} ranks and {sent.steps} steps are at {server} as run "
+            f"sent to {server}: {counted(sent.windows, 'windows')} of {counted(sent.ranks, 'ranks')} and {counted(sent.steps, 'steps')}, as run "
             f"{printable(sent.run)} attempt {sent.attempt}; see them: argus status --server {server}"
         )
     for sentence in said[:MAX_SAID]:

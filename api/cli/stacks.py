@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from argus.agent.wording import counted
 from argus.api.cli.errors import CliError
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.records.stacks import StackDump, Thread
@@ -68,7 +69,7 @@ def _compare(where: str, args: argparse.Namespace) -> int:
         told = [{"stack": stack, "share": share, "peers_share": peers} for stack, share, peers in rows]
         print(json.dumps({"dumps": len(mine), "items": told}))
         return 0
-    print(f"{len(mine)} dumps of the ranks, {len(dumps) - len(mine)} of others")
+    print(f"{counted(len(mine), 'dumps')} of the ranks, {len(dumps) - len(mine)} of others")
     for stack, share, peers in rows:
         print(f"{share:.0%} of theirs, {peers:.0%} of the others'")
         for frame in stack.split(";")[::-1][:MAX_FRAMES]:

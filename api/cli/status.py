@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from argus.agent.wording import counted
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.records.text import tame
 
@@ -122,7 +123,7 @@ def _processor(report: dict[str, Any] | None) -> str:
     per = report["bytes_per_rank_step"]
     raw = f" ({per / 1e3:.1f} kB a rank-step)" if per else ""
     return (
-        f"processor uses {report['cpu_s'] / running_s:.1%} of a core for {report['num_ranks']} ranks"
+        f"processor uses {report['cpu_s'] / running_s:.1%} of a core for {counted(report['num_ranks'], 'ranks')}"
         f"{size}{raw}, heard {report['age_s']:.0f} s ago"
     )
 

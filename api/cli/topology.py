@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from argus.agent.wording import counted
 from argus.api.cli.errors import CliError
 from argus.collectors.records.errors import WireError
 from argus.topology.compare import difference
@@ -176,7 +177,7 @@ def _check(args: argparse.Namespace) -> int:
     try:
         fleet = build_fleet(facts)
         conflicts = fleet.conflicts
-        note = f"{fleet.topology.world_size} ranks, {len(fleet.ranks.ids)} elements"
+        note = f"{counted(fleet.topology.world_size, 'ranks')}, {counted(len(fleet.ranks.ids), 'elements')}"
     except ValueError:
         note = "no file says which ranks there are; conflicts between hardware files are not looked for"
     if args.json:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.agent.card import render
-from argus.agent.wording import printable
+from argus.agent.wording import counted, printable
 from argus.agent.wording import ranks as rank_names
 from argus.agent.worth import worth_lines
 from argus.api.cli.bar import Bar
@@ -110,10 +110,10 @@ def _what_was_read(report: Report) -> str:
     residual = max((window.clock_residual_s for window in report.windows), default=0.0)
     clock = report.windows[-1].clock_method
     error = f" (±{residual * 1e6:.0f} µs)" if 0 < residual < 1 else ""
-    steps = f"{report.job.num_steps} step{'s' if report.job.num_steps > 1 else ''}"
+    steps = counted(report.job.num_steps, "steps")
     return (
         f" {len(report.job.ranks)} of {report.job.world_size} ranks · {steps} · "
-        f"{len(report.collectives)} collectives compared · {clock}{error}"
+        f"{counted(len(report.collectives), 'collectives')} compared · {clock}{error}"
     )
 
 

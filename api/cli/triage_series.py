@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from argus.agent.card import render
-from argus.agent.wording import printable, quantity
+from argus.agent.wording import counted, printable, quantity
 from argus.analytics.finding import Finding
 from argus.api.offline_series import SeriesReport, SeriesResult
 
@@ -24,7 +24,7 @@ def series_text(report: SeriesReport, *, color: bool = False) -> str:
         lines = [_series_line(result) for result in report.results if result.findings]
     if len(lines) > MAX_LINES:
         lines = [*lines[:MAX_LINES], f" and {len(lines) - MAX_LINES} more, see --json"]
-    return "\n".join([printable(f" {what} · {count} values"), "", card, *map(printable, lines)])
+    return "\n".join([printable(f" {what} · {counted(count, 'values')}"), "", card, *map(printable, lines)])
 
 
 def _finding_line(finding: Finding, result: SeriesResult) -> str:

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from argus.agent.wording import counted
 from argus.api import metrics
 from argus.api.auditing import Auditor
 from argus.api.companions import companions_of
@@ -27,6 +28,7 @@ from argus.api.http import (
     investigations,
     keys,
     observed,
+    outcomes,
     page_data,
     reading,
     records,
@@ -71,6 +73,7 @@ ROUTERS: tuple[ModuleType, ...] = (
     investigations,
     approvals,
     silences,
+    outcomes,
     webhooks,
     slack,
     reading,  # last: a run's name may hold a slash
@@ -192,7 +195,9 @@ def _troubles(guard: Guard) -> list[str]:
     told += [reason for service in services[1:] for reason in service.obstacles()]
     if not told or guard.keyring.is_known_open():
         return told
-    return [f"{len(told)} things are in trouble in {len(services)} projects; the log says which"]
+    return [
+        f"in trouble: {counted(len(told), 'things')} in {counted(len(services), 'projects')}; the log says which"
+    ]
 
 
 def get_metrics(request: Request) -> Response:

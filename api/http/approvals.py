@@ -83,7 +83,7 @@ def post_approval(*, service: ServiceOf, by: By, proposal: Proposal) -> Response
         incident = queries.whole_incident(connection, proposal.incident)
         if incident is None:
             raise not_found(f"no incident {proposal.incident!r}")
-        action = _action(connection, incident, proposal.action)
+        action = proposed(connection, incident, proposal.action)
         if action is None:
             raise not_found(f"the diagnosis of {incident.id} proposes no action {proposal.action!r}")
         digest = digest_of(action)
@@ -114,7 +114,7 @@ def decide_approval(*, service: ServiceOf, by: By, approval: IdPath, decision: D
         if found.to_json(now_s=now_s)["status"] != PENDING:
             return problem(409, f"it is {found.to_json(now_s=now_s)['status']}")
         incident = queries.whole_incident(connection, found.incident_id)
-        action = None if incident is None else _action(connection, incident, str(found.action["id"]))
+        action = None if incident is None else proposed(connection, incident, str(found.action["id"]))
         if action is None or digest_of(action) != found.digest:
             return problem(409, "the diagnosis no longer proposes this; ask for what it proposes now")
         approvals.decide(connection, found.id, status=status, by=by, note=decision.note, now_s=now_s)
@@ -143,7 +143,7 @@ def digest_of(action: Mapping[str, Any]) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def _action(connection: Connection, incident: Incident, action_id: str) -> Mapping[str, Any] | None:
+def proposed(connection: Connection, incident: Incident, action_id: str) -> Mapping[str, Any] | None:
     """An action of the best diagnosis there is, the agent's before the triage's; None if it proposes none such."""
     done = investigations.last_done(connection, [incident.id]).get(incident.id)
     diagnoses = [(done.outcome if done else None) or {}, incident.diagnosis or {}]

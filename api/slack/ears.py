@@ -45,7 +45,10 @@ MAX_ACTIONS = 5
 """Buttons of one press that are looked at; Slack sends one."""
 
 HINT = "Ask in this thread, in your own words: I look it up and answer here."
-THANKS = "Noted. What is wrong? A word in this thread helps; it is kept with the incident."
+THANKS = (
+    "Noted; the next incident like it will say so. What it was, and what helped, can be kept too: "
+    'argus incident outcome {incident} --did "…" --helped yes'
+)
 
 Note = Callable[[str, str, str], None]
 """Writes (who, action, target) into the audit."""
@@ -138,7 +141,12 @@ class Ears:
     def wrong(self, press: Press) -> None:
         """Somebody says it is wrong: kept with the incident."""
         if self._mark(press, WRONG):
-            self.client.whisper(self.channel, press.user, render.said(THANKS), thread=press.thread)
+            self.client.whisper(
+                self.channel,
+                press.user,
+                render.said(THANKS.format(incident=press.incident)),
+                thread=press.thread,
+            )
             self.poke()
 
     def mute(self, press: Press) -> None:

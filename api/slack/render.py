@@ -9,7 +9,7 @@ from typing import Any
 
 from argus.agent.claims import documents_of
 from argus.agent.claims import render as render_claim
-from argus.agent.wording import quantity, ranks
+from argus.agent.wording import counted, quantity, ranks
 from argus.analytics.store.marks import ACKNOWLEDGED, WRONG
 from argus.api.notify.matter import DEFAULT, Matter
 from argus.api.notify.notifier import Digest
@@ -50,6 +50,7 @@ def message(matter: Matter, *, times: int, is_looking: bool, has_buttons: bool) 
         _section("\n".join(_where(matter))),
         *_optional("\n".join(_why(matter, MAX_WHY))),
         *_optional("\n".join(_not(matter, MAX_NOT))),
+        *_optional("\n".join(_before(matter))),
         *_optional(_next(matter)),
         _context(_foot(matter, is_looking=is_looking)),
         *([_buttons(matter)] if has_buttons and matter.incident.status == "open" else []),
@@ -62,6 +63,7 @@ def thread(matter: Matter) -> SlackText:
     blocks = [
         *_paragraphs("*Evidence*", list(_why(matter, MAX_THREAD_CLAIMS))),
         *_paragraphs("*Ruled out*", list(_not(matter, MAX_THREAD_CLAIMS))),
+        *_paragraphs("*Before*", list(_before(matter))),
         *_paragraphs("*What to do*", list(_actions(matter))),
         *_paragraphs("*Not seen*", [f"• {escaped(text, limit=LONG)}" for text in _missing(matter)]),
         _context([_made_by(matter), f"incident {name(matter.incident.id)}"]),
@@ -138,7 +140,7 @@ def _where(matter: Matter) -> Iterator[str]:
     parts += [f"host {', '.join(name(host) for host in matter.hosts[:3])}"] if matter.hosts else []
     parts += [f"group {name(cause.group)}"] if cause.group else []
     if cause.victims:
-        parts.append(f"{len(cause.victims)} ranks wait for it")
+        parts.append(f"waited for by {counted(len(cause.victims), 'ranks')}")
     yield f"*Where* {' · '.join(parts)}"
 
 
@@ -155,6 +157,12 @@ def _why(matter: Matter, limit: int) -> Iterator[str]:
 def _not(matter: Matter, limit: int) -> Iterator[str]:
     for item in list(matter.diagnosis.get("ruled_out", ()))[:limit]:
         yield f"• not {name(item['fault_class'])}: {escaped(item['why'], limit=LONG)}"
+
+
+def _before(matter: Matter) -> Iterator[str]:
+    """What earlier incidents of the class tell, as far as anybody remembers."""
+    for item in list(matter.diagnosis.get("past", ()))[:MAX_WHY]:
+        yield f"• {escaped(item['text'], limit=LONG)}"
 
 
 def _next(matter: Matter) -> str:

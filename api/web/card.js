@@ -31,7 +31,7 @@ export function verdict(one, hosts) {
     claims.length ? h("h3", {}, "Why") : null,
     h("ul", {}, claims.map((claim) => h("li", {}, sentence(claim, told)))),
     told?.evidence.length ? opener("All numbers behind the decision", () => showNumbers("Numbers behind the decision", told.evidence)) : null,
-    notIt(told), unseen(told), secondBest(told),
+    notIt(told), unseen(told), secondBest(told), before(told),
   ];
 }
 
@@ -58,6 +58,11 @@ function notIt(told) {
 function unseen(told) {
   if (!told?.missing_evidence.length) return null;
   return [h("h3", {}, "What was not seen"), h("ul", {}, told.missing_evidence.map((text) => h("li", {}, text)))];
+}
+
+function before(told) {
+  if (!told?.past?.length) return null;
+  return [h("h3", {}, "Before"), h("ul", {}, told.past.map((item) => h("li", {}, item.text)))];
 }
 
 function secondBest(told) {

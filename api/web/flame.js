@@ -2,7 +2,7 @@
 
 import { get, quoted } from "./api.js";
 import { fill, h } from "./dom.js";
-import { ranks, share } from "./format.js";
+import { counted, ranks, share } from "./format.js";
 
 const THREADS = ["main", "autograd", "loader", "watchdog", "other"];
 const LEAST = 0.004;
@@ -22,7 +22,7 @@ export async function flameGraph({ run, attempt, suspects }) {
   const body = h("div", {});
   const draw = () => fill(body, controls(state, mine.items.length && peers.length, draw), graph(state, dumps, peers, draw));
   draw();
-  const who = mine.items.length ? `${mine.total} dumps of ${ranks(suspects)}` : `${all.total} dumps of all ranks`;
+  const who = mine.items.length ? `${counted(mine.total, "dumps")} of ${ranks(suspects)}` : `${counted(all.total, "dumps")} of all ranks`;
   return [h("p", { class: "quiet" }, `${who}, ${peers.length} of peers read. Choose a frame to see it alone.`), body];
 }
 

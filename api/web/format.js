@@ -27,12 +27,17 @@ export function times(value) {
   return Math.abs(value) < 9.95 ? `${value.toFixed(Math.abs(value) < 1.2 && Math.abs(value) > 0.8 ? 2 : 1)}×` : `${digits(value)}×`;
 }
 
+const COUNTED = new Set(["allocations", "calls", "kernels", "other runs", "ranks", "steps", "times", "windows"]);
+
+// A count with its noun, which is given in the plural.
+export const counted = (number, noun) => `${number.toLocaleString("en-US")} ${number === 1 ? noun.slice(0, -1) : noun}`;
+
 export function quantity(value, unit) {
   if (!Number.isFinite(value)) return "unknown";
   if (unit === "s") return seconds(value);
   if (unit === "share" || unit === "%") return share(value);
   if (unit === "x" || unit === "ratio") return times(value);
-  return `${digits(value)} ${unit ?? ""}`.trim();
+  return `${digits(value)} ${value === 1 && COUNTED.has(unit) ? unit.slice(0, -1) : unit ?? ""}`.trim();
 }
 
 export function ranks(numbers, most = 8) {

@@ -3,7 +3,7 @@
 import { get, quoted } from "./api.js";
 import { axis, colour, plot } from "./chart.js";
 import { badge, h } from "./dom.js";
-import { ranks, seconds, times } from "./format.js";
+import { counted, ranks, seconds, times } from "./format.js";
 
 const LINES = ["line-1", "line-2", "line-3", "line-4"];
 
@@ -13,7 +13,7 @@ export async function kernelCurves({ run, attempt, suspects, upto }) {
   if (chart.note) return h("p", { class: "quiet" }, chart.note);
   if (!chart.kernels.length) return h("p", { class: "quiet" }, "No kernels of these ranks and of peers came in for one window.");
   return [
-    h("p", { class: "quiet" }, `Window ${chart.window}: share of launches that took at most so long. ${ranks(chart.ranks)} against ${chart.peers.length} ranks that do the same work; the costliest of ${chart.num_kernels} kernels first.`),
+    h("p", { class: "quiet" }, `Window ${chart.window}: share of launches that took at most so long. ${ranks(chart.ranks)} against ${counted(chart.peers.length, "ranks")} of the same work; the costliest of ${counted(chart.num_kernels, "kernels")} first.`),
     h("div", { class: "small-multiples" }, chart.kernels.map(curve)),
   ];
 }

@@ -1,7 +1,8 @@
 """Simple rules to stand beside Argus on the same trials: one file each, `accuse(seen, *, rng) -> suspicions`.
 
 The file's name is the system's name, its docstring what it does. They see the windows that Argus sees and nothing
-of the truth; a suspicion that repeats in the next windows is one incident.
+of the truth; a suspicion that repeats in the next windows is one incident. A file with
+`answer(case, context, ask, *, endpoint, limits)` instead asks a language model.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
+from argus.evals.systems._asked import AskedSystem
 from argus.evals.systems._seen import Seen, Suspicion
 
 OURS = "argus"
@@ -30,5 +32,18 @@ class System(Protocol):
 @cache
 def systems() -> Mapping[str, System]:
     """Every simple system by name, found by walking this folder."""
-    names = sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
-    return {name: cast(System, import_module(f"{__name__}.{name}").accuse) for name in names}
+    return {name: cast(System, call) for name, call in _named("accuse")}
+
+
+@cache
+def asked_systems() -> Mapping[str, AskedSystem]:
+    """Every system that asks a model, by name; they are measured where an endpoint is set up (`argus eval agent`)."""
+    return {name: cast(AskedSystem, call) for name, call in _named("answer")}
+
+
+def _named(what: str) -> Iterator[tuple[str, object]]:
+    """Modules of this folder with a function of that name."""
+    for name in sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_")):
+        module = import_module(f"{__name__}.{name}")
+        if hasattr(module, what):
+            yield name, getattr(module, what)

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from argus.agent.card import MAX_LINES, WIDTH, render
-from argus.agent.claims import documents_of, resolve
+from argus.agent.claims import FORMS, documents_of, resolve
 from argus.agent.claims import render as render_claim
 from argus.agent.diagnosis import MAX_HEADLINE
 from argus.agent.triage import describe, diagnose, no_incident
-from argus.agent.wording import clip, quantity, ranks, versus
+from argus.agent.wording import clip, counted, quantity, ranks, versus
 from argus.analytics.classes import cause_classes
 from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Cost, Incident, RuledOut
@@ -203,6 +203,16 @@ def test_a_link_is_a_group_not_a_rank() -> None:
     assert diagnosis["headline"] == "group dp/3 transfers slowly: 50 ms against 10 ms (5.0×)"
     assert diagnosis["root_causes"][0]["node"] == "group:dp/3"
     assert "the path of dp/3" in render(one, diagnosis, topology=topology())
+
+
+def test_one_of_a_thing_is_said_in_the_singular() -> None:
+    evidence = tuple(Evidence(name=name, value=1.0, baseline=1.0) for name in FORMS)
+    diagnosis = diagnose(incident(evidence=evidence, ruled_out=()), findings=(), topology=topology())
+    spoken = [render_claim(claim, documents_of(diagnosis)) for claim in diagnosis["claims"]]
+    assert len(spoken) == len(FORMS) and "Named as slow: 1 kernel." in spoken
+    assert not [text for text in spoken if re.search(r"\b1 (?:other )?[a-z]{3,}s\b", text)]
+    many = quantity(3, "kernels"), quantity(0, "other runs"), counted(1, "hosts"), counted(2, "hosts")
+    assert many == ("3 kernels", "0 other runs", "1 host", "2 hosts")
 
 
 def test_untrusted_text_stays_text() -> None:

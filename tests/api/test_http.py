@@ -283,6 +283,8 @@ OPERATIONS = frozenset(
         "list_silences",
         "post_mark",
         "list_marks",
+        "post_outcome",
+        "list_outcomes",
         "list_notices",
         "webhook_alertmanager",
         "webhook_grafana",
@@ -320,7 +322,7 @@ def test_ready_says_why_not(client: TestClient, service: Service, clock: FakeClo
     service.published.show_backlog(service.settings.max_backlog + 1, 120.0)
     answer = TestClient(client.app).get("/readyz")
     assert answer.status_code == 503
-    assert any("wait for their analysis" in reason for reason in answer.json()["reasons"])
+    assert any("to be analysed: " in reason for reason in answer.json()["reasons"])
 
 
 def test_a_failed_analysis_degrades_and_keeps_taking(

@@ -25,6 +25,8 @@ from tests.api.kit import FakeClock, make_layout, make_window, new_service
 ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = ROOT / "api" / "migrations" / "versions"
 REVISIONS = sorted(path.stem.removeprefix("v").split("_")[0] for path in VERSIONS.glob("v*.py"))
+COUNTED_FROM = "0010"
+"""The revision that counts the bytes of what is there."""
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +79,7 @@ def test_what_was_stored_at_a_revision_is_read_at_the_newest(revision: str, empt
         assert progress.bodies_of(connection, 7, 0) == [body]
         (run,) = queries.runs(connection, limit=10, offset=0).items
         kept = connection.execute(select(WINDOWS.c.num_bytes)).scalar_one()
-    assert run["run"] == "old" and kept == (0 if revision == REVISIONS[-1] else len(body))
+    assert run["run"] == "old" and kept == (len(body) if revision < COUNTED_FROM else 0)
 
 
 def test_a_service_goes_on_with_a_database_of_the_first_release(empty: Store) -> None:
