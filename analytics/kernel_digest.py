@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.analytics.kernel_average import Parts
 from argus.analytics.kernel_effects import Effects, effects_of_all
 from argus.analytics.kernel_peers import Ints, Peers, classes
 from argus.analytics.kernel_scan import Candidates, Settings, scan
@@ -36,7 +37,7 @@ ACROSS = -1
 @dataclass(frozen=True, kw_only=True)
 class KernelDigest:
     """Kernels of a window: `keys` (kernel,) sorted as in the table, `mean` (kernel, rank) log duration,
-    `beyond` (kernel, rank) the effect beyond what a rank's kernels share.
+    `parts` the effects that later windows average.
 
     `ratio` (rank,) is raw bytes over summary bytes. `shift`, `tail`, `device` hold the candidates as sets
     of (key, rank) and of ranks. `table`, `effects` and `found` are there for the window itself only.
@@ -46,7 +47,7 @@ class KernelDigest:
     keys: tuple[tuple[int, int], ...]
     devices: tuple[str, ...]
     mean: Reals
-    beyond: Reals
+    parts: Parts
     ratio: Reals
     shift: frozenset[tuple[tuple[int, int], int]]
     tail: frozenset[tuple[tuple[int, int], int]]
@@ -159,7 +160,7 @@ def digest_effects(
         keys=keys,
         devices=devices or tuple(str(rank) for rank in peers.ranks),
         mean=effects.mean,
-        beyond=found.beyond,
+        parts=Parts.of(effects, found.factor),
         ratio=ratio,
         shift=_pairs(found.shift, keys, peers.ranks),
         tail=_pairs(found.tail, keys, peers.ranks),

@@ -40,7 +40,7 @@ WEIGHED = 512
 """Ranks whose scatter gives the weights: enough for a robust spread to a few per cent."""
 
 FEWEST = 16
-"""With fewer ranks a scatter is a guess, and medians and means weigh the same."""
+"""With fewer samples a scatter is a guess, and medians and means weigh the same."""
 
 _Z99 = 2.3263478740408408
 
@@ -129,27 +129,39 @@ def _top(kernel: Kernel, peers: Peers, *, present: Bools) -> Reals:
 def _weighed(parts: Reals, *, present: Bools) -> tuple[Reals, np.float32]:
     """Shift from its estimates by median, mean and maximum (part, rank), NaN where one does not apply.
 
-    Each counts by the inverse square of its scatter over ranks: the mean is best for a narrow kernel, the
-    maximum for one whose durations end sharply. Whatever they say, no more than `MOST_BEYOND` times what median
-    and mean both show, so neither a spike nor another mix becomes a shift. Also how much less it scatters than
-    the median.
+    Also how much less it scatters than the median.
+    """
+    some = np.flatnonzero(present)
+    weight, scatter = weights(parts[:, some[:: max(1, len(some) // WEIGHED)]])
+    sharper = np.float32(min(1.0, float(weight.sum()) ** -0.5 / float(scatter[0])))
+    return combined(parts, weight), sharper
+
+
+def weights(samples: Reals) -> tuple[Reals, Reals]:
+    """Weight and scatter of each estimate from samples (part, sample) of mostly healthy ranks. (part,)
+
+    Each counts by the inverse square of its scatter: the mean is best for a narrow kernel, the maximum for one
+    whose durations end sharply.
+    """
+    if samples.shape[1] < FEWEST:
+        return np.array([1.0, 1.0, 0.0], np.float32), np.ones(3, np.float32)
+    scatter = _scatter(samples)
+    return scatter**-2, scatter
+
+
+def combined(parts: Reals, weight: Reals) -> Reals:
+    """Weighted mean of the estimates of each rank, (part, rank) to (rank,).
+
+    Whatever they say, no more than `MOST_BEYOND` times what median and mean both show, so neither a spike nor
+    another mix becomes a shift.
     """
     lesser = _lesser(parts[0], parts[1])
-    some = np.flatnonzero(present)
-    some = some[:: max(1, len(some) // WEIGHED)]
-    if len(some) < FEWEST:
-        weight = np.array([1.0, 1.0, 0.0], np.float32)
-        scatter = np.ones(3, np.float32)
-    else:
-        scatter = _scatter(parts[:, some])
-        weight = scatter**-2
     known = np.isfinite(parts)
     share = weight[:, None] * known
     total = np.maximum(share.sum(axis=0), np.float32(1e-30))
     estimate = (share * np.where(known, parts, np.float32(0.0))).sum(axis=0) / total
     size = np.clip(estimate * np.sign(lesser), 0.0, MOST_BEYOND * np.abs(lesser))
-    sharper = np.float32(min(1.0, float(weight.sum()) ** -0.5 / float(scatter[0])))
-    return np.asarray(np.copysign(size, lesser), np.float32), sharper
+    return np.asarray(np.copysign(size, lesser), np.float32)
 
 
 def _scatter(parts: Reals) -> Reals:

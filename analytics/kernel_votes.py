@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from argus.analytics.kernel_average import Average, averaged
 from argus.analytics.kernel_digest import KernelDigest, past_mean
 from argus.analytics.kernel_luck import lasting, rate_of_others
 from argus.analytics.kernel_peers import Bools, Ints
-from argus.analytics.kernel_scan import Settings, changed, slower_half, spread_of
-from argus.analytics.kernel_tail import Reals, healthy_tail
+from argus.analytics.kernel_scan import Settings, changed
+from argus.analytics.kernel_tail import Reals
 
 Pairs = frozenset[tuple[tuple[int, int], int]]
 """((kernel), rank) candidates of one window."""
@@ -19,12 +20,16 @@ Pairs = frozenset[tuple[tuple[int, int], int]]
 
 @dataclass(frozen=True, kw_only=True)
 class Votes:
-    """What may become findings: (kernel, rank) and (rank,) flags, `own` the change against the past or None."""
+    """What may become findings: (kernel, rank) and (rank,) flags, `own` the change against the past or None.
+
+    `together` is what the last windows say as one, None while they are too few.
+    """
 
     shift: Bools
     tail: Bools
     device: Bools
     own: Reals | None
+    together: Average | None
 
 
 def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings) -> Votes:
@@ -43,38 +48,32 @@ def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings)
     ]
     times = moved.astype(np.int8) + sum(m.astype(np.int8) for m in moved_before)
     slow |= moved & (times >= settings.needed)
-    slow |= averaged(now, before, settings=settings)
+    together = _averaged(now, before, settings=settings)
+    if together is not None:
+        slow |= together.flags
     device = found.device & np.array(
         [1 + sum(int(rank) in one.device for one in before) >= settings.needed for rank in now.ranks],
         np.bool_,
     )
     tail = _lasting(now, found.tail, seen, settings=settings) & ~slow
     tail &= _more_than_chance(now, past, shift=slow, settings=settings)
-    return Votes(shift=slow, tail=tail, device=device, own=own)
+    return Votes(shift=slow, tail=tail, device=device, own=own, together=together)
 
 
-def averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Settings) -> Bools:
-    """Slowdowns too small for one window: their mean over the last ones stands out, and enough show it.
-
-    Averaging shrinks the noise of sampling and leaves lasting differences between chips as they are, so it is
-    scored against the spread of the averages; where half of the peers are slow, these fall into two populations.
-    """
+def _averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Settings) -> Average | None:
+    """What the last windows show together, None while there are too few of the same kernels and devices."""
     assert now.found is not None and now.effects is not None
-    alike = [one.beyond for one in before if one.keys == now.keys and one.devices == now.devices]
+    alike = [one.parts for one in before if one.keys == now.keys and one.devices == now.devices]
     if 1 + len(alike) < settings.of:
-        return np.zeros(now.mean.shape, np.bool_)
-    stack = np.stack([now.beyond, *alike])
-    mean = np.asarray(stack.mean(axis=0), np.float32)
-    score = mean / spread_of(mean, now.effects.noise / np.float32(np.sqrt(len(stack))), settings=settings)
-    limit = healthy_tail(score[now.found.is_compute]).threshold(now.found.probability)
-    gate = np.log1p(settings.effect)
-    few = (now.peers.sizes < settings.small_group)[now.peers.of][None, :]
-    shown = stack >= gate / 2.0
-    seen = shown[0] & (shown.sum(axis=0) >= settings.needed)  # and still there
-    flagged = (score >= limit) & (mean >= gate) & ~few
-    flagged |= slower_half(mean, now.peers, mean=now.mean, settings=settings)
-    heavy = (now.found.share >= settings.share) & now.found.is_compute
-    return np.asarray(flagged & seen & heavy[:, None])
+        return None
+    return averaged(
+        [*alike, now.parts],
+        now.found,
+        now.peers,
+        noise=now.effects.noise,
+        mean=now.mean,
+        settings=settings,
+    )
 
 
 def _lasting(
