@@ -50,7 +50,7 @@ class Comparison:
     """Logarithmic effects of one kernel against the peers' reference, all (rank,), NaN where absent.
 
     `shift`: the slowdown that medians and means agree on; `p50`: what the medians alone say; `tail`: what the means show beyond the medians;
-    `top`: the maximum against the peers' median maximum; `mean`: own mean duration in log ns;
+    `top`: the maximum against the peers' median maximum; `peak`, `mean`: own maximum and mean in log ns;
     `total_ns`: time in the window; `noise`: sampling and quantisation error of `shift`.
     """
 
@@ -58,6 +58,7 @@ class Comparison:
     p50: Reals
     tail: Reals
     top: Reals
+    peak: Reals
     mean: Reals
     total_ns: Reals
     noise: Reals
@@ -106,24 +107,26 @@ def compare(kernel: Kernel, peers: Peers) -> Comparison:
     if doubtful.any():
         whole = log_mass - reference.log_total[peers.of]
         p50 = np.where(doubtful, _lesser(p50, whole), p50)
-    top = _top(kernel, peers, present=own.present)
+    top, peak = _top(kernel, peers, present=own.present)
     shift, sharper = _weighed(np.stack([p50, mean, np.where(clean, top, np.nan)]), present=own.present)
     return Comparison(
         shift=np.where(own.present, shift, np.nan),
         p50=np.where(own.present, p50, np.nan),
         tail=np.where(own.present, np.where(clean, mean - p50, 0.0), np.nan),
         top=top,
+        peak=peak,
         mean=np.where(own.present, log_mass, np.nan),
         total_ns=np.where(own.present, mass * total, 0.0),
         noise=np.maximum(reference.noise[peers.of] * sharper, QUANTUM),
     )
 
 
-def _top(kernel: Kernel, peers: Peers, *, present: Bools) -> Reals:
-    """The maximum of each rank against the median one of its class, 0 where unknown. (rank,)"""
+def _top(kernel: Kernel, peers: Peers, *, present: Bools) -> tuple[Reals, Reals]:
+    """The maximum of each rank against the median one of its class, 0 where unknown, and itself, else NaN. (rank,)"""
     top = np.where(kernel.count > 0, kernel.log_max, -np.inf).max(axis=0)
     known = present & np.isfinite(top)
-    return np.asarray(np.where(known, top - peers.medians(top[None], valid=known)[0][peers.of], 0.0))
+    against = np.where(known, top - peers.medians(top[None], valid=known)[0][peers.of], 0.0)
+    return np.asarray(against), np.where(known, top, np.nan)
 
 
 def _weighed(parts: Reals, *, present: Bools) -> tuple[Reals, np.float32]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from argus.analytics.kernel_average import Average, averaged
 from argus.analytics.kernel_digest import KernelDigest, past_mean
@@ -101,6 +102,7 @@ def _more_than_chance(
     place = {int(rank): i for i, rank in enumerate(now.ranks)}
     # Spikes of all windows that are remembered say how common they are; only the last ones must agree.
     known = [_hits_of(one.shift | one.tail, place) for one in past]
+    spikes = _spikes_of([*past, now], place)
     pooled = now.found.tail.sum(axis=0) + sum(sum(_hits_of(one.tail, place).values()) for one in past)
     heavy = int((now.found.share >= settings.share).sum())
     last = 1 + len(known[-(settings.of - 1) :])
@@ -113,7 +115,9 @@ def _more_than_chance(
             (mine + sum(before))[tested], pooled[tested], windows=1 + len(known), kernels=heavy
         )
         hits = (mine + sum(before[-(last - 1) :] if last > 1 else []))[tested]
-        out[k, tested] = lasting(hits, windows=last, needed=settings.needed, rate=rate)
+        out[k, tested] = lasting(
+            hits, windows=last, needed=settings.needed, rate=rate, spikes=spikes[now.keys[k]][tested]
+        )
     return out
 
 
@@ -124,6 +128,18 @@ def _hits_of(pairs: Pairs, place: Mapping[int, int]) -> dict[tuple[int, int], In
         if rank in place:
             hits.setdefault(key, np.zeros(len(place), np.int64))[place[rank]] = 1
     return hits
+
+
+def _spikes_of(
+    windows: Sequence[KernelDigest], place: Mapping[int, int]
+) -> dict[tuple[int, int], NDArray[np.float64]]:
+    """Long launches by kernel over all windows that are remembered, of each of the present ranks. (rank,)"""
+    out: dict[tuple[int, int], NDArray[np.float64]] = {}
+    for one in windows:
+        for (key, rank), number in one.spikes.items():
+            if rank in place:
+                out.setdefault(key, np.zeros(len(place)))[place[rank]] += number
+    return out
 
 
 def _own(

@@ -60,10 +60,9 @@ class Pairs:
         self._num_open -= len(begun) - at
         del begun[at:]
         first, last = start.get("ts"), event.get("ts")
-        known = isinstance(first, int | float) and isinstance(last, int | float)
-        both = {**_arguments(start), **_arguments(event)}
         # A pair without usable times stays an event, and is counted as one by whoever reads times.
-        return {**start, "ph": "X", "dur": last - first if known else None, "args": both}
+        dur = last - first if isinstance(first, int | float) and isinstance(last, int | float) else None
+        return {**start, "ph": "X", "dur": dur, "args": {**_arguments(start), **_arguments(event)}}
 
 
 def _thread(event: Event) -> tuple[object, object]:

@@ -116,7 +116,8 @@ def run_study(
     plan = items(size, seed=seed)
     done = _read_book(book, head=f"{size} {seed}", mend=True)
     workers = 1 if size == "smoke" else os.cpu_count() or 1
-    for stage in (lambda: plan, lambda: items_again(done, size)):
+    stages: tuple[Callable[[], list[Item]], ...] = (lambda: plan, lambda: items_again(done, size))
+    for stage in stages:
         left = [item for item in stage() if item.name not in done]
         for item, row in _run(left, workers=workers, deadline=deadline):
             done[item.name] = row

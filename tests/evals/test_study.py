@@ -84,7 +84,11 @@ def test_a_verdict_names_every_condition_that_is_lost_and_why() -> None:
 
 def test_conditions_that_were_lost_run_again_on_fresh_seeds() -> None:
     lost = row(0.2, 0.5, luck=0.0, budget=0.9)
-    done = {("rows", "3"): lost, ("rows", "4"): row(0.5, 0.5, luck=0.0, budget=0.9), ("sweep", "1"): lost}
+    done: dict[tuple[str, ...], dict[str, object]] = {
+        ("rows", "3"): lost,
+        ("rows", "4"): row(0.5, 0.5, luck=0.0, budget=0.9),
+        ("sweep", "1"): lost,
+    }
     (item,) = items_again(done, "full")
     condition = design.again(lost, "full")
     assert item.name == ("again", "3")
