@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.analytics.kernel_average import Average, averaged
-from argus.analytics.kernel_digest import KernelDigest, past_mean
+from argus.analytics.kernel_digest import KernelDigest, Pair, past_mean
 from argus.analytics.kernel_luck import lasting, rate_of_others
 from argus.analytics.kernel_peers import Bools, Ints
 from argus.analytics.kernel_scan import Settings, changed
 from argus.analytics.kernel_tail import Reals
 
-Pairs = frozenset[tuple[tuple[int, int], int]]
-"""((kernel), rank) candidates of one window."""
+Pairs = frozenset[Pair]
+"""(kernel, rank) candidates of one window."""
 
 
 @dataclass(frozen=True, kw_only=True)
