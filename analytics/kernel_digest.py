@@ -264,7 +264,8 @@ def _spikes(
     launches = effects.total_ns[k, r] * np.exp(-effects.mean[k, r])
     number = np.maximum(np.nan_to_num(launches * lost / more), 1.0)
     return {
-        (keys[kernel], int(ranks[rank])): float(one) for kernel, rank, one in zip(k, r, number, strict=True)
+        (keys[int(kernel)], int(ranks[rank])): float(one)
+        for kernel, rank, one in zip(k, r, number, strict=True)
     }
 
 

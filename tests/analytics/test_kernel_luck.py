@@ -53,7 +53,7 @@ def test_spikes_of_other_kernels_count_against_a_spared_one() -> None:
     hits[3] = 2
     everywhere = np.full(64, 60)
     rate = rate_of_others(hits, everywhere, windows=WINDOWS, kernels=100)
-    assert not lasting(hits, windows=WINDOWS, needed=NEEDED, rate=rate, spikes=9.0 * hits).any()
+    assert not lasting(hits, windows=WINDOWS, needed=NEEDED, rate=rate, spikes=hits * np.float64(9.0)).any()
 
 
 def test_ranks_may_be_renamed() -> None:
