@@ -17,6 +17,9 @@ GRID = 512
 
 GRID_SIGMAS = 4.0
 
+NODES_AT_ONCE = 32
+"""Nodes sorted together: 10,000 ranks of them are a few megabytes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
@@ -74,14 +77,15 @@ def mean_w1(profile: Profile) -> Floats:
         return np.zeros(num)
     total = np.zeros(num)
     factor = 2.0 * np.arange(1, num + 1) - num
-    for node in range(value.shape[1]):
-        if profile.weight[node] == 0:
-            continue
-        column = value[:, node]
-        order = np.argsort(column)
-        ordered = column[order]
-        prefix = np.cumsum(ordered)
-        total[order] += profile.weight[node] * (ordered * factor - 2.0 * prefix + prefix[-1])
+    counted = np.flatnonzero(profile.weight)
+    for first in range(0, len(counted), NODES_AT_ONCE):
+        nodes = counted[first : first + NODES_AT_ONCE]
+        column = np.ascontiguousarray(value[:, nodes].T)
+        order = np.argsort(column, axis=1)
+        ordered = np.take_along_axis(column, order, axis=1)
+        prefix = np.cumsum(ordered, axis=1)
+        np.put_along_axis(column, order, ordered * factor - 2.0 * prefix + prefix[:, -1:], axis=1)
+        total += profile.weight[nodes] @ column
     return np.asarray(np.maximum(total, 0.0) / (num - 1))
 
 

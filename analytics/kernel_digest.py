@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.analytics.kernel_average import Parts
 from argus.analytics.kernel_effects import Effects, effects_of_all
 from argus.analytics.kernel_peers import Ints, Peers, classes
 from argus.analytics.kernel_scan import Candidates, Settings, scan
@@ -22,6 +23,9 @@ from argus.collectors.records.kernels import CLUSTER_BYTES, RAW_EVENT_BYTES
 from argus.topology.layout import Topology
 
 Reals = NDArray[np.float32]
+
+Pair = tuple[tuple[int, int], int]
+"""A kernel's key and a rank."""
 
 Engine = Callable[[KernelTable, Peers, Sequence[bytes]], Effects]
 """Computes all effects of a table opened from these blobs; every engine gives the same numbers."""
@@ -36,21 +40,22 @@ ACROSS = -1
 @dataclass(frozen=True, kw_only=True)
 class KernelDigest:
     """Kernels of a window: `keys` (kernel,) sorted as in the table, `mean` (kernel, rank) log duration,
-    `beyond` (kernel, rank) the effect beyond what a rank's kernels share.
+    `parts` the effects that later windows average.
 
     `ratio` (rank,) is raw bytes over summary bytes. `shift`, `tail`, `device` hold the candidates as sets
-    of (key, rank) and of ranks. `table`, `effects` and `found` are there for the window itself only.
+    of (key, rank) and of ranks, `spikes` the number of long launches behind those of the first two. `table`, `effects` and `found` are there for the window itself only.
     """
 
     ranks: Ints
     keys: tuple[tuple[int, int], ...]
     devices: tuple[str, ...]
     mean: Reals
-    beyond: Reals
+    parts: Parts
     ratio: Reals
-    shift: frozenset[tuple[tuple[int, int], int]]
-    tail: frozenset[tuple[tuple[int, int], int]]
+    shift: frozenset[Pair]
+    tail: frozenset[Pair]
     device: frozenset[int]
+    spikes: Mapping[Pair, float]
     peers: Peers = field(repr=False)
     table: KernelTable | None = field(default=None, repr=False)
     effects: Effects | None = field(default=None, repr=False)
@@ -159,11 +164,12 @@ def digest_effects(
         keys=keys,
         devices=devices or tuple(str(rank) for rank in peers.ranks),
         mean=effects.mean,
-        beyond=found.beyond,
+        parts=Parts.of(effects, found.factor),
         ratio=ratio,
         shift=_pairs(found.shift, keys, peers.ranks),
         tail=_pairs(found.tail, keys, peers.ranks),
         device=frozenset(peers.ranks[found.device].tolist()),
+        spikes=_spikes(effects, found.shift | found.tail, keys, peers.ranks),
         peers=peers,
         effects=effects,
         found=found,
@@ -242,10 +248,25 @@ def _ratio(table: KernelTable) -> Reals:
     return np.asarray(table.events * RAW_EVENT_BYTES / summary, np.float32)
 
 
-def _pairs(
-    flags: NDArray[np.bool_], keys: Sequence[tuple[int, int]], ranks: Ints
-) -> frozenset[tuple[tuple[int, int], int]]:
+def _pairs(flags: NDArray[np.bool_], keys: Sequence[tuple[int, int]], ranks: Ints) -> frozenset[Pair]:
     return frozenset((keys[k], int(ranks[r])) for k, r in np.argwhere(flags))
+
+
+def _spikes(
+    effects: Effects, flags: NDArray[np.bool_], keys: Sequence[tuple[int, int]], ranks: Ints
+) -> dict[Pair, float]:
+    """How many launches as long as the longest make up what each flagged kernel lost; one where that is not known."""
+    k, r = np.nonzero(flags)
+    tail, shift = effects.tail[k, r], effects.shift[k, r]
+    lost = 1.0 - np.exp(-np.maximum(np.where(tail == 0.0, shift, tail), 0.0))
+    # One launch as long as the longest takes so much more than a launch does on average.
+    more = np.expm1(np.maximum(effects.peak[k, r] - effects.mean[k, r], 1e-3))
+    launches = effects.total_ns[k, r] * np.exp(-effects.mean[k, r])
+    number = np.maximum(np.nan_to_num(launches * lost / more), 1.0)
+    return {
+        (keys[int(kernel)], int(ranks[rank])): float(one)
+        for kernel, rank, one in zip(k, r, number, strict=True)
+    }
 
 
 def expected_per_day(log10_probability: float, *, num_tests: int, window_s: float) -> float:

@@ -26,6 +26,7 @@ class Effects:
     p50: Matrix
     tail: Matrix
     top: Matrix
+    peak: Matrix
     mean: Matrix
     total_ns: Matrix
     noise: Matrix

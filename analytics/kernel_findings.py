@@ -37,7 +37,7 @@ WHOLE_GROUP = 0.75
 def findings_of(view: View, now: KernelDigest, votes: Votes, *, settings: Settings) -> Iterator[Finding]:
     """Shifts and tails of single kernels with all the ranks that show them, then whole devices."""
     assert now.effects is not None
-    now = _against_healthy(now, votes)
+    now = _against_healthy(_over_windows(now, votes), votes)
     lost = _lost_s(view, now)
     cost = np.where(votes.shift | votes.tail, np.nan_to_num(lost), 0.0).sum(axis=1)
     for place, kernel in enumerate(np.argsort(-cost, kind="stable")):
@@ -52,6 +52,21 @@ def findings_of(view: View, now: KernelDigest, votes: Votes, *, settings: Settin
                 )
     for rank in np.flatnonzero(votes.device):
         yield _device_finding(view, now, rank=int(rank), lost=lost)
+
+
+def _over_windows(now: KernelDigest, votes: Votes) -> KernelDigest:
+    """Effect and score of the windows together where these show more: one window alone may hardly show it."""
+    assert now.effects is not None and now.found is not None
+    if votes.together is None:
+        return now
+    one = votes.together
+    more = one.flags & (one.score > now.found.score)
+    shift = np.where(more, one.beyond + now.found.factor, now.effects.shift)
+    return replace(
+        now,
+        effects=replace(now.effects, shift=shift),
+        found=replace(now.found, score=np.where(more, one.score, now.found.score)),
+    )
 
 
 def _against_healthy(now: KernelDigest, votes: Votes) -> KernelDigest:

@@ -6,6 +6,7 @@ from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betainc
 
 from argus.analytics.kernel_peers import Bools, Ints
 
@@ -27,21 +28,38 @@ ROUNDS = 60
 """Steps of the fit; what has not settled by then is no clear second rate."""
 
 
-def lasting(hits: Ints, *, windows: int, needed: int, rate: Floats) -> Bools:
-    """Ranks hit in at least `needed` of `windows` windows, and that is not luck. `hits`, `rate` are (rank,).
+def lasting(hits: Ints, *, windows: int, needed: int, rate: Floats, spikes: Floats) -> Bools:
+    """Ranks hit in at least `needed` of `windows` windows, and that is not luck. All (rank,).
 
     Luck at the rate g of the others (`rate_of_others`) lets N · C(windows, needed) · gⁿᵉᵉᵈᵉᵈ ranks last; that must
-    be few. Where many ranks are sick they make up that rate themselves: then two rates must explain the hits far
-    better than one, and a rank must have the higher.
+    be few, and as few must have as many of all the `spikes`, were each to fall on any rank. Where many ranks are
+    sick they make up that rate themselves: then two rates must explain the hits far better than one, and a rank
+    must have the higher.
 
-    >>> lasting(np.array([3, 0, 0, 0, 1]), windows=3, needed=2, rate=np.full(5, 0.001)).tolist()
+    >>> hits = np.array([3, 0, 0, 0, 1])
+    >>> lasting(hits, windows=3, needed=2, rate=np.full(5, 0.001), spikes=9.0 * hits).tolist()
     [True, False, False, False, False]
     """
     often = hits >= needed
     if windows < needed or len(hits) < 2 or not often.any():
         return often
     lucky = len(hits) * comb(windows, needed) * np.minimum(rate, 1.0) ** needed
+    lucky = np.maximum(lucky, as_many_by_luck(spikes))
     return np.asarray(often & ((lucky <= LUCK) | _has_the_higher_rate(hits, windows=windows)))
+
+
+def as_many_by_luck(spikes: Floats) -> Floats:
+    """Ranks that have as many spikes as this one, were each spike to fall on any of them alike. (rank,)
+
+    Nothing is taken for a rate here: of two spikes among eight ranks both are on one rank in an eighth of all jobs.
+
+    >>> as_many_by_luck(np.array([2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])).round(3).tolist()
+    [0.125, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0, 8.0]
+    """
+    mine, num = np.floor(spikes), len(spikes)
+    # The binomial's upper tail as an incomplete beta function.
+    many = betainc(np.maximum(mine, 1.0), mine.sum() - np.maximum(mine, 1.0) + 1.0, 1.0 / num)
+    return np.where(mine > 0, num * many, float(num))
 
 
 def rate_of_others(hits: Ints, pooled: Ints, *, windows: int, kernels: int) -> Floats:

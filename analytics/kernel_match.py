@@ -40,7 +40,7 @@ WEIGHED = 512
 """Ranks whose scatter gives the weights: enough for a robust spread to a few per cent."""
 
 FEWEST = 16
-"""With fewer ranks a scatter is a guess, and medians and means weigh the same."""
+"""With fewer samples a scatter is a guess, and medians and means weigh the same."""
 
 _Z99 = 2.3263478740408408
 
@@ -50,7 +50,7 @@ class Comparison:
     """Logarithmic effects of one kernel against the peers' reference, all (rank,), NaN where absent.
 
     `shift`: the slowdown that medians and means agree on; `p50`: what the medians alone say; `tail`: what the means show beyond the medians;
-    `top`: the maximum against the peers' median maximum; `mean`: own mean duration in log ns;
+    `top`: the maximum against the peers' median maximum; `peak`, `mean`: own maximum and mean in log ns;
     `total_ns`: time in the window; `noise`: sampling and quantisation error of `shift`.
     """
 
@@ -58,6 +58,7 @@ class Comparison:
     p50: Reals
     tail: Reals
     top: Reals
+    peak: Reals
     mean: Reals
     total_ns: Reals
     noise: Reals
@@ -106,50 +107,64 @@ def compare(kernel: Kernel, peers: Peers) -> Comparison:
     if doubtful.any():
         whole = log_mass - reference.log_total[peers.of]
         p50 = np.where(doubtful, _lesser(p50, whole), p50)
-    top = _top(kernel, peers, present=own.present)
+    top, peak = _top(kernel, peers, present=own.present)
     shift, sharper = _weighed(np.stack([p50, mean, np.where(clean, top, np.nan)]), present=own.present)
     return Comparison(
         shift=np.where(own.present, shift, np.nan),
         p50=np.where(own.present, p50, np.nan),
         tail=np.where(own.present, np.where(clean, mean - p50, 0.0), np.nan),
         top=top,
+        peak=peak,
         mean=np.where(own.present, log_mass, np.nan),
         total_ns=np.where(own.present, mass * total, 0.0),
         noise=np.maximum(reference.noise[peers.of] * sharper, QUANTUM),
     )
 
 
-def _top(kernel: Kernel, peers: Peers, *, present: Bools) -> Reals:
-    """The maximum of each rank against the median one of its class, 0 where unknown. (rank,)"""
+def _top(kernel: Kernel, peers: Peers, *, present: Bools) -> tuple[Reals, Reals]:
+    """The maximum of each rank against the median one of its class, 0 where unknown, and itself, else NaN. (rank,)"""
     top = np.where(kernel.count > 0, kernel.log_max, -np.inf).max(axis=0)
     known = present & np.isfinite(top)
-    return np.asarray(np.where(known, top - peers.medians(top[None], valid=known)[0][peers.of], 0.0))
+    against = np.where(known, top - peers.medians(top[None], valid=known)[0][peers.of], 0.0)
+    return np.asarray(against), np.where(known, top, np.nan)
 
 
 def _weighed(parts: Reals, *, present: Bools) -> tuple[Reals, np.float32]:
     """Shift from its estimates by median, mean and maximum (part, rank), NaN where one does not apply.
 
-    Each counts by the inverse square of its scatter over ranks: the mean is best for a narrow kernel, the
-    maximum for one whose durations end sharply. Whatever they say, no more than `MOST_BEYOND` times what median
-    and mean both show, so neither a spike nor another mix becomes a shift. Also how much less it scatters than
-    the median.
+    Also how much less it scatters than the median.
+    """
+    some = np.flatnonzero(present)
+    weight, scatter = weights(parts[:, some[:: max(1, len(some) // WEIGHED)]])
+    sharper = np.float32(min(1.0, float(weight.sum()) ** -0.5 / float(scatter[0])))
+    return combined(parts, weight), sharper
+
+
+def weights(samples: Reals) -> tuple[Reals, Reals]:
+    """Weight and scatter of each estimate from samples (part, sample) of mostly healthy ranks. (part,)
+
+    Each counts by the inverse square of its scatter: the mean is best for a narrow kernel, the maximum for one
+    whose durations end sharply.
+    """
+    if samples.shape[1] < FEWEST:
+        return np.array([1.0, 1.0, 0.0], np.float32), np.ones(3, np.float32)
+    scatter = _scatter(samples)
+    return scatter**-2, scatter
+
+
+def combined(parts: Reals, weight: Reals) -> Reals:
+    """Weighted mean of the estimates of each rank, (part, rank) to (rank,).
+
+    Whatever they say, no more than `MOST_BEYOND` times what median and mean both show, so neither a spike nor
+    another mix becomes a shift.
     """
     lesser = _lesser(parts[0], parts[1])
-    some = np.flatnonzero(present)
-    some = some[:: max(1, len(some) // WEIGHED)]
-    if len(some) < FEWEST:
-        weight = np.array([1.0, 1.0, 0.0], np.float32)
-        scatter = np.ones(3, np.float32)
-    else:
-        scatter = _scatter(parts[:, some])
-        weight = scatter**-2
     known = np.isfinite(parts)
     share = weight[:, None] * known
     total = np.maximum(share.sum(axis=0), np.float32(1e-30))
     estimate = (share * np.where(known, parts, np.float32(0.0))).sum(axis=0) / total
     size = np.clip(estimate * np.sign(lesser), 0.0, MOST_BEYOND * np.abs(lesser))
-    sharper = np.float32(min(1.0, float(weight.sum()) ** -0.5 / float(scatter[0])))
-    return np.asarray(np.copysign(size, lesser), np.float32), sharper
+    return np.asarray(np.copysign(size, lesser), np.float32)
 
 
 def _scatter(parts: Reals) -> Reals:

@@ -6,25 +6,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from argus.analytics.kernel_digest import KernelDigest, past_mean
+from argus.analytics.kernel_average import Average, averaged
+from argus.analytics.kernel_digest import KernelDigest, Pair, past_mean
 from argus.analytics.kernel_luck import lasting, rate_of_others
 from argus.analytics.kernel_peers import Bools, Ints
-from argus.analytics.kernel_scan import Settings, changed, slower_half, spread_of
-from argus.analytics.kernel_tail import Reals, healthy_tail
+from argus.analytics.kernel_scan import Settings, changed
+from argus.analytics.kernel_tail import Reals
 
-Pairs = frozenset[tuple[tuple[int, int], int]]
-"""((kernel), rank) candidates of one window."""
+Pairs = frozenset[Pair]
+"""(kernel, rank) candidates of one window."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Votes:
-    """What may become findings: (kernel, rank) and (rank,) flags, `own` the change against the past or None."""
+    """What may become findings: (kernel, rank) and (rank,) flags, `own` the change against the past or None.
+
+    `together` is what the last windows say as one, None while they are too few.
+    """
 
     shift: Bools
     tail: Bools
     device: Bools
     own: Reals | None
+    together: Average | None
 
 
 def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings) -> Votes:
@@ -43,38 +49,32 @@ def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings)
     ]
     times = moved.astype(np.int8) + sum(m.astype(np.int8) for m in moved_before)
     slow |= moved & (times >= settings.needed)
-    slow |= averaged(now, before, settings=settings)
+    together = _averaged(now, before, settings=settings)
+    if together is not None:
+        slow |= together.flags
     device = found.device & np.array(
         [1 + sum(int(rank) in one.device for one in before) >= settings.needed for rank in now.ranks],
         np.bool_,
     )
     tail = _lasting(now, found.tail, seen, settings=settings) & ~slow
     tail &= _more_than_chance(now, past, shift=slow, settings=settings)
-    return Votes(shift=slow, tail=tail, device=device, own=own)
+    return Votes(shift=slow, tail=tail, device=device, own=own, together=together)
 
 
-def averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Settings) -> Bools:
-    """Slowdowns too small for one window: their mean over the last ones stands out, and enough show it.
-
-    Averaging shrinks the noise of sampling and leaves lasting differences between chips as they are, so it is
-    scored against the spread of the averages; where half of the peers are slow, these fall into two populations.
-    """
+def _averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Settings) -> Average | None:
+    """What the last windows show together, None while there are too few of the same kernels and devices."""
     assert now.found is not None and now.effects is not None
-    alike = [one.beyond for one in before if one.keys == now.keys and one.devices == now.devices]
+    alike = [one.parts for one in before if one.keys == now.keys and one.devices == now.devices]
     if 1 + len(alike) < settings.of:
-        return np.zeros(now.mean.shape, np.bool_)
-    stack = np.stack([now.beyond, *alike])
-    mean = np.asarray(stack.mean(axis=0), np.float32)
-    score = mean / spread_of(mean, now.effects.noise / np.float32(np.sqrt(len(stack))), settings=settings)
-    limit = healthy_tail(score[now.found.is_compute]).threshold(now.found.probability)
-    gate = np.log1p(settings.effect)
-    few = (now.peers.sizes < settings.small_group)[now.peers.of][None, :]
-    shown = stack >= gate / 2.0
-    seen = shown[0] & (shown.sum(axis=0) >= settings.needed)  # and still there
-    flagged = (score >= limit) & (mean >= gate) & ~few
-    flagged |= slower_half(mean, now.peers, mean=now.mean, settings=settings)
-    heavy = (now.found.share >= settings.share) & now.found.is_compute
-    return np.asarray(flagged & seen & heavy[:, None])
+        return None
+    return averaged(
+        [*alike, now.parts],
+        now.found,
+        now.peers,
+        noise=now.effects.noise,
+        mean=now.mean,
+        settings=settings,
+    )
 
 
 def _lasting(
@@ -102,6 +102,7 @@ def _more_than_chance(
     place = {int(rank): i for i, rank in enumerate(now.ranks)}
     # Spikes of all windows that are remembered say how common they are; only the last ones must agree.
     known = [_hits_of(one.shift | one.tail, place) for one in past]
+    spikes = _spikes_of([*past, now], place)
     pooled = now.found.tail.sum(axis=0) + sum(sum(_hits_of(one.tail, place).values()) for one in past)
     heavy = int((now.found.share >= settings.share).sum())
     last = 1 + len(known[-(settings.of - 1) :])
@@ -114,7 +115,9 @@ def _more_than_chance(
             (mine + sum(before))[tested], pooled[tested], windows=1 + len(known), kernels=heavy
         )
         hits = (mine + sum(before[-(last - 1) :] if last > 1 else []))[tested]
-        out[k, tested] = lasting(hits, windows=last, needed=settings.needed, rate=rate)
+        out[k, tested] = lasting(
+            hits, windows=last, needed=settings.needed, rate=rate, spikes=spikes[now.keys[k]][tested]
+        )
     return out
 
 
@@ -125,6 +128,18 @@ def _hits_of(pairs: Pairs, place: Mapping[int, int]) -> dict[tuple[int, int], In
         if rank in place:
             hits.setdefault(key, np.zeros(len(place), np.int64))[place[rank]] = 1
     return hits
+
+
+def _spikes_of(
+    windows: Sequence[KernelDigest], place: Mapping[int, int]
+) -> dict[tuple[int, int], NDArray[np.float64]]:
+    """Long launches by kernel over all windows that are remembered, of each of the present ranks. (rank,)"""
+    out: dict[tuple[int, int], NDArray[np.float64]] = {}
+    for one in windows:
+        for (key, rank), number in one.spikes.items():
+            if rank in place:
+                out.setdefault(key, np.zeros(len(place)))[place[rank]] += number
+    return out
 
 
 def _own(

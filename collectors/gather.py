@@ -16,6 +16,7 @@ from argus.collectors.readers import (
     reader_for,
 )
 from argus.collectors.readers._files import Found, find, head_of, watched
+from argus.collectors.readers._fold import folded
 from argus.collectors.readers._members import completed, numbered
 
 _LOOKS_LIKE_A_TRACE = (".json", ".gz", ".argus", ".pickle", ".sqlite", ".nsys-rep", ".qdrep", ".parquet")
@@ -32,7 +33,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """All readings in file order; `warnings` are sentences about what could not be read."""
+    """All readings in file order; `warnings` are sentences about what could not be read, one for files alike."""
 
     readings: tuple[Reading, ...]
     warnings: tuple[str, ...]
@@ -43,10 +44,10 @@ def gather(
 ) -> Gathered:
     """Readings of all files; `scratch` is an empty folder for unpacking. ReaderError if a path is missing."""
     files: list[tuple[str, list[Reading]]] = []
-    warnings: list[str] = []
+    warnings: list[tuple[str, str]] = []
     for found in find(paths, scratch):
         if found.path is None:
-            warnings.append(f"{found.name} {found.refused}")
+            warnings.append((found.name, f"{found.name} {found.refused}"))
             continue
         readings: list[Reading] = []
         files.append((found.name, readings))
@@ -54,15 +55,16 @@ def gather(
             with watched(_Meter(found.name, size=found.path.stat().st_size, progress=progress)):
                 for reading in _read(found, found.path):
                     readings.append(reading)
-                    warnings.extend(reading.warnings)
+                    warnings.extend((found.path.name, text) for text in reading.warnings)
         except ReaderError as error:
             text = str(error)
-            warnings.append(text if found.path.name in text else f"{found.path.name}: {text}")
+            named = text if found.path.name in text else f"{found.path.name}: {text}"
+            warnings.append((found.path.name, named))
         except OSError as error:
-            warnings.append(f"{found.name} cannot be read ({error.strerror or error})")
+            why = f"{found.name} cannot be read ({error.strerror or error})"
+            warnings.append((found.name, why))
     ranked, told = numbered(files)
-    warnings.extend(told)
-    return Gathered(readings=completed(ranked), warnings=tuple(dict.fromkeys(warnings)))
+    return Gathered(readings=completed(ranked), warnings=tuple(dict.fromkeys((*folded(warnings), *told))))
 
 
 class _Meter:

@@ -7,11 +7,12 @@ import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from argus.api.cli.errors import CliError
 from argus.evals.bench import machine_class
 from argus.evals.study.report import figures, page
-from argus.evals.study.run import run_study
+from argus.evals.study.run import run_study, study_so_far
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slice", type=float, metavar="SECONDS", help="stop after so long, to go on later (needs --book)"
     )
+    parser.add_argument(
+        "--so-far",
+        action="store_true",
+        help="run nothing: the page of a --book whose last healthy jobs are missing",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page, with its plots beside it")
 
@@ -39,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         raise CliError(f"{args.write.parent} is no folder; name a file in one that exists")
     if args.slice is not None and args.book is None:
         raise CliError("--slice needs --book FILE, or what was done is lost")
-    study = run_study(args.size, seed=args.seed, book=args.book, slice_s=args.slice)
+    study = _study(args)
     if study is None:
         print(f"not finished; the same command goes on from {args.book}", file=sys.stderr)
         return 1
@@ -50,3 +56,14 @@ def run(args: argparse.Namespace) -> int:
             (args.write.parent / name).write_text(svg, encoding="utf-8")
     print(json.dumps(study) if args.json else text)
     return 1 if study["healthy"]["flags"] else 0
+
+
+def _study(args: argparse.Namespace) -> dict[str, Any] | None:
+    if not args.so_far:
+        return run_study(args.size, seed=args.seed, book=args.book, slice_s=args.slice)
+    if args.book is None:
+        raise CliError("--so-far needs --book FILE, it is what the page is made of")
+    try:
+        return study_so_far(args.size, seed=args.seed, book=args.book)
+    except ValueError as error:
+        raise CliError(str(error)) from None

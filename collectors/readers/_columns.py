@@ -31,7 +31,7 @@ _RUNTIME = frozenset(
         "privateuse1_driver",
     }
 )
-_OP = frozenset({"cpu_op", "operator"})
+OPERATORS = frozenset({"cpu_op", "operator"})
 _MARK = frozenset({"user_annotation"})
 _IS_COMM_SPAN = re.compile(r"(nccl|gloo|mpi|ucc|xccl):|record_param_comms|c10d::")
 _OLD_MARK = re.compile(r"ProfilerStep#|Optimizer\.|enumerate\(DataLoader\)#")
@@ -178,20 +178,25 @@ def collect(events: Iterable[Mapping[str, Any]]) -> Columns:
     """Columns of all complete events; a time that is no time is counted in `num_bad`."""
     columns = Columns()
     for event in events:
-        if event.get("ph") != "X":
-            continue
-        columns.num_events += 1
-        kind, name = event.get("cat"), event.get("name")
-        if not isinstance(kind, str) or not isinstance(name, str):
-            continue
-        kind = kind.lower()
-        if kind in _OP or kind in _MARK:
-            _cpu(columns, event, name, is_mark=kind in _MARK)
-        elif kind in _KERNEL or kind in _COPY:
-            _gpu(columns, event, name, is_copy=kind in _COPY)
-        elif kind in _RUNTIME:
-            _runtime(columns, event, name)
+        keep(columns, event)
     return columns
+
+
+def keep(columns: Columns, event: Mapping[str, Any]) -> None:
+    """Add one event, if it is complete and of a kind that is read."""
+    if event.get("ph") != "X":
+        return
+    columns.num_events += 1
+    kind, name = event.get("cat"), event.get("name")
+    if not isinstance(kind, str) or not isinstance(name, str):
+        return
+    kind = kind.lower()
+    if kind in OPERATORS or kind in _MARK:
+        _cpu(columns, event, name, is_mark=kind in _MARK)
+    elif kind in _KERNEL or kind in _COPY:
+        _gpu(columns, event, name, is_copy=kind in _COPY)
+    elif kind in _RUNTIME:
+        _runtime(columns, event, name)
 
 
 def times(event: Mapping[str, Any], *, is_in_ns: bool = False) -> tuple[int, int] | None:

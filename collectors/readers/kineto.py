@@ -1,9 +1,9 @@
-"""Read torch.profiler (Kineto) traces, one rank a file."""
+"""Read torch.profiler (Kineto) traces: one rank a file, or several merged into one."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,11 @@ import numpy as np
 
 from argus.collectors.readers import ReaderError, Reading
 from argus.collectors.readers._chrome import TraceStream
-from argus.collectors.readers._columns import Columns, collect
+from argus.collectors.readers._columns import Columns, collect, keep
 from argus.collectors.readers._files import Inflated
 from argus.collectors.readers._groups import count, declared, literal, world_of_calls
+from argus.collectors.readers._pairs import Event, Pairs
+from argus.collectors.readers._processes import Processes
 from argus.collectors.readers._profile import named_rank, profile_of
 from argus.collectors.records.layout import MAX_WORLD, Layout
 
@@ -23,7 +25,7 @@ _HOST_IN_NAME = re.compile(r"^(.+)_(\d+)\.(?:\d+\.)?pt\.trace\.json")
 
 
 def sniff(head: bytes, name: str) -> bool:
-    """A JSON object with one of kineto's keys, or a list of trace events."""
+    """A JSON object with one of kineto's keys, or a list of trace events, complete or in pairs."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if start == b"{":
         return any(key in head for key in _KEYS)
@@ -31,34 +33,100 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(path: Path) -> Iterator[Reading]:
-    """The one rank of a trace. Raises ReaderError."""
+    """The rank of a trace, or the ranks that were merged into it and say so. Raises ReaderError."""
     name = path.name
-    with Inflated(path) as source:
-        stream = TraceStream(source)
-        try:
-            columns = collect(stream.events())
-        except ReaderError as error:
-            raise ReaderError(f"{name}: {error}") from None
-    meta = stream.meta
+    processes = Processes()
+    one = _streamed(path, lambda events: {None: collect(processes.seen(events))})
+    if processes.is_merged:
+        yield from _merged(path, processes)
+        return
+    columns = one.columns[None]
     if not columns.num_events:
-        why = stream.damage or "it holds no trace events"
-        raise ReaderError(f"{name}: nothing can be read, {why}")
-    identity = _identity(meta, path, least_world=_least_world(columns))
-    base = count(meta.get("baseTimeNanoseconds")) or 0
+        raise ReaderError(f"{name}: nothing can be read, {one.damage or 'it holds no trace events'}")
+    identity = _identity(one.meta, path, least_world=_least_world(columns))
+    told = [*identity.warnings]
+    if len(processes.workers) > 1:
+        told.append(
+            f"{name}: it holds {len(processes.workers)} processes that do not say which rank each is, and all count "
+            f"as rank {identity.rank}: give each rank a file, or name the processes like rank 3"
+        )
+    yield _reading(columns, one, identity=identity, name=name, told=told)
+
+
+def _merged(path: Path, processes: Processes) -> Iterator[Reading]:
+    """The ranks of a merged trace, which is read once more for it."""
+    name = path.name
+    num_stray = 0
+
+    def parted(events: Iterator[Event]) -> dict[int | None, Columns]:
+        nonlocal num_stray
+        columns: dict[int | None, Columns] = {
+            rank: Columns() for rank in sorted(set(processes.ranks.values()))
+        }
+        for event in events:
+            rank = processes.rank_of(event)
+            if rank in columns:
+                keep(columns[rank], event)
+            elif event.get("ph") == "X":
+                num_stray += 1
+        return columns
+
+    one = _streamed(path, parted)
+    told = (
+        [f"{name}: {num_stray} events of processes that do not say their rank are left out"]
+        if num_stray
+        else []
+    )
+    named = max(processes.ranks.values()) + 1
+    least = max(named, *(_least_world(columns) for columns in one.columns.values()))
+    held = {rank: columns for rank, columns in one.columns.items() if rank is not None and columns.num_events}
+    if not held:
+        raise ReaderError(f"{name}: none of its events is of a process that says its rank")
+    for rank, columns in held.items():
+        identity = _identity(one.meta, path, least_world=least, rank=rank)
+        yield _reading(columns, one, identity=identity, name=name, told=told)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Streamed:
+    """A file's events as columns, by rank where it holds several; `num_lone` events had no counterpart."""
+
+    columns: Mapping[int | None, Columns]
+    meta: Mapping[str, Any]
+    damage: str
+    num_lone: int
+
+
+def _streamed(path: Path, parted: Callable[[Iterator[Event]], Mapping[int | None, Columns]]) -> _Streamed:
+    with Inflated(path) as source:
+        stream, pairs = TraceStream(source), Pairs()
+        try:
+            columns = parted(pairs.completed(stream.events()))
+        except ReaderError as error:
+            raise ReaderError(f"{path.name}: {error}") from None
+    return _Streamed(columns=columns, meta=stream.meta, damage=stream.damage, num_lone=pairs.num_lone)
+
+
+def _reading(
+    columns: Columns, one: _Streamed, *, identity: _Identity, name: str, told: Sequence[str]
+) -> Reading:
+    base = count(one.meta.get("baseTimeNanoseconds")) or 0
     reading = profile_of(
         columns,
-        _layout(columns, meta, identity=identity, name=name),
+        _layout(columns, one.meta, identity=identity, name=name),
         declared=declared(identity.info, identity.world),
         base_ns=base if abs(base) < 1 << 62 else 0,
         name=name,
     )
-    warnings = [*identity.warnings, *reading.warnings]
-    if stream.damage:
-        warnings.append(f"{name}: {stream.damage}; the {columns.num_events} events before that are used")
+    warnings = [*told, *reading.warnings]
+    if one.damage:
+        warnings.append(f"{name}: {one.damage}; the {columns.num_events} events before that are used")
     if columns.num_bad:
         warnings.append(f"{name}: {columns.num_bad} events have no usable time and are left out")
-    is_relative = bool(stream.damage) and "baseTimeNanoseconds" not in meta and _is_relative(columns)
-    yield Reading(
+    if one.num_lone:
+        warnings.append(f"{name}: {one.num_lone} events begin or end without a counterpart and are left out")
+    is_relative = bool(one.damage) and "baseTimeNanoseconds" not in one.meta and _is_relative(columns)
+    return Reading(
         records=reading.records,
         source=name,
         warnings=tuple(warnings),
@@ -82,11 +150,16 @@ def _least_world(columns: Columns) -> int:
     return world_of_calls((*columns.comm_args.values(), *(span.args for span in columns.comms)))
 
 
-def _identity(meta: Mapping[str, Any], path: Path, *, least_world: int) -> _Identity:
-    """Rank and world size from `distributedInfo`, else from the file's name. Raises ReaderError."""
+def _identity(meta: Mapping[str, Any], path: Path, *, least_world: int, rank: int | None = None) -> _Identity:
+    """Rank and world size from `distributedInfo`, else from the file's name. Raises ReaderError.
+
+    With a `rank` given, what the file states of another one's groups is not taken.
+    """
     raw = literal(meta.get("distributedInfo"))
     info: Mapping[str, Any] = raw if isinstance(raw, dict) else {}
-    rank, world = count(info.get("rank")), count(info.get("world_size"))
+    stated, world = count(info.get("rank")), count(info.get("world_size"))
+    info = info if rank in (None, stated) else {}
+    rank = stated if rank is None else rank
     warnings = []
     if rank is None:
         rank, origin = named_rank(path)

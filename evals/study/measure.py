@@ -16,13 +16,11 @@ from argus.analytics.kernel_digest import KernelDigest, digest_table
 from argus.analytics.kernel_paper import ALPHA, paper_flags
 from argus.analytics.kernel_peers import Peers, classes
 from argus.analytics.kernel_scan import MAD_TO_SIGMA, Settings
-from argus.analytics.kernel_table import KernelTable, dense, open_table
+from argus.analytics.kernel_table import KernelTable
 from argus.analytics.kernel_votes import vote
-from argus.analytics.mixture import Mixture, fit
-from argus.collectors.host.compress import summarise
 from argus.collectors.host.split import Rule
-from argus.collectors.records.kernel_blob import encode
 from argus.evals.study.families import DEVICE_SPREAD, FAMILIES, Samples, sample
+from argus.evals.study.tables import STUDIED, place_of, shape_of, table_of
 
 WINDOWS = 3
 """A fault must show within three windows; the last one is measured."""
@@ -34,10 +32,15 @@ FULL_MATRIX = 512
 SAMPLED_RANKS = 128
 """Above `FULL_MATRIX` ranks distances are compared on this many of them."""
 
+PUBLISHED = "triple"
+"""The published summary under the published rule."""
+
+DRAWS = 2000
+"""Draws of trials for an interval: its ends are good to a tenth of its width."""
+
 BUDGETED = "raw mean, same budget"
 """What all raw durations tell a detector that may raise no more false flags than the default."""
 
-PER_BLOB = 64
 STEPS = 10
 VALUES_PER_CLUSTER = 5
 U_NODES = 512
@@ -63,20 +66,24 @@ class Condition:
 
 @dataclass(kw_only=True)
 class Tally:
-    """Hits and misses over seeds; `by_luck` (hits,) is the chance of each number of hits for blind flags."""
+    """Hits and misses over seeds; `by_luck` (hits,) is the chance of each number of hits for blind flags.
+
+    `trials` holds (hits, false flags, misses) of each seed.
+    """
 
     hit: int = 0
     false: int = 0
     missed: int = 0
     by_luck: Samples = field(default_factory=lambda: np.ones(1))
+    trials: list[tuple[int, int, int]] = field(default_factory=list)
 
     def add(self, flags: NDArray[np.bool_], sick: NDArray[np.bool_]) -> None:
         """Count one trial's ranks."""
-        self.hit += int((flags & sick).sum())
-        self.false += int((flags & ~sick).sum())
-        self.missed += int((~flags & sick).sum())
+        one = int((flags & sick).sum()), int((flags & ~sick).sum()), int((~flags & sick).sum())
+        self.trials.append(one)
+        self.hit, self.false, self.missed = self.hit + one[0], self.false + one[1], self.missed + one[2]
         num_sick = int(sick.sum())
-        blind = hypergeom(len(sick), num_sick, int(flags.sum())).pmf(np.arange(num_sick + 1))
+        blind = hypergeom.pmf(np.arange(num_sick + 1), len(sick), num_sick, int(flags.sum()))
         self.by_luck = np.convolve(self.by_luck, blind)
 
     @property
@@ -87,8 +94,14 @@ class Tally:
     @property
     def f1(self) -> float:
         """Harmonic mean of precision and recall; 1 where there was nothing to find and nothing was."""
-        total = 2 * self.hit + self.false + self.missed
-        return 2 * self.hit / total if total else 1.0
+        return float(_f1(np.array([self.hit, self.false, self.missed])))
+
+    @property
+    def blind_f1(self) -> float:
+        """F1 that as many flags reach on average when they are put on ranks blindly."""
+        hit = float(self.by_luck @ np.arange(len(self.by_luck)))
+        flags, sick = self.hit + self.false, self.hit + self.missed
+        return 2.0 * hit / (flags + sick) if flags + sick else 1.0
 
     @property
     def recall(self) -> float:
@@ -116,7 +129,25 @@ class Result:
             "recall": {k: tally.recall for k, tally in self.tally.items()},
             "false": {k: tally.false for k, tally in self.tally.items()},
             "luck": {k: tally.luck for k, tally in self.tally.items()},
+            "blind_f1": self.tally[PUBLISHED].blind_f1,
+            "lead": list(lead(self.tally["default"], self.tally[PUBLISHED])),
         }
+
+
+def lead(mine: Tally, theirs: Tally) -> tuple[float, float]:
+    """95 % interval of what F1 `mine` is ahead of `theirs`, by drawing trials with replacement."""
+    both = np.array([mine.trials, theirs.trials])
+    drawn = np.random.default_rng(0).integers(0, both.shape[1], (DRAWS, both.shape[1]))
+    ahead = _f1(both[0][drawn].sum(axis=1)) - _f1(both[1][drawn].sum(axis=1))
+    low, high = np.quantile(ahead, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _f1(counts: NDArray[np.int64]) -> Samples:
+    """F1 of (…, 3) hits, false flags and misses."""
+    hit, false, missed = np.moveaxis(counts, -1, 0)
+    total = 2 * hit + false + missed
+    return np.where(total > 0, 2.0 * hit / np.maximum(total, 1), 1.0)
 
 
 def run_condition(
@@ -178,28 +209,8 @@ def default_flags(
     """Ranks the default detector names for the studied kernel after the last of these windows. (rank,)"""
     digests = [_digest(table, peers, kernels, settings=settings) for table in tables]
     votes = vote(digests[-1], digests[:-1], settings=settings)
-    place = place_of(tables[-1], "k0")
+    place = place_of(tables[-1], STUDIED)
     return np.asarray(votes.shift[place] | votes.tail[place] | votes.device)
-
-
-def table_of(kernels: Sequence[Samples], *, mode: str = "default", rule: Rule | None = None) -> KernelTable:
-    """Packed and opened summaries of kernels given as (rank, launch) each; kernel 0 sorts first."""
-    num_ranks = len(kernels[0])
-    key = np.repeat(np.arange(len(kernels)), [samples.shape[1] for samples in kernels])
-    pairs = tuple((f"k{i}", "compute") for i in range(len(kernels)))
-    summaries = []
-    for rank in range(num_ranks):
-        durations = np.concatenate([samples[rank] for samples in kernels])
-        summaries.append(summarise(key, np.rint(durations), pairs=pairs, rank=rank, mode=mode, rule=rule))
-    table = open_table(
-        [encode(summaries[first : first + PER_BLOB]) for first in range(0, num_ranks, PER_BLOB)]
-    )
-    return table
-
-
-def place_of(table: KernelTable, name: str) -> int:
-    """Where a kernel stands in a table, which sorts by hash."""
-    return next(i for i, key in enumerate(table.kernels) if table.text(key[0]) == name)
 
 
 def _digest(
@@ -208,20 +219,6 @@ def _digest(
     """One window as the service digests it, at a step as long as its kernels."""
     step_ns = float(sum(samples.sum() / len(samples) for samples in kernels)) / STEPS
     return digest_table(table, peers, step_ns=step_ns, num_steps=STEPS, settings=settings)
-
-
-def shape_of(table: KernelTable, *, is_paper: bool = False) -> Mixture:
-    """Mixtures of the studied kernel."""
-    place = place_of(table, "k0")
-    one = dense(table, place, last=place + 1)[0]
-    unknown = np.full(one.count.T.shape, np.nan)
-    return fit(
-        one.count.T.astype(np.int64),
-        one.log_p50.T.astype(np.float64),
-        log_p99=one.log_p99.T.astype(np.float64),
-        log_max=unknown if is_paper else one.log_max.T.astype(np.float64),
-        log_mean=unknown if is_paper else one.log_mean.T.astype(np.float64),
-    )
 
 
 def _profiles(raw: Samples, ours: KernelTable, *, rule: Rule | None) -> Mapping[str, Profile]:

@@ -10,9 +10,10 @@ from argus.analytics.kernel_luck import lasting, rate_of_others
 WINDOWS, NEEDED = 3, 2
 
 
-def judged(hits: np.ndarray, *, kernels: int = 50) -> np.ndarray:
+def judged(hits: np.ndarray, *, kernels: int = 50, each: float = 5.0) -> np.ndarray:
+    """Ranks that last, if every hit is `each` spikes."""
     rate = rate_of_others(hits, hits, windows=WINDOWS, kernels=kernels)
-    return lasting(hits, windows=WINDOWS, needed=NEEDED, rate=rate)
+    return lasting(hits, windows=WINDOWS, needed=NEEDED, rate=rate, spikes=each * hits)
 
 
 @pytest.mark.parametrize("num", [8, 64, 1024])
@@ -20,6 +21,16 @@ def test_one_rank_hit_again_and_again_among_spared_ones_is_no_luck(num: int) -> 
     hits = np.zeros(num, np.int64)
     hits[3] = 2
     assert judged(hits).nonzero()[0].tolist() == [3]
+
+
+@pytest.mark.parametrize(("num", "least"), [(8, 3.0), (64, 1.5), (1024, 1.0)])
+def test_two_spikes_on_one_of_few_ranks_are_luck_although_all_others_are_spared(
+    num: int, least: float
+) -> None:
+    hits = np.zeros(num, np.int64)
+    hits[3] = 2
+    assert judged(hits, each=least).nonzero()[0].tolist() == [3]
+    assert not judged(hits[:64], each=1.0).any()
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.3, 0.6])
@@ -42,7 +53,7 @@ def test_spikes_of_other_kernels_count_against_a_spared_one() -> None:
     hits[3] = 2
     everywhere = np.full(64, 60)
     rate = rate_of_others(hits, everywhere, windows=WINDOWS, kernels=100)
-    assert not lasting(hits, windows=WINDOWS, needed=NEEDED, rate=rate).any()
+    assert not lasting(hits, windows=WINDOWS, needed=NEEDED, rate=rate, spikes=hits * np.float64(9.0)).any()
 
 
 def test_ranks_may_be_renamed() -> None:

@@ -1,0 +1,128 @@
+"""Slowdowns too small for one window: what medians, means and maxima of the last windows say together.
+
+A shift must show in median and mean, which takes the lesser of the two, and of two noisy numbers the lesser is too
+small: averaged over windows it stays too small. So the windows are averaged first and gated afterwards, and what a
+median, a mean or a maximum is worth is read off all of them: eight ranks are too few for that, three times eight
+are not. Averaging shrinks the noise of sampling and leaves lasting differences between chips as they are, hence the
+result is scored against its own spread over ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from argus.analytics.kernel_effects import Effects
+from argus.analytics.kernel_match import WEIGHED, combined, weights
+from argus.analytics.kernel_peers import Bools, Ints, Peers
+from argus.analytics.kernel_scan import Candidates, Settings, slower_half, spread_of
+from argus.analytics.kernel_tail import MANY, Reals, healthy_tail
+
+Halves = NDArray[np.float16]
+
+Values = TypeVar("Values", Bools, Reals)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """One window's effects as its successors need them, (kernel, rank), NaN where a rank lacks the kernel.
+
+    `top` is NaN too where modes could not be paired: another mix has another maximum. Three digits are enough of
+    numbers that are averaged, and ten thousand ranks' windows are kept. `factor` (rank,) is what a rank's
+    compute kernels share.
+    """
+
+    p50: Halves = field(repr=False)
+    mean: Halves = field(repr=False)
+    top: Halves = field(repr=False)
+    factor: Reals = field(repr=False)
+
+    @staticmethod
+    def of(effects: Effects, factor: Reals) -> Parts:
+        """What one window leaves. A tail of exactly nothing says that median and mean were not told apart."""
+        return Parts(
+            p50=effects.p50.astype(np.float16),
+            mean=(effects.p50 + effects.tail).astype(np.float16),
+            top=np.where(effects.tail == 0.0, np.nan, effects.top).astype(np.float16),
+            factor=factor,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Average:
+    """The windows together, (kernel, rank): who stands out, by which log effect beyond what the rank's kernels share
+    and by how many healthy spreads. NaN where nothing was asked."""
+
+    flags: Bools
+    beyond: Reals
+    score: Reals
+
+
+def averaged(
+    windows: Sequence[Parts],
+    found: Candidates,
+    peers: Peers,
+    *,
+    noise: Reals,
+    mean: Reals,
+    settings: Settings,
+) -> Average:
+    """Ranks whose average over `windows`, the present one last, stands out, and enough of these show it.
+
+    Where half of the peers are slow, the averages fall into two populations. `found`, `noise` and `mean` (log
+    durations) are those of the present window.
+    """
+    heavy = (found.share >= settings.share) & found.is_compute
+    # The light ones cannot be flagged: they are asked only where the heavy are too few to show a tail.
+    rows = np.flatnonzero(heavy if heavy.sum() * len(peers.ranks) >= MANY else found.is_compute)
+    beyond = _beyond(windows, rows)
+    score = beyond / spread_of(beyond, noise[rows] / np.float32(np.sqrt(len(windows))), settings=settings)
+    gate = np.float32(np.log1p(settings.effect))
+    few = (peers.sizes < settings.small_group)[peers.of][None, :]
+    flags = (score >= healthy_tail(score).threshold(found.probability)) & (beyond >= gate) & ~few
+    flags |= slower_half(beyond, peers, mean=mean[rows], settings=settings)
+    flags &= heavy[rows][:, None] & _seen(windows, rows, gate=gate / 2, needed=settings.needed)
+    return Average(
+        flags=_spread_out(flags, rows, like=mean, fill=False),
+        beyond=_spread_out(beyond, rows, like=mean, fill=np.nan),
+        score=_spread_out(score, rows, like=mean, fill=np.nan),
+    )
+
+
+def _spread_out(values: Values, rows: Ints, *, like: Reals, fill: float) -> Values:
+    """Rows back to their places among all kernels. (kernel, rank)"""
+    out = np.full(like.shape, fill, values.dtype)
+    out[rows] = values
+    return out
+
+
+def _beyond(windows: Sequence[Parts], rows: Ints) -> Reals:
+    """Effect of the compute kernels `rows` beyond what they share, over all windows. (row, rank)"""
+    out = np.empty((len(rows), windows[0].p50.shape[1]), np.float32)
+    factor = np.mean([window.factor for window in windows], axis=0, dtype=np.float32)
+    for place, kernel in enumerate(rows):
+        seen = np.array([(w.p50[kernel], w.mean[kernel], w.top[kernel]) for w in windows], np.float32)
+        present = np.isfinite(seen[:, 0]).all(axis=0)
+        some = np.flatnonzero(present)
+        some = some[:: max(1, len(some) // WEIGHED)]
+        weight, _ = weights(seen[:, :, some].transpose(1, 0, 2).reshape(3, -1))
+        out[place] = np.where(present, combined(_means(seen), weight) - factor, np.nan)
+    return out
+
+
+def _means(seen: Reals) -> Reals:
+    """Mean of the windows in which it is known, NaN without any. (window, part, rank) to (part, rank)"""
+    known = np.isfinite(seen)
+    times = known.sum(axis=0)
+    total = np.where(known, seen, np.float32(0.0)).sum(axis=0)
+    return np.where(times > 0, total / np.maximum(times, 1), np.nan).astype(np.float32)
+
+
+def _seen(windows: Sequence[Parts], rows: Ints, *, gate: np.float32, needed: int) -> Bools:
+    """Where the means of the present window and of enough in all show an effect of `gate`. (row, rank)"""
+    shown = [window.mean[rows] >= window.factor + gate for window in windows]
+    return np.asarray(shown[-1] & (np.sum(shown, axis=0) >= needed))
