@@ -7,7 +7,7 @@ alike (method of arXiv 2505.05713 §3, without timers of the framework).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from argus.analytics.blame import one_per_spot
 from argus.analytics.calls import Calls
 from argus.analytics.collectives import PAIRED
+from argus.analytics.delays import paths_of
 from argus.analytics.ordering import numbered, packed, stable_order
 from argus.analytics.rounds import Round, rounds, rows_of
 from argus.analytics.waits import Waits, own_excess, waiting_steps
@@ -54,6 +55,17 @@ def step_gain(window: Window, waits: Waits, ranks: Collection[int]) -> StepGain 
     work_s = np.nan_to_num(calls.work_s)
     healthy_s = work_s - np.where(sick, np.maximum(own_excess(calls, window), 0.0), 0.0)
     return _gains(window, calls, work_s=(healthy_s,), transfer_s=(calls.transfer_s,))[0]
+
+
+def wire_gain(window: Window, waits: Waits, usual: Mapping[str, float]) -> StepGain | None:
+    """The gain if calls of some paths (`delays`) took this part of their transfers; None without a step to replay."""
+    calls = _some_steps(window, waits.calls)
+    if not len(calls.first):
+        return None
+    path, names = paths_of(window, calls)
+    part = np.array([usual.get(name, 1.0) for name in names])[path]
+    work_s = np.nan_to_num(calls.work_s)
+    return _gains(window, calls, work_s=(work_s,), transfer_s=(part * calls.transfer_s,))[0]
 
 
 def what_if_gains(window: Window, waits: Waits) -> dict[str, StepGain]:
