@@ -140,13 +140,11 @@ def _wires_against_past(view: View, digest: Digest, rule: _Rule) -> _Comparison:
     """
     result = _none(digest, rule.wire_floor_s, "own past")
     stood, wire = np.nan_to_num(digest.transfer_sum_s), digest.transfer_s
-    pairs = np.array([ends_of(name) is not None for name in digest.paths], np.bool_)
-    mine = np.flatnonzero(pairs & np.isfinite(wire))
+    mine = np.flatnonzero(_are_pairs(digest) & np.isfinite(wire))
     back = _ways_back(digest.paths, mine)
     if not (stood[mine] + stood[back] >= rule.wire_floor_s).any():
         return result
-    names = [digest.paths[i] for i in mine]
-    past = path_history(view.past, names, pick=lambda old: old.transfer_s)
+    past = _past_wires(view, digest, mine)
     enough = np.isfinite(past).sum(axis=0) >= MIN_PAST
     mine, back, past = mine[enough], back[enough], past[:, enough]
     if not len(mine):
@@ -163,6 +161,16 @@ def _wires_against_past(view: View, digest: Digest, rule: _Rule) -> _Comparison:
     theirs = np.where(back == mine, 0.0, lost[back])
     result.floor_s[mine] = np.maximum(rule.wire_floor_s - theirs, ONE_WAY * rule.wire_floor_s)
     return result
+
+
+def _are_pairs(digest: Digest) -> Bools:
+    """Paths that are pairs of ranks. (path,)"""
+    return np.array([ends_of(name) is not None for name in digest.paths], np.bool_)
+
+
+def _past_wires(view: View, digest: Digest, which: Ints) -> Floats:
+    """Times of a call of some paths in earlier windows. (window, path)"""
+    return path_history(view.past, [digest.paths[i] for i in which], pick=lambda old: old.transfer_s)
 
 
 def _ways_back(paths: tuple[str, ...], pairs: Ints) -> Ints:
@@ -189,8 +197,13 @@ def _heavy(digest: Digest, rule: _Rule) -> Ints:
 
 
 def _against_past(view: View, digest: Digest, rule: _Rule) -> _Comparison:
-    """Against the path's own clean past; how far healthy paths stray is pooled over those of the kind."""
+    """Against the path's own clean past; how far healthy paths stray is pooled over those of the kind.
+
+    Pairs whose wire has a past are judged by that alone.
+    """
     result, heavy = _none(digest, rule.floor_s, "own past"), _heavy(digest, rule)
+    known = np.isfinite(_past_wires(view, digest, heavy)).sum(axis=0) >= MIN_PAST
+    heavy = heavy[~(known & _are_pairs(digest)[heavy])]
     past = path_history(view.past, [digest.paths[i] for i in heavy])
     enough = np.isfinite(past).sum(axis=0) >= MIN_PAST
     heavy, past = heavy[enough], past[:, enough]

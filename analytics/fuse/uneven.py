@@ -16,9 +16,7 @@ from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.robust import at
 from argus.analytics.symptom import PhaseExcess, RankSymptom, measure
 from argus.analytics.view import Digest, View
-
-EXPERTS = "expert"
-"""Units that begin so count what was routed to a rank's experts."""
+from argus.analytics.work import EXPERT_UNITS
 
 CLEAR_UNIT = 0.6
 """A unit that accounts for so much of the loss is the cause without doubt."""
@@ -148,7 +146,7 @@ def _uneven_cut(view: View, finding: Finding) -> Cause:
 
 def _uneven_work(view: View, finding: Finding) -> Cause:
     parts = {item.note: item.value for item in finding.evidence if item.name == "lost_by_unit_s"}
-    routed = sum(value for unit, value in parts.items() if unit.startswith(EXPERTS))
+    routed = sum(value for unit, value in parts.items() if unit.startswith(EXPERT_UNITS))
     total = max(sum(parts.values()), 1e-12)
     is_routing = routed >= 0.5 * total
     named, other = (

@@ -137,10 +137,16 @@ def test_a_link_that_costs_two_per_cent_of_the_step_is_found_and_priced_by_repla
 
 @pytest.mark.slow
 def test_receivers_that_stand_for_a_slow_stage_make_no_link_slow() -> None:
-    """Transfers that were hidden behind work are not any more; the wires are what they were."""
-    heavy = replace(SMALL, pp_comm_ratio=0.3)
-    incidents = incidents_of(heavy, slow(2, 1.6, start_step=ONSET))
+    """What was hidden behind work on the way from rank 2 to 4 is not any more; its wire is what it was."""
+    heavy = replace(SMALL, pp_comm_ratio=0.4, schedule="interleaved", virtual=2)
+    late = slow(0, 1.6, start_step=ONSET)
+    incidents = incidents_of(heavy, late)
     assert {incident.cause.fault_class for incident in incidents} == {"compute.slow"}
+    _, (well, sick) = windows(replace(heavy, steps=2 * STEPS), [replace(late, start_step=STEPS)], seed=0)
+    before, after = (delays_of(window, waits_of(window)) for window in (well, sick))
+    at = before.paths.index("2>4"), after.paths.index("2>4")
+    assert after.sum_s[at[1]] > 2 * before.sum_s[at[0]]
+    assert after.call_s[at[1]] == pytest.approx(before.call_s[at[0]], rel=0.1)
 
 
 def two_groups(**more: Any) -> Job:
