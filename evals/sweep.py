@@ -89,7 +89,7 @@ def scenario(cell: Cell, *, seed: int = 0, ranks: int = 0, severity: float = 1.5
     if ranks != cell.ranks:
         raise ValueError(f"{cell.name} has {cell.ranks} ranks, got {ranks}")
     rng = np.random.default_rng([seed, ranks, 5])
-    job = _job(cell.layout, rng)
+    job = _job(cell.layout, rng, has_kernels=cell.fault in (HEALTHY, "copy"))
     drawn = Draw(job=job, rank=int(rng.integers(ranks)), onset_step=int(rng.integers(*ONSET)))
     if cell.fault == HEALTHY:
         return Scenario(job=job)
@@ -100,7 +100,7 @@ def scenario(cell: Cell, *, seed: int = 0, ranks: int = 0, severity: float = 1.5
     return _of_link(drawn, cell.fault.removeprefix("link-"), severity)
 
 
-def _job(layout: tuple[tuple[str, int], ...], rng: np.random.Generator) -> Job:
+def _job(layout: tuple[tuple[str, int], ...], rng: np.random.Generator, *, has_kernels: bool = False) -> Job:
     sizes = dict(layout)
     stages = sizes.get("pp", 1)
     return Job(
@@ -115,7 +115,7 @@ def _job(layout: tuple[tuple[str, int], ...], rng: np.random.Generator) -> Job:
         step_s=float(rng.uniform(0.2, 1.5)),
         noise=QUIET,
         clock_offset_s=0.001,
-        kernels=KERNELS,
+        kernels=KERNELS if has_kernels else 0,
     )
 
 
