@@ -211,7 +211,7 @@ def path_history(
     *,
     pick: Callable[[Digest], Floats] = lambda digest: digest.transfer_sum_s,
 ) -> Floats:
-    """`pick`, transfer time per step, of some paths in the windows in which they were not suspected. (window, path)"""
+    """Transfer time per step, or what `pick` takes, of some paths in the windows in which they were not suspected. (window, path)"""
     rows = np.full((len(past), len(paths)), np.nan)
     known: tuple[str, ...] | None = None
     for age, digest in enumerate(past, start=-len(past)):

@@ -237,9 +237,7 @@ def _against_siblings(view: View, digest: Digest, rule: _Rule) -> _Comparison:
         deviation = np.log(np.maximum(got[mine], TINY_S) / usual)
         # The largest of a window is compared with the spread of the others, lest it vouch for itself.
         others = np.empty(0) if is_few else np.delete(deviation, int(deviation.argmax()))
-        test = _test(
-            digest, deviation, np.broadcast_to(others[:, None], (len(others), len(mine))), rule, rho=1.0
-        )
+        test = _test(digest, deviation, others[:, None], rule, rho=1.0)
         result.exceeds[mine] = test.exceeds & (deviation >= np.log(rule.min_ratio))
         result.significance[mine] = test.significance
     return result
