@@ -14,6 +14,7 @@ from argus.analytics.robust import (
     at,
     exponential_limit,
     matrix,
+    median_of_columns,
     noise_of,
     tail_point,
     tail_probability,
@@ -49,6 +50,10 @@ class Outlier:
     significance: Floats
 
 
+MIN_LEVEL = 5
+"""Windows before what an item itself used to be is known."""
+
+
 def outliers(
     now: Floats,
     history: Floats,
@@ -60,17 +65,58 @@ def outliers(
     is_skewed: bool = False,
     is_lone: bool = False,
     unsteady: Floats | None = None,
+    learns_level: bool = False,
 ) -> Outlier:
     """Which of `now` (item,) healthy noise of `history` (window, item) explains too rarely.
 
     `tests` = comparisons made in one window, `window_s` = its length. In a lone window, where `now` is all
     there is, the largest deviation does not vouch for itself. `unsteady` (item,) is what the present window's
     own steps say of the noise of its mean: more than the past knows where the work has become uneven.
+    With `learns_level` an item is compared with zero and with its own past, at half the budget each: a lasting
+    difference between healthy items is noise around zero, and repeats; how far each strays from its own is much less.
     """
+
+    def test(now: Floats, history: Floats, budget: float) -> Outlier:
+        return _outliers(
+            now,
+            history,
+            tests_per_day=tests * DAY_S / max(window_s, MIN_WINDOW_S),
+            budget_per_day=budget,
+            rho=rho,
+            is_skewed=is_skewed,
+            is_lone=is_lone,
+            unsteady=unsteady,
+        )
+
+    if not learns_level or is_lone:
+        return test(now, history, budget_per_day)
+    usual = median_of_columns(history)
+    usual[np.isfinite(history).sum(axis=0) < MIN_LEVEL] = np.nan
+    around_zero = test(now, history, budget_per_day / 2)
+    around_own = test(now - usual, history - usual, budget_per_day / 2)
+    return Outlier(
+        exceeds=around_zero.exceeds | around_own.exceeds,
+        limit=np.fmin(around_zero.limit, usual + around_own.limit),
+        scale=np.where(np.isfinite(usual), around_own.scale, around_zero.scale),
+        significance=np.maximum(around_zero.significance, around_own.significance),
+    )
+
+
+def _outliers(
+    now: Floats,
+    history: Floats,
+    *,
+    tests_per_day: float,
+    budget_per_day: float,
+    rho: float | None,
+    is_skewed: bool,
+    is_lone: bool,
+    unsteady: Floats | None,
+) -> Outlier:
+    """The test against one level, zero."""
     noise: Noise = noise_of(history, now=_without_largest(now) if is_lone else now)
     if unsteady is not None:
         noise = replace(noise, scale=np.fmax(noise.scale, unsteady))
-    tests_per_day = tests * DAY_S / max(window_s, MIN_WINDOW_S)
     chance = vote_probability(
         budget_per_day=budget_per_day, tests_per_day=tests_per_day, rho=noise.rho if rho is None else rho
     )
@@ -159,15 +205,20 @@ def phase_of(digest: Digest, phase: str, values: Callable[[Digest], Floats]) -> 
     return values(digest)[digest.phases.index(phase)] if phase in digest.phases else None
 
 
-def path_history(past: Sequence[Digest], paths: Sequence[str]) -> Floats:
-    """Transfer time per step of some paths in the windows in which they were not suspected. (window, path)"""
+def path_history(
+    past: Sequence[Digest],
+    paths: Sequence[str],
+    *,
+    pick: Callable[[Digest], Floats] = lambda digest: digest.transfer_sum_s,
+) -> Floats:
+    """Transfer time per step, or what `pick` takes, of some paths in the windows in which they were not suspected. (window, path)"""
     rows = np.full((len(past), len(paths)), np.nan)
     known: tuple[str, ...] | None = None
     for age, digest in enumerate(past, start=-len(past)):
         if digest.paths is not known:  # windows of one job mostly share them
             known, place = digest.paths, {name: n for n, name in enumerate(digest.paths)}
             at = np.array([place.get(name, -1) for name in paths], np.int64)
-        row = np.append(digest.transfer_sum_s, np.nan)[at]
+        row = np.append(pick(digest), np.nan)[at]
         barred = {*digest.flagged_paths, *(digest.doubted_paths if age >= -VOTING_WINDOWS else ())}
         if barred:
             row[[n for n, name in enumerate(paths) if name in barred]] = np.nan

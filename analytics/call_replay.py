@@ -7,7 +7,7 @@ alike (method of arXiv 2505.05713 §3, without timers of the framework).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,13 +15,19 @@ import numpy as np
 from argus.analytics.blame import one_per_spot
 from argus.analytics.calls import Calls
 from argus.analytics.collectives import PAIRED
+from argus.analytics.delays import paths_of
 from argus.analytics.ordering import numbered, packed, stable_order
+from argus.analytics.peers import work_classes
 from argus.analytics.rounds import Round, rounds, rows_of
 from argus.analytics.waits import Waits, own_excess, waiting_steps
 from argus.analytics.window import Bools, Floats, Ints, Window
+from argus.analytics.work import EXPERT_UNITS, WORKED, explain
 
 MAX_ROWS = 400_000
 """Rows that are replayed: all steps of most jobs, one step of ten thousand ranks; an incident must not wait for it."""
+
+MAX_RANKS = 2048
+"""Ranks whose calls are read back to be replayed when somebody asks: half a second of so many."""
 
 RECORDED = 0
 """The column of what is played at once that holds what was."""
@@ -56,8 +62,20 @@ def step_gain(window: Window, waits: Waits, ranks: Collection[int]) -> StepGain 
     return _gains(window, calls, work_s=(healthy_s,), transfer_s=(calls.transfer_s,))[0]
 
 
+def wire_gain(window: Window, waits: Waits, usual: Mapping[str, float]) -> StepGain | None:
+    """The gain if calls of some paths (`delays`) took this part of their transfers; None without a step to replay."""
+    calls = _some_steps(window, waits.calls)
+    if not len(calls.first):
+        return None
+    path, names = paths_of(window, calls)
+    part = np.array([usual.get(name, 1.0) for name in names])[path]
+    work_s = np.nan_to_num(calls.work_s)
+    return _gains(window, calls, work_s=(work_s,), transfer_s=(part * calls.transfer_s,))[0]
+
+
 def what_if_gains(window: Window, waits: Waits) -> dict[str, StepGain]:
-    """Gains without the time collectives take to transfer, and with experts' work even in their groups, by name."""
+    """Gains by name: without the time collectives take to transfer, with experts' work even in their groups, and with
+    every rank's compute at the mean of what the lengths of their sequences ask for."""
     calls = _some_steps(window, waits.calls)
     if not len(calls.first):
         return {}
@@ -67,8 +85,31 @@ def what_if_gains(window: Window, waits: Waits) -> dict[str, StepGain]:
     if routed.any():
         mean_s = np.bincount(calls.call, work_s) / calls.size
         cases["expert imbalance"] = (np.where(routed[calls.call], mean_s[calls.call], work_s), wire_s)
+    even = _with_even_lengths(window)
+    if even is not None:
+        column = calls.step[calls.call] - window.first_step
+        cases["length imbalance"] = (work_s * even[calls.rank, column], wire_s)
     work, wire = zip(*cases.values(), strict=True)
     return dict(zip(cases, _gains(window, calls, work_s=work, transfer_s=wire), strict=True))
+
+
+def _with_even_lengths(window: Window) -> Floats | None:
+    """Part of its own time each rank would take if it had the mean work of its class in every step; None where the
+    ranks tell no work but what is routed to experts, or it explains nothing. (rank, step)"""
+    explained = explain(window, but=EXPERT_UNITS)
+    if explained is None:
+        return None
+    classes, own_s = work_classes(window.topology, window.ranks), window.self_s.sum(axis=0)
+    less_s = np.zeros(own_s.shape)
+    for place, phase in enumerate(WORKED):
+        if phase not in window.phases:
+            continue
+        factor = explained.factor[place]
+        for number in np.unique(classes):
+            rows = classes == number
+            mean = factor[rows].mean(axis=0)
+            less_s[rows] += window.self_s[window.phases.index(phase)][rows] * (1 - mean / factor[rows])
+    return np.asarray(np.nan_to_num(1 - less_s / np.maximum(own_s, 1e-12), nan=1.0))
 
 
 def _gains(

@@ -17,6 +17,7 @@ from argus.analytics.classify import DECISIVE, EXPLAINED, Classification, shares
 from argus.analytics.digest import own_series
 from argus.analytics.finding import Evidence
 from argus.analytics.host_frames import Doing, doing
+from argus.analytics.host_use import waited_for_cpu
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.robust import at
 from argus.analytics.symptom import RankSymptom
@@ -30,8 +31,9 @@ CLASS_OF: Mapping[str, str] = {
     "filesystem": "host.filesystem",
     "lock": "host.lock",
     "numa": "host.numa",
+    "cpu": "host.cpu_starved",
 }
-"""Class that a kind of host work points to. That a thread was runnable names none: so is one that computes."""
+"""Class that a kind of host work points to. That a dump shows a thread runnable names none: so is one that computes."""
 
 MIN_DUMPS = 2
 """One dump is an anecdote: what two of them show is at least no accident of the moment."""
@@ -68,8 +70,8 @@ def host_path(view: View, symptoms: Sequence[RankSymptom], decided: Classificati
     if not _is_explained(symptoms, decided):
         return decided
     on_host = _is_on_host(symptoms)
-    # What the runtime states itself is true whichever clock timed the phase: a device that waits counts on.
-    for look in (_by_events, _by_stacks, _by_half) if on_host else (_by_events,):
+    # What runtime and kernel state themselves is true whichever clock timed the phase: a device that waits counts on.
+    for look in (_by_events, _by_stacks, _by_half) if on_host else (_by_events, _by_run_queue):
         seen = look(view, symptoms)
         kind = max(seen.shares, key=lambda name: (seen.shares[name], name), default="")
         if kind and seen.shares[kind] >= DECISIVE:
@@ -152,6 +154,17 @@ def _by_events(view: View, symptoms: Sequence[RankSymptom]) -> Seen:
         if retries[row] > usual_retries and shares["jit"] < DECISIVE:
             return Seen(shares={"allocator": DECISIVE}, is_clear=False, evidence=(told,))
     return Seen(shares=shares, is_clear=True, evidence=tuple(evidence))
+
+
+def _by_run_queue(view: View, symptoms: Sequence[RankSymptom]) -> Seen:
+    """How long the rank's thread was ready and got no CPU, as its host's kernel counted: a launch that comes late keeps
+    the device's clock running, and no CPU time of a phase tells that from slow kernels."""
+    window, last = view.window, symptoms[-1]
+    found = None if window is None else waited_for_cpu(window, (last.rank,))
+    if found is None or last.excess_s <= 0:
+        return Seen(shares={}, is_clear=False, evidence=())
+    waited_s = (found.value - (found.baseline or 0.0)) * last.step_s
+    return Seen(shares={"cpu": min(waited_s / last.excess_s, 1.0)}, is_clear=True, evidence=(found,))
 
 
 def _by_stacks(view: View, symptoms: Sequence[RankSymptom]) -> Seen:

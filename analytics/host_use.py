@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from argus.analytics.finding import Evidence
 from argus.analytics.window import Floats, Window
 from argus.collectors.records.outside_event import OutsideEvent
 
@@ -34,6 +35,9 @@ GPU_KINDS: Mapping[str, str] = {
     "hw_slowdown": "clock",
 }
 """Throttle reasons worth an event, and what rules call them."""
+
+WAITED_FOR_CPU = ("thread_run_delay_ratio", "throttled_ratio")
+"""A thread that was ready and got no CPU: in the run queue, or with its cgroup's quota used up."""
 
 COMMON_SHARE = 0.5
 """A mark on more ranks than this share is the room's, not a rank's."""
@@ -85,6 +89,19 @@ def rank_and_others(values: Floats, rows: list[int]) -> tuple[float, float]:
         float(mine.max()) if mine.size else float("nan"),
         float(np.median(others)) if others.size else float("nan"),
     )
+
+
+def waited_for_cpu(window: Window, ranks: tuple[int, ...]) -> Evidence | None:
+    """The largest share of its time one of the ranks waited for a CPU, beside the other ranks' median."""
+    rows = np.flatnonzero(np.isin(window.ranks, ranks)).tolist()
+    found = []
+    for name in WAITED_FOR_CPU:
+        if rows and name in window.use:
+            mine, others = rank_and_others(window.use[name], rows)
+            if np.isfinite(mine):
+                baseline = others if np.isfinite(others) else None
+                found.append(Evidence(name=name, value=mine, unit="ratio", baseline=baseline))
+    return max(found, key=lambda item: item.value - (item.baseline or 0.0)) if found else None
 
 
 def marked_events(window: Window, *, now_s: float) -> tuple[OutsideEvent, ...]:

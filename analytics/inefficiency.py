@@ -15,7 +15,7 @@ from argus.collectors.records.events import COMM_PHASES
 
 PIPELINE_PHASES = ("pp_recv", "pp_send")
 
-BOUND = "bound from the mean rank's step"
+BOUND = "at most: the mean rank's time; what others wait for may take its place"
 """Method where nothing could be replayed: no more than this can be gained."""
 
 REPLAY = "pipeline dependency replay"

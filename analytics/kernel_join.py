@@ -12,8 +12,10 @@ from argus.analytics.fuse import Lasting, decide
 from argus.analytics.fuse.kernels import is_of_cpu
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.lifecycle import (
+    ALL_EXITED,
     GONE_WINDOWS,
     NAMED_BETTER,
+    RUN_OVER,
     amend_incident,
     find_open,
     is_stop,
@@ -65,6 +67,10 @@ def join_kernels(
     weak = {finding.id for finding in findings if is_of_cpu(finding)}
     for cause in causes:
         at = _known_at(after, cause)
+        if at is None and any(
+            _is_same(one.cause, cause) for one in after if one.ended in (RUN_OVER, ALL_EXITED)
+        ):
+            continue  # the end of the run came first, and its incidents have been told
         if at is None:
             if not set(cause.suspects) & undecided and not weak.issuperset(cause.findings):
                 after.append(_opened(view, cause, steps_done))
@@ -102,11 +108,13 @@ def _known_at(incidents: Sequence[Incident], cause: Cause) -> int | None:
 
 def _is_about(incident: Incident, cause: Cause) -> bool:
     """Paths in common are one slow link, suspects in common one trouble of ranks."""
-    if incident.status != "open" or is_stop(incident):
-        return False
-    if "link.slow" in (incident.cause.fault_class, cause.fault_class):
-        return bool(set(incident.cause.paths) & set(cause.paths))
-    return bool(set(incident.cause.suspects) & set(cause.suspects))
+    return incident.status == "open" and not is_stop(incident) and _is_same(incident.cause, cause)
+
+
+def _is_same(known: Cause, cause: Cause) -> bool:
+    if "link.slow" in (known.fault_class, cause.fault_class):
+        return bool(set(known.paths) & set(cause.paths)) or known.scope == cause.scope
+    return bool(set(known.suspects) & set(cause.suspects))
 
 
 def _is_explanation(known: Incident, cause: Cause) -> bool:

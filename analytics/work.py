@@ -19,6 +19,9 @@ PREFIX = "work:"
 WORKED = ("forward", "backward")
 """Phases whose time follows the work."""
 
+EXPERT_UNITS = "expert"
+"""Units that begin so count what was routed to a rank's experts."""
+
 MIN_SPREAD = 0.01
 """Work that differs by less than 1 % explains nothing worth a correction."""
 
@@ -111,12 +114,12 @@ def _told_units(window: Window) -> dict[str, Floats]:
     return found
 
 
-def explain(window: Window) -> Explained | None:
-    """What the work of the window explains; None without work that differs."""
+def explain(window: Window, *, but: str = "") -> Explained | None:
+    """What the work of the window explains, without units that begin with `but`; None without work that differs."""
     units = {
         name: table
         for name, table in work_units(window).items()
-        if _spread(table[:, window.usable]) > MIN_SPREAD
+        if not (but and name.startswith(but)) and _spread(table[:, window.usable]) > MIN_SPREAD
     }
     if not units:
         return None

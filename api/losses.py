@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sqlalchemy import Connection
 
 from argus.agent.forward import paragraph
-from argus.analytics.call_replay import what_if_gains
+from argus.analytics.call_replay import MAX_RANKS, what_if_gains
+from argus.analytics.clocks import align
 from argus.analytics.inefficiency import gains_of
 from argus.analytics.lost_hours import Attempt, Hours, LostHours, lost_hours
 from argus.analytics.numbers import WindowNumbers, window_numbers
-from argus.analytics.store import queries
+from argus.analytics.store import asked, progress, queries
 from argus.analytics.store.attempts import incidents_of, sampled_numbers, sampled_steps
 from argus.analytics.waits import waits_of
 from argus.analytics.whatif.shares import MAX_ERROR
-from argus.analytics.window import Window
+from argus.analytics.window import Window, assemble
 from argus.api.report import Report
+from argus.collectors.records.summary import RankWindow
+from argus.topology.layout import build
 
 MAX_WINDOWS = 1000
 """Windows of an attempt that are read; of a longer one every second, third, …, each standing for the others."""
@@ -31,6 +34,9 @@ MAX_ATTEMPTS = 50
 
 GAIN_WINDOWS = 40
 """Windows of an attempt that tell what each step pays for; of ten thousand ranks one is megabytes."""
+
+
+Item = TypeVar("Item")
 
 
 def stored_losses(connection: Connection, run: str) -> LostHours | None:
@@ -58,7 +64,8 @@ def stored_losses(connection: Connection, run: str) -> LostHours | None:
         incidents = incidents_of(connection, which.id)
         attempts.append(Attempt(windows=windows, incidents=incidents, world_size=row["world_size"] or 1))
     world = max((attempt.world_size for attempt in attempts), default=1)
-    gains, unknown = gains_of(numbers, world_size=world)
+    by_calls = _by_calls(_stored_windows(connection, run))
+    gains, unknown = gains_of(numbers, world_size=world, by_calls=by_calls)
     return lost_hours(run, attempts, gains=gains, lacks=(*lacks, *unknown, *_left_out(attempts)))
 
 
@@ -74,16 +81,36 @@ def file_losses(report: Report) -> LostHours | None:
         numbers,
         world_size=report.job.world_size,
         replayed=report.what_if,
-        by_calls=_by_calls(report.windows),
+        by_calls=_by_calls(_some(report.windows)),
     )
     run = report.topology.run or "trace"
     return lost_hours(run, [attempt], gains=gains, lacks=(*unknown, *_left_out([attempt])))
 
 
+def _some(windows: Sequence[Item]) -> Sequence[Item]:
+    """A few of them, evenly spread."""
+    return windows[:: max(len(windows) // REPLAYED_WINDOWS, 1)][:REPLAYED_WINDOWS]
+
+
+def _stored_windows(connection: Connection, run: str) -> list[Window]:
+    """A few of the latest attempt's last windows with their calls; none of a job whose calls are too many to read."""
+    which = queries.attempt_of(connection, run, attempt=None)
+    layouts = progress.layouts_of(connection, which.id) if which is not None else []
+    topology = build(layouts) if layouts else None
+    if which is None or topology is None or topology.world_size > MAX_RANKS:
+        return []
+    found = []
+    for row in _some(asked.analysed_windows(connection, which.id, limit=GAIN_WINDOWS, upto=None)):
+        bodies = asked.bodies_of_ranks(connection, which.id, row["window"], ranks=topology.ranks)
+        if bodies and not row["coverage"]["missing_ranks"]:
+            found.append(align(assemble((RankWindow.from_bytes(body) for body in bodies), topology)))
+    return found
+
+
 def _by_calls(windows: Sequence[Window]) -> dict[str, float]:
-    """Shares of the step by replay of the calls of some windows, as far as these are replayed as they were."""
+    """Shares of the step by replay of the calls of windows, as far as these are replayed as they were."""
     found: dict[str, list[float]] = {}
-    for window in windows[:: max(len(windows) // REPLAYED_WINDOWS, 1)][:REPLAYED_WINDOWS]:
+    for window in windows:
         step_s = float(np.nanmedian(window.step_s)) if np.isfinite(window.step_s).any() else 0.0
         for name, gain in what_if_gains(window, waits_of(window)).items():
             if gain.error <= MAX_ERROR and step_s > 0:

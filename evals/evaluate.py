@@ -25,6 +25,7 @@ from argus.evals.scoreboard_page import page
 from argus.evals.scoreboard_page import render as render_systems
 from argus.evals.side_by_side import chosen, run_all
 from argus.evals.suites import SUITES, run_trial
+from argus.evals.sweep import matrix
 
 GATED = ("ok_ratio", "recall", "class_ratio", "precision")
 """Scores a gate compares: none may be below the baseline's."""
@@ -173,7 +174,10 @@ def render(report: Mapping[str, Any]) -> str:
         f"{'scenario':<21}{'trials':>7}{'right':>8}{'recall':>8}{'class':>8}{'precision':>11}{'false':>7}"
         f"{'delay p50/max':>15}{'resolved':>10}"
     )
-    rows = {**report["scenarios"], "all": report["total"]}
+    cells = {name: row["ok_ratio"] for name, row in report["scenarios"].items() if "/" in name}
+    if cells:
+        lines[-1:] = [*matrix(cells), "", lines[-1]]
+    rows = {**{k: v for k, v in report["scenarios"].items() if k not in cells}, "all": report["total"]}
     lines += [_table_row(name, Row(**row)) for name, row in rows.items()]
     lines.append(
         f"\nsuite {report['suite']}, {report['elapsed_s']:.0f} s; delay in windows after the onset's"

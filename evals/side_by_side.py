@@ -21,10 +21,9 @@ from argus.api.cli.errors import CliError
 from argus.collectors.records.plan import DEFAULT_STEPS
 from argus.evals.marks import Mark, from_json, mark
 from argus.evals.play import play
-from argus.evals.scenarios import scenarios
 from argus.evals.score import Outcome, Trial, score
 from argus.evals.simulator.simulate import Simulation, simulate
-from argus.evals.suites import entropy
+from argus.evals.suites import entropy, made
 from argus.evals.systems import OURS, systems
 from argus.evals.systems._seen import Seen, incidents_of, watch
 from argus.evals.truth import Scenario
@@ -45,10 +44,10 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
 
 def compare(trial: Trial, *, names: Sequence[str]) -> list[Mark]:
     """The marks of each system for one trial, which is simulated once."""
-    made = scenarios()[trial.scenario](seed=trial.seed, ranks=trial.ranks, severity=trial.severity)
-    simulation = simulate(made.job, made.faults, rng=np.random.default_rng(entropy(trial)))
+    one = made(trial)
+    simulation = simulate(one.job, one.faults, rng=np.random.default_rng(entropy(trial)))
     seen = watch(simulation) if set(names) - {OURS} else ()
-    return [_marked(trial, made, simulation=simulation, name=name, seen=seen) for name in names]
+    return [_marked(trial, one, simulation=simulation, name=name, seen=seen) for name in names]
 
 
 Answer = tuple[Sequence[Incident], Sequence[float], Sequence[Finding]]

@@ -15,6 +15,8 @@ from argus.evals.play import play
 from argus.evals.scenarios import scenarios
 from argus.evals.score import Outcome, Trial, score
 from argus.evals.simulator.simulate import simulate
+from argus.evals.sweep import cells
+from argus.evals.truth import Scenario
 
 HEALTHY = ("healthy", "ugly_healthy")
 """Scenarios in which nothing is wrong."""
@@ -51,11 +53,13 @@ class Suite:
 
 def own_size(name: str) -> int:
     """The size a scenario is written for."""
-    return int(signature(scenarios()[name]).parameters["ranks"].default)
+    return int(signature(cells().get(name) or scenarios()[name]).parameters["ranks"].default)
 
 
 def least_size(name: str) -> int:
-    """Ranks below which a scenario's fault cannot be told, its module's MIN_RANKS."""
+    """Ranks below which a scenario's fault cannot be told, its module's MIN_RANKS; a cell of the sweep has one size."""
+    if name in cells():
+        return own_size(name)
     return int(getattr(import_module(scenarios()[name].__module__), "MIN_RANKS", 2))
 
 
@@ -84,33 +88,38 @@ SUITES: Mapping[str, Suite] = {
     "smoke": Suite(ranks=(4, 16), severities=(1.5,), seeds=(0,)),
     "dev": Suite(ranks=(4, 8, 16, 64), severities=(1.1, 1.3, 2.0), seeds=tuple(range(4))),
     "dev-full": Suite(ranks=(4, 8, 16, 32, 64), severities=(1.1, 1.2, 1.5, 2.0, 4.0), seeds=tuple(range(10))),
+    "sweep": Suite(ranks=None, severities=(1.1, 1.5), seeds=(HELDOUT_SEED + 200,), names=tuple(cells())),
     "heldout": Suite(
         ranks=(4, 8, 16, 64), severities=(1.1, 1.3, 2.0), seeds=tuple(range(HELDOUT_SEED, HELDOUT_SEED + 4))
     ),
 }
 
 
+def made(trial: Trial) -> Scenario:
+    """The trial's scenario: a file of evals/scenarios, or a cell of the sweep."""
+    make = cells().get(trial.scenario) or scenarios()[trial.scenario]
+    return make(seed=trial.seed, ranks=trial.ranks, severity=trial.severity)
+
+
 def run_trial(trial: Trial) -> Outcome:
     """Simulate, analyse, score. A crash of the analysis is an outcome too."""
-    made = scenarios()[trial.scenario](seed=trial.seed, ranks=trial.ranks, severity=trial.severity)
-    simulation = simulate(made.job, made.faults, rng=np.random.default_rng(entropy(trial)))
-    onset_s = made.job.start_s + float(simulation.start_s[made.truth.onset_step].max())
+    one = made(trial)
+    simulation = simulate(one.job, one.faults, rng=np.random.default_rng(entropy(trial)))
+    onset_s = one.job.start_s + float(simulation.start_s[one.truth.onset_step].max())
     try:
-        played = play(simulation, events=made.events)
+        played = play(simulation, events=one.events)
     except Exception as error:  # noqa: BLE001  one crashed trial is a result, not the end of the suite
         crash = f"{type(error).__name__}: {error}"
-        return Outcome(
-            trial=trial, truth=made.truth, is_faulty=made.truth.fault_class is not None, error=crash
-        )
+        return Outcome(trial=trial, truth=one.truth, is_faulty=one.truth.fault_class is not None, error=crash)
     outcome = score(
         trial,
-        made.truths,
+        one.truths,
         incidents=played.incidents,
         told_s=played.told_s,
         onset_s=onset_s,
         window_steps=DEFAULT_STEPS,
     )
-    return replace(outcome, steps=made.job.steps)
+    return replace(outcome, steps=one.job.steps)
 
 
 def entropy(trial: Trial) -> list[int]:

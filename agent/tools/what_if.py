@@ -12,7 +12,10 @@ from argus.agent.evidence import Answer, Json
 from argus.agent.facts import RunFacts, WindowFact
 from argus.agent.rows import DOC_RUN, number
 from argus.agent.schema import ArgumentError
-from argus.analytics.whatif.shares import Replayer
+from argus.analytics.call_replay import MAX_RANKS, step_gain
+from argus.analytics.inefficiency import CALL_REPLAY
+from argus.analytics.waits import waits_of
+from argus.analytics.whatif.shares import MAX_ERROR, Replayer
 from argus.topology.fleet import Fleet
 
 
@@ -23,7 +26,8 @@ def call(
     ranks: Annotated[list[int], "made as fast as their peers"],
 ) -> Answer:
     """Seconds a step would gain if ranks were healthy: by replay of the pipeline where its operations are
-    recorded, else from what the detectors measured of them. `method` says which; it is an estimate."""
+    recorded, else of the latest window's calls, else from what the detectors measured. `method` says which; it is an estimate.
+    """
     facts = context.of_run(run)
     fleet = fleet_of(facts)
     asked = tuple(fleet.topology.check_rank(rank) for rank in dict.fromkeys(ranks))
@@ -33,13 +37,28 @@ def call(
     at = window_of(context, facts, None)
     if replayer is not None:
         return Answer(data=_replayed(replayer, fleet, asked), as_of=as_of(facts, at))
-    data = _measured(facts, at, fleet, asked)
+    data = _by_calls(facts, at, fleet, asked) or _measured(facts, at, fleet, asked)
     if data is None:
         note = (
-            "no operations of a pipeline are recorded, and no detector measured a loss by these ranks alone"
+            f"no operations of a pipeline are recorded, no calls of at most {MAX_RANKS} ranks could be replayed as "
+            "they were, and no detector measured a loss by these ranks alone"
         )
         return Answer(status="no_data", note=note, as_of=as_of(facts, at))
     return Answer(data=data, as_of=as_of(facts, at))
+
+
+def _by_calls(facts: RunFacts, at: WindowFact, fleet: Fleet, ranks: Sequence[int]) -> Json | None:
+    """By replay of a window's calls; None where these are not there, too many, or do not play as they were."""
+    everyone = fleet.topology.ranks
+    window = facts.group_window(at.index, ranks=everyone) if len(everyone) <= MAX_RANKS else None
+    if window is None or window.coverage.missing_ranks or not np.isfinite(window.step_s).any():
+        return None  # without a member's calls its groups' are no part of the replay
+    found = step_gain(window, waits_of(window), ranks)
+    if found is None or found.error > MAX_ERROR:
+        return None
+    step_s = float(np.nanmedian(window.step_s))
+    gain = _gain(CALL_REPLAY, step_s, max(step_s - found.gain_s, 0.0), fleet)
+    return {**gain, "replay_error_median": number(found.error)}
 
 
 def _replayed(replayer: Replayer, fleet: Fleet, ranks: Sequence[int]) -> Json:

@@ -75,6 +75,7 @@ def detect(
             budget_per_day=false_alarms_per_day,
             is_lone=view.is_lone,
             unsteady=_unsteady(digest, phase),
+            learns_level=True,
         )
         chosen &= test.exceeds
         if chosen.any():

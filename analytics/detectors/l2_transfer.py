@@ -3,6 +3,10 @@
 Transfer is what is left of a call after the last member has entered. A path is a group for collectives and a pair
 of ranks for point-to-point, so that a single bad link is named by its two ends. When transfers grow, the path
 is slow (link, NIC, PCIe, switch) *or* a member could not serve it; `fuse` decides which.
+
+What a pair loses and whether its wire is slower are two numbers. Receivers that wait for their input stand for the
+whole transfer, those that are busy for none of it, so the time stood for tells the cost but grows with any slow stage;
+the time of one call whose receiver stood ready tells the wire, and moves with nothing else.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import numpy as np
 from argus.analytics.baseline import (
     FALSE_ALARMS_PER_DAY,
     MIN_COVERAGE,
+    Outlier,
     is_comparable,
     outliers,
     path_history,
@@ -34,7 +39,13 @@ MIN_PAST = 5
 """Windows of own history before a path is compared with itself."""
 
 MIN_SIBLINGS = 3
-"""Paths of the same kind and size before a path is compared with them."""
+"""So many paths of the same kind and size do not tell how far healthy ones lie apart."""
+
+ALIKE = 1.1
+"""Calls and bytes of groups that do the same: a step or two of some rank may be missing."""
+
+ONE_WAY = 0.25
+"""Of the floor of a pair; a direction that loses less is no part of it."""
 
 TINY_S = 1e-9
 """Added below logarithms: the clock's own unit."""
@@ -42,12 +53,27 @@ TINY_S = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class _Comparison:
-    """Transfers per step against what they are compared with. (path,) `expected` is NaN where there is nothing."""
+    """Transfers per step against what they are compared with. (path,) `expected` is NaN where there is nothing.
+
+    `exceeds` = slower than noise and `min_ratio` allow, `floor_s` = what has to be lost a step.
+    """
 
     expected: Floats
     exceeds: Bools
+    floor_s: Floats
     significance: Floats
     source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rule:
+    """What both comparisons go by: number of each path's kind (path,), ratio and floors in seconds, the budget."""
+
+    kind: Ints
+    min_ratio: float
+    floor_s: float
+    wire_floor_s: float
+    budget: float
 
 
 def detect(
@@ -56,23 +82,26 @@ def detect(
     false_alarms_per_day: float = FALSE_ALARMS_PER_DAY,
     min_ratio: float = 1.25,  # transfers repeat worse than compute; a degraded link costs a multiple
     min_share: float = 0.03,  # of the step: 0.6 of a 5 % slowdown
+    min_wire_share: float = 0.006,  # of the step, both ways of a pair: 0.6 of 1 %, for its calls repeat to a few per cent
     min_coverage: float = MIN_COVERAGE,
 ) -> tuple[Finding, ...]:
     """One link finding per slow path."""
     digest = observed(view)
     if digest is None or view.window is None or not is_comparable(digest, min_coverage):
         return ()
-    got, floor_s = digest.transfer_sum_s, min_share * digest.typical_step_s
-    heavy = np.flatnonzero(np.nan_to_num(got) >= floor_s)
-    if not len(heavy):
-        return ()
-    declared = {group.id: group for group in view.topology.groups}
-    kind = _kinds(digest.paths, declared)
-    found, taken = [], np.zeros(len(got), np.bool_)
-    for compare in (_against_past, _against_siblings):
-        result = compare(view, digest, heavy=heavy, kind=kind, budget=false_alarms_per_day)
+    step_s, declared = digest.typical_step_s, {group.id: group for group in view.topology.groups}
+    rule = _Rule(
+        kind=_kinds(digest.paths, declared),
+        min_ratio=min_ratio,
+        floor_s=min_share * step_s,
+        wire_floor_s=min_wire_share * step_s,
+        budget=false_alarms_per_day,
+    )
+    found, taken = [], np.zeros(len(digest.paths), np.bool_)
+    for compare in (_wires_against_past, _against_past, _against_siblings):
+        result = compare(view, digest, rule)
         with np.errstate(invalid="ignore"):
-            slow = result.exceeds & (got >= min_ratio * result.expected) & (got - result.expected >= floor_s)
+            slow = result.exceeds & (digest.transfer_sum_s - result.expected >= result.floor_s)
         for path in np.flatnonzero(slow & ~taken):
             found.append(_finding(view, digest, int(path), declared, result))
         taken |= slow
@@ -92,54 +121,139 @@ def _kinds(paths: tuple[str, ...], declared: Mapping[str, Group]) -> Ints:
     return kind
 
 
-def _against_past(view: View, digest: Digest, *, heavy: Ints, kind: Ints, budget: float) -> _Comparison:
-    """Against the path's own clean past; how far healthy paths stray is pooled over those of the kind."""
+def _none(digest: Digest, floor_s: float, source: str) -> _Comparison:
+    """Nothing compared yet, to be filled in."""
     num = len(digest.paths)
-    expected, significance = np.full(num, np.nan), np.zeros(num)
-    exceeds = np.zeros(num, np.bool_)
+    return _Comparison(
+        expected=np.full(num, np.nan),
+        exceeds=np.zeros(num, np.bool_),
+        floor_s=np.full(num, floor_s),
+        significance=np.zeros(num),
+        source=source,
+    )
+
+
+def _wires_against_past(view: View, digest: Digest, rule: _Rule) -> _Comparison:
+    """Pairs by the time of a call whose receiver stood ready, against the pair's own past and the growth of the others.
+
+    The floor holds for both directions together: one cable slows the way there and the way back.
+    """
+    result = _none(digest, rule.wire_floor_s, "own past")
+    stood, wire = np.nan_to_num(digest.transfer_sum_s), digest.transfer_s
+    mine = np.flatnonzero(_are_pairs(digest) & np.isfinite(wire))
+    back = _ways_back(digest.paths, mine)
+    if not (stood[mine] + stood[back] >= rule.wire_floor_s).any():
+        return result
+    past = _past_wires(view, digest, mine)
+    enough = np.isfinite(past).sum(axis=0) >= MIN_PAST
+    mine, back, past = mine[enough], back[enough], past[:, enough]
+    if not len(mine):
+        return result
+    usual = np.maximum(median_of_columns(past), TINY_S)
+    growth = np.log(np.maximum(wire[mine], TINY_S) / usual)
+    if len(mine) > MIN_SIBLINGS:  # longer messages are slower on every pair
+        growth = growth - np.maximum(leave_one_out_median(growth), 0.0)
+    test = _test(digest, growth, np.log(np.maximum(past, TINY_S) / usual), rule)
+    result.expected[mine] = median_of_columns(path_history(view.past, [digest.paths[i] for i in mine]))
+    result.exceeds[mine] = test.exceeds & (growth >= np.log(rule.min_ratio))
+    result.significance[mine] = test.significance
+    lost = np.where(result.exceeds, np.maximum(np.nan_to_num(stood - result.expected), 0.0), 0.0)
+    theirs = np.where(back == mine, 0.0, lost[back])
+    result.floor_s[mine] = np.maximum(rule.wire_floor_s - theirs, ONE_WAY * rule.wire_floor_s)
+    return result
+
+
+def _are_pairs(digest: Digest) -> Bools:
+    """Paths that are pairs of ranks. (path,)"""
+    return np.array([ends_of(name) is not None for name in digest.paths], np.bool_)
+
+
+def _past_wires(view: View, digest: Digest, which: Ints) -> Floats:
+    """Times of a call of some paths in earlier windows. (window, path)"""
+    return path_history(view.past, [digest.paths[i] for i in which], pick=lambda old: old.transfer_s)
+
+
+def _ways_back(paths: tuple[str, ...], pairs: Ints) -> Ints:
+    """Place of the opposite direction of each pair, the pair's own where nothing goes back. (pair,)"""
+    place = {name: n for n, name in enumerate(paths)}
+    opposite = (">".join(reversed(paths[i].split(">"))) for i in pairs)
+    return np.array([place.get(name, i) for name, i in zip(opposite, pairs, strict=True)], np.int64)
+
+
+def _test(digest: Digest, now: Floats, past: Floats, rule: _Rule, *, rho: float | None = None) -> Outlier:
+    return outliers(
+        now,
+        past,
+        tests=len(digest.paths),
+        window_s=window_seconds(digest),
+        budget_per_day=rule.budget,
+        rho=rho,
+    )
+
+
+def _heavy(digest: Digest, rule: _Rule) -> Ints:
+    """Paths that could have lost enough."""
+    return np.flatnonzero(np.nan_to_num(digest.transfer_sum_s) >= rule.floor_s)
+
+
+def _against_past(view: View, digest: Digest, rule: _Rule) -> _Comparison:
+    """Against the path's own clean past; how far healthy paths stray is pooled over those of the kind.
+
+    Pairs whose wire has a past are judged by that alone.
+    """
+    result, heavy = _none(digest, rule.floor_s, "own past"), _heavy(digest, rule)
+    known = np.isfinite(_past_wires(view, digest, heavy)).sum(axis=0) >= MIN_PAST
+    heavy = heavy[~(known & _are_pairs(digest)[heavy])]
     past = path_history(view.past, [digest.paths[i] for i in heavy])
     enough = np.isfinite(past).sum(axis=0) >= MIN_PAST
     heavy, past = heavy[enough], past[:, enough]
-    if len(heavy):
-        expected[heavy] = median_of_columns(past)
-    for number in np.unique(kind[heavy]):
-        mine = kind[heavy] == number
-        usual = np.maximum(expected[heavy[mine]], TINY_S)
-        test = outliers(
-            np.log(np.maximum(digest.transfer_sum_s[heavy[mine]], TINY_S) / usual),
-            np.log(np.maximum(past[:, mine], TINY_S) / usual),
-            tests=num,
-            window_s=window_seconds(digest),
-            budget_per_day=budget,
-        )
-        exceeds[heavy[mine]], significance[heavy[mine]] = test.exceeds, test.significance
-    return _Comparison(expected=expected, exceeds=exceeds, significance=significance, source="own past")
+    if not len(heavy):
+        return result
+    result.expected[heavy] = median_of_columns(past)
+    for number in np.unique(rule.kind[heavy]):
+        mine = rule.kind[heavy] == number
+        got, usual = digest.transfer_sum_s[heavy[mine]], np.maximum(result.expected[heavy[mine]], TINY_S)
+        growth = np.log(np.maximum(got, TINY_S) / usual)
+        test = _test(digest, growth, np.log(np.maximum(past[:, mine], TINY_S) / usual), rule)
+        result.exceeds[heavy[mine]] = test.exceeds & (growth >= np.log(rule.min_ratio))
+        result.significance[heavy[mine]] = test.significance
+    return result
 
 
-def _against_siblings(view: View, digest: Digest, *, heavy: Ints, kind: Ints, budget: float) -> _Comparison:
-    """Against the other paths of its kind and size in the same window."""
-    num, got = len(digest.paths), digest.transfer_sum_s
-    expected, significance = np.full(num, np.nan), np.zeros(num)
-    exceeds = np.zeros(num, np.bool_)
-    for number in np.unique(kind[heavy]):
-        mine = np.flatnonzero((kind == number) & np.isfinite(got))
-        if number < 0 or len(mine) <= MIN_SIBLINGS:
+def _against_siblings(view: View, digest: Digest, rule: _Rule) -> _Comparison:
+    """Against the other paths of its kind and size in the same window.
+
+    Of two or three groups none can tell how far healthy ones lie apart, so that takes the ratio of complete ignorance;
+    and only groups that move as much over as many hosts are alike. A link gets slow by many times, none gets fast.
+    """
+    result, got = _none(digest, rule.floor_s, "sibling paths"), digest.transfer_sum_s
+    for number in np.unique(rule.kind[_heavy(digest, rule)]):
+        mine = np.flatnonzero((rule.kind == number) & np.isfinite(got))
+        is_few = len(mine) <= MIN_SIBLINGS
+        if number < 0 or len(mine) < 2 or (is_few and not _are_alike(view, digest, mine)):
             continue
         usual = np.maximum(leave_one_out_median(got[mine]), TINY_S)
-        expected[mine] = usual
+        result.expected[mine] = usual
         deviation = np.log(np.maximum(got[mine], TINY_S) / usual)
         # The largest of a window is compared with the spread of the others, lest it vouch for itself.
-        others = np.delete(deviation, int(deviation.argmax()))
-        test = outliers(
-            deviation,
-            np.broadcast_to(others[:, None], (len(others), 1)),
-            tests=num,
-            window_s=window_seconds(digest),
-            budget_per_day=budget,
-            rho=1.0,
-        )
-        exceeds[mine], significance[mine] = test.exceeds, test.significance
-    return _Comparison(expected=expected, exceeds=exceeds, significance=significance, source="sibling paths")
+        others = np.empty(0) if is_few else np.delete(deviation, int(deviation.argmax()))
+        test = _test(digest, deviation, others[:, None], rule, rho=1.0)
+        result.exceeds[mine] = test.exceeds & (deviation >= np.log(rule.min_ratio))
+        result.significance[mine] = test.significance
+    return result
+
+
+def _are_alike(view: View, digest: Digest, paths: Ints) -> bool:
+    """Whether the groups made as many calls of as many bytes over as many hosts. Pairs are never: stages differ."""
+    assert view.window is not None
+    rows, groups = view.window.collectives, {group.id: group for group in view.topology.groups}
+    names = [digest.paths[i] for i in paths]
+    if any(name not in groups or name not in view.window.groups for name in names):
+        return False
+    mine = [rows.group == view.window.groups.index(name) for name in names]
+    moved = np.array([[one.sum(), rows.bytes[one].sum()] for one in mine], np.float64)
+    hosts = {len({view.topology.host_of(rank) for rank in groups[name].ranks}) for name in names}
+    return len(hosts) == 1 and bool((moved.max(axis=0) <= ALIKE * moved.min(axis=0)).all())
 
 
 def _finding(

@@ -79,6 +79,7 @@ def _lateness(view: View, digest: Digest, *, budget: float) -> Outlier:
         is_skewed=True,
         unsteady=digest.unsteady_s / digest.typical_step_s,
         is_lone=view.is_lone,
+        learns_level=True,
     )
 
 

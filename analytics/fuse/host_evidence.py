@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-
-import numpy as np
 
 from argus.analytics.finding import Evidence
 from argus.analytics.fuse.counters import check_events
-from argus.analytics.host_use import CONTINUED, FLOORS, excess, marked_events, rank_and_others
+from argus.analytics.host_use import CONTINUED, FLOORS, excess, marked_events, waited_for_cpu
 from argus.analytics.incident import Cause
 from argus.analytics.outside import Outside
 from argus.analytics.view import View
-from argus.analytics.window import Window
 
 STARVED = "host.cpu_starved"
-WAITED_FOR_CPU = ("thread_run_delay_ratio", "throttled_ratio")
-"""A thread that was ready and got no CPU: in the run queue, or with its cgroup's quota used up."""
-
 CONFIRMS = 0.5
 """The kernel's account of the waiting covers at least half of what the suspect lost."""
 
@@ -38,11 +31,12 @@ def starvation(cause: Cause, view: View) -> Cause:
     lost = cause.share_of_step
     if window is None or cause.fault_class != STARVED or not lost > 0:
         return cause
-    found = _waiting(window, cause.suspects)
+    found = waited_for_cpu(window, cause.suspects)
     if found is None:
         return cause
     share = (found.value - (found.baseline or 0.0)) / lost
-    cause = replace(cause, evidence=(*cause.evidence, found))
+    if all(item.name != found.name for item in cause.evidence):
+        cause = replace(cause, evidence=(*cause.evidence, found))
     if share >= CONFIRMS and cause.verdict == "LIKELY":
         return replace(cause, verdict="CONFIRMED")
     if share < CONTRADICTS and cause.verdict == "CONFIRMED":
@@ -61,7 +55,7 @@ def clean_members(cause: Cause, view: View) -> Cause:
         for beat in stopped
         if beat.process_state
     )
-    found = _waiting(window, cause.suspects)
+    found = waited_for_cpu(window, cause.suspects)
     if found is not None:
         beyond = found.value - (found.baseline or 0.0)
         if beyond >= max(DIRTY * cause.share_of_step, FLOORS[found.name]):
@@ -100,16 +94,3 @@ def device_marks(cause: Cause, view: View) -> Cause:
     window = view.window
     events = () if window is None else marked_events(window, now_s=view.now_s)
     return check_events(cause, replace(view, outside=Outside(events=events))) if events else cause
-
-
-def _waiting(window: Window, ranks: tuple[int, ...]) -> Evidence | None:
-    """The largest share of its time one of the ranks waited for a CPU, beside the other ranks' median."""
-    rows = np.flatnonzero(np.isin(window.ranks, ranks)).tolist()
-    found = []
-    for name in WAITED_FOR_CPU:
-        if rows and name in window.use:
-            mine, others = rank_and_others(window.use[name], rows)
-            if math.isfinite(mine):
-                baseline = others if math.isfinite(others) else None
-                found.append(Evidence(name=name, value=mine, unit="ratio", baseline=baseline))
-    return max(found, key=lambda item: item.value - (item.baseline or 0.0)) if found else None

@@ -12,13 +12,15 @@ from argus.analytics.classify import Classification, classify
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.scope import scope_of_ranks
+from argus.analytics.host_path import host_path
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.robust import at
 from argus.analytics.symptom import PhaseExcess, RankSymptom, measure
 from argus.analytics.view import Digest, View
+from argus.analytics.work import EXPERT_UNITS
 
-EXPERTS = "expert"
-"""Units that begin so count what was routed to a rank's experts."""
+OF_WORK = 0.5
+"""Uneven work that costs half of what many ranks took longer explains them."""
 
 CLEAR_UNIT = 0.6
 """A unit that accounts for so much of the loss is the cause without doubt."""
@@ -35,17 +37,27 @@ def stage_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
 
 def work_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     """Uneven work that the ranks tell themselves; without units nothing tells it from noise."""
-    return tuple(
-        _uneven_work(view, finding)
+    return tuple(_uneven_work(view, finding) for finding in _told_unevenness(lasting))
+
+
+def _told_unevenness(lasting: Lasting) -> list[Finding]:
+    return [
+        finding
         for finding in lasting.findings
         if finding.detector == "l2_imbalance" and (finding.measure("explained") or 0.0) > 0
-    )
+    ]
 
 
 def majority_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
-    """Many ranks that became slow at once; the class is read off one of them against its past."""
+    """Many ranks that became slow at once; the class is read off one of them against its past.
+
+    Not where the work they tell has become uneven by as much: most ranks then take longer because of what one gave up.
+    """
+    uneven_s = max((finding.effect_s_per_step or 0.0 for finding in _told_unevenness(lasting)), default=0.0)
     return tuple(
-        _slow_many(view, finding) for finding in lasting.findings if finding.detector == "l2_majority"
+        _slow_many(view, finding)
+        for finding in lasting.findings
+        if finding.detector == "l2_majority" and uneven_s < OF_WORK * (finding.effect_s_per_step or 0.0)
     )
 
 
@@ -115,7 +127,7 @@ def _class_of_one(view: View, rank: int) -> Classification | None:
             "sees_waits": False,
         }
     )
-    return classify([alone])
+    return host_path(view, [alone], classify([alone]))
 
 
 def _against_past(part: PhaseExcess, rank: int, past: list[Digest]) -> PhaseExcess:
@@ -148,7 +160,7 @@ def _uneven_cut(view: View, finding: Finding) -> Cause:
 
 def _uneven_work(view: View, finding: Finding) -> Cause:
     parts = {item.note: item.value for item in finding.evidence if item.name == "lost_by_unit_s"}
-    routed = sum(value for unit, value in parts.items() if unit.startswith(EXPERTS))
+    routed = sum(value for unit, value in parts.items() if unit.startswith(EXPERT_UNITS))
     total = max(sum(parts.values()), 1e-12)
     is_routing = routed >= 0.5 * total
     named, other = (

@@ -12,6 +12,7 @@ from argus.evals.simulator.costs import Costs
 from argus.evals.simulator.groups import shape_of
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.kernel_rows import COPIES
+from argus.evals.simulator.program import program_of
 from argus.evals.simulator.segments import BACKWARD_SHARE, FORWARD_SHARE, segments_of
 
 GC_FAULT_EVERY = 2
@@ -110,6 +111,10 @@ def _slow_link(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -
     groups = np.unique(shape_of(job).groups[kind].of_rank[list(fault.ranks)])
     transfers = costs.transfers[kind]
     calls = transfers.shape[1]
+    if fault.times:
+        mine = [op.slot for op in program_of(job).ops(0) if op.group == kind and fault.op in ("", op.name)]
+        transfers[np.ix_(_steps(job, fault), np.array(mine, np.int64), groups)] *= fault.times
+        return
     at = np.ix_(_steps(job, fault), np.arange(calls), groups)
     extra = (fault.severity - 1) * job.step_s / calls
     transfers[at] += extra * rng.lognormal(-0.005, 0.1, transfers[at].shape)

@@ -67,7 +67,8 @@ class Job:
     chunks a stage; `stage_work` scales the compute of each stage. `ep` > 1 makes it a mixture of experts: every
     second piece of compute is an expert's, between two all-to-alls. `length_spread` is the spread of log
     sequence length from one micro-batch to the next, `routing_spread` that of an expert rank's share of
-    tokens, which wanders; `tells_work` = the ranks report their work. `gpu` = phases are timed by the GPU's
+    tokens, which wanders; `tells_work` = the ranks report their work. `sequence_parallel` = between tensor-parallel
+    pieces of compute activations are gathered and scattered, and the gradients of norms reduced at the end. `gpu` = phases are timed by the GPU's
     clock and the CPU only launches. `kernels` distinct kernels make up forward and backward, none = they are
     not observed. Times are Unix seconds.
     """
@@ -83,6 +84,7 @@ class Job:
     micro_batches: int = 1
     schedule: str = "1f1b"
     virtual: int = 1
+    sequence_parallel: bool = False
     stage_work: tuple[float, ...] = ()
     steps: int = 200
     step_s: float = 0.4
@@ -161,7 +163,7 @@ class Fault:
     is given, only kernels with that in their name are slower. `copy`: what is copied to the device. `starved`:
     anywhere in bursts, CPU time flat, in the run queue; `throttled`: the same by a CPU quota. `data`: the wait for the next batch. `gc`: collector pauses. `link`: the
     transfers of the groups of kind `group` the ranks are in ("" = gradients; `pp` = what two neighbours send
-    each other). `compile`: backward stands while the host compiles. `alloc`:
+    each other); with `times` the calls of operation `op` ("" = all) take that many times as long instead. `compile`: backward stands while the host compiles. `alloc`:
     it stands while the allocator frees its cache and tries again, as the runtime tells. `work`: the ranks get so much more to do
     (`group` ep = more tokens for their experts). `lengths` and `routing`: sequence lengths and routed tokens
     spread by severity − 1 over all ranks, anew in every step. The ranks say so if the job tells its work. `slow_all`: every rank's transfers and compute, `ranks` are all of
@@ -177,12 +179,14 @@ class Fault:
     phase: str = ""
     kernels: str = ""
     group: str = ""
+    op: str = ""
+    times: float = 0.0
     every: int = 1
 
     def __post_init__(self) -> None:
         if self.kind not in FAULT_KINDS:
             raise ValueError(f"no fault {self.kind!r}; there are {', '.join(FAULT_KINDS)}")
-        if self.severity < 1.0 or not self.ranks or self.every < 1:
+        if self.severity < 1.0 or self.times < 0 or not self.ranks or self.every < 1:
             raise ValueError(f"a fault needs ranks, a period and a severity of at least 1, got {self}")
         if self.phase not in COMPUTE_PHASES:
             raise ValueError(f"phase must be one of {', '.join(COMPUTE_PHASES)}, got {self.phase!r}")

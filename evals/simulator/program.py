@@ -113,6 +113,7 @@ class _Builder:
         self.parts: Segments = segments_of(job)
         self.kinds = shape_of(job).groups
         self.meets = [kind for kind in ("tp", "cp") if kind in self.kinds]
+        self.is_gathered = job.sequence_parallel and "tp" in self.kinds
         self.calls: dict[str, int] = {}
         self.native = PIPELINE_NATIVE if job.is_pipeline else NATIVE
 
@@ -126,7 +127,8 @@ class _Builder:
         else:
             found += [self._forward(), self._overlapped_backward()]
         norm = (self._call(NORM, "world", "all_reduce"),) if self.job.pp > 1 else ()
-        found.append(self._span("optimizer", *norm, Op(kind=WORK, slot=self.parts.optimizer)))
+        norms = (self._call(MEET, "tp", "all_reduce"),) if self.is_gathered else ()
+        found.append(self._span("optimizer", *norms, *norm, Op(kind=WORK, slot=self.parts.optimizer)))
         found += [self._span(name, Op(kind=PAUSE, name=name)) for name in PAUSES]
         return tuple(found)
 
@@ -157,13 +159,18 @@ class _Builder:
             is_expert = bool(self.parts.is_expert[slot])
             if is_expert:
                 ops.append(self._call(MEET, "ep", "all_to_all"))
+            if self.is_gathered:
+                ops.append(self._call(MEET, "tp", "all_gather"))
             ops.append(Op(kind=WORK, slot=slot))
             if is_expert:
                 ops.append(self._call(MEET, "ep", "all_to_all"))
-            ops += [
-                self._call(MEET, kind, "all_reduce" if kind == "tp" else "all_gather") for kind in self.meets
-            ]
+            ops += [self._call(MEET, kind, self._met_name(kind)) for kind in self.meets]
         return ops
+
+    def _met_name(self, kind: str) -> str:
+        if kind == "cp":
+            return "all_gather"
+        return "reduce_scatter" if self.is_gathered else "all_reduce"
 
     def _forward(self) -> Span:
         return self._span("forward", *self._work(self.parts.of("forward", 0, 0)))

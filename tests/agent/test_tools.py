@@ -159,11 +159,18 @@ def test_what_changed_between_two_attempts_is_listed() -> None:
     assert ask("compare_runs", other="job").status == "error"
 
 
-def test_what_a_rank_costs_is_what_was_measured_of_it() -> None:
+def test_what_a_rank_costs_is_replayed_from_the_calls_or_what_was_measured_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     gain = ask("what_if", ranks=[SLOW]).data
+    assert gain["method"] == "replay of the calls" and gain["replay_error_median"] < 0.01
     assert 0.2 < gain["gain_share"] < 0.5 and gain["gpu_hours_per_day"] == pytest.approx(
         gain["gain_share"] * 192, 1e-3
     )
+    assert ask("what_if", ranks=[0]).data["gain_share"] < 0.05
+    monkeypatch.setattr("argus.agent.tools.what_if.MAX_RANKS", 4)
+    measured = ask("what_if", ranks=[SLOW]).data
+    assert measured["method"].startswith("largest loss") and 0.2 < measured["gain_share"] < 0.5
     assert ask("what_if", ranks=[0]).status == "no_data"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
 from argus.topology.layout import build
 from tests.analytics import test_attempt
-from tests.analytics.mesh_kit import mesh, slow, windows
+from tests.analytics.mesh_kit import STEPS, mesh, slow, windows
 
 SHAPES = {
     "1f1b": mesh(ranks=16, pp=4, micro_batches=6),
@@ -82,6 +83,19 @@ def test_even_experts_are_worth_something_where_they_are_crowded() -> None:
         window = next(seen)
         gains.append(what_if_gains(window, waits_of(window))["expert imbalance"].gain_s)
     assert gains[1] > 3 * gains[0]
+
+
+@pytest.mark.parametrize("more", [{}, {"ep": 4, "routing_spread": 0.1}])
+def test_even_lengths_are_worth_what_uneven_ones_cost(more: dict[str, Any]) -> None:
+    """The same seed draws the same job with and without uneven lengths."""
+    job = replace(mesh(ranks=16), steps=3 * STEPS, tells_work=True, **more)
+    uneven = Fault(kind="lengths", ranks=tuple(range(16)), severity=1.3)
+    steps = [simulate(job, f, rng=np.random.default_rng(3)) for f in ((), (uneven,))]
+    even_s, uneven_s = (float((s.end_s - s.start_s).max(axis=1).mean()) for s in steps)
+    _, seen = windows(job, (uneven,), seed=3)
+    found = [what_if_gains(window, waits_of(window))["length imbalance"] for window in seen]
+    assert float(np.mean([one.gain_s for one in found])) == pytest.approx(uneven_s - even_s, rel=0.3)
+    assert max(one.error for one in found) < 0.01
 
 
 @pytest.mark.slow

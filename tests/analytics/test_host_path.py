@@ -102,6 +102,22 @@ def test_stacks_do_not_explain_time_the_device_lost() -> None:
     assert classes(found) == [("compute.slow", (SUSPECT,))]
 
 
+@pytest.mark.slow
+def test_a_rank_that_waited_for_a_cpu_is_starved_although_its_device_counted_on() -> None:
+    (incident,) = incidents("starved", gpu=True)
+    assert classes([incident]) == [("host.cpu_starved", (SUSPECT,))]
+    assert incident.cause.second_best == "compute.slow"
+    assert [item.name for item in incident.cause.evidence].count("thread_run_delay_ratio") == 1
+
+
+def test_without_the_kernels_count_the_time_is_the_devices() -> None:
+    seen, topology = played("starved", gpu=True)
+    state = AttemptState.start(JOB.run, 0)
+    for window in seen:
+        state = advance(state, topology=topology, now_s=0.0, window=replace(window, use={})).state
+    assert classes(state.incidents) == [("compute.slow", (SUSPECT,))]
+
+
 def test_dumps_that_wait_or_failed_say_nothing() -> None:
     waits = several("train (t.py:1);all_reduce (torch/distributed/distributed_c10d.py:9)")
     failed = [replace(item, error="timeout") for item in several(FRAMES["host.lock"])]

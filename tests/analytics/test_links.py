@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from argus.analytics.attempt import AttemptState, advance
+from argus.analytics.cost import REPLAY
 from argus.analytics.delays import delays_of, ends_of
+from argus.analytics.detectors.l2_transfer import detect
 from argus.analytics.incident import Incident
+from argus.analytics.view import View
 from argus.analytics.waits import waits_of
 from argus.collectors.records.heartbeat import Heartbeat, Status
 from argus.evals.simulator.job import Fault, Job
+from argus.evals.simulator.simulate import simulate
 from tests.analytics.mesh_kit import STEPS, mesh, slow, windows
 
 PIPES = mesh(ranks=48, tp=2, pp=4, micro_batches=4)
 """Stages of 12 ranks on three hosts each: rank 12 of stage 1 sends to rank 24 of stage 2."""
 PLANES = mesh(ranks=64, tp=4)
+SMALL = mesh(ranks=8, pp=4, micro_batches=8)
 HEALTHY, SICK = 7, 3
 ONSET = HEALTHY * STEPS
 
@@ -114,3 +120,59 @@ def test_the_matrix_has_a_row_per_pair_and_direction_and_one_per_group() -> None
     assert max((f"{a}>{b}" for a, b in pairs), key=lambda path: per_step[path]) in ("12>24", "24>12")
     again = delays_of(replace(window, collectives=window.collectives), waits_of(window))
     assert np.array_equal(again.sum_s, delays.sum_s, equal_nan=True)
+
+
+@pytest.mark.slow
+def test_a_link_that_costs_two_per_cent_of_the_step_is_found_and_priced_by_replay() -> None:
+    job = replace(SMALL, steps=(HEALTHY + SICK) * STEPS)
+    fault = slow_link(2, 4, severity=1.1)
+    sick, well = (simulate(job, faults, rng=np.random.default_rng(0)) for faults in ((fault,), ()))
+    took, usual = ((one.end_s - one.start_s)[ONSET:].max(axis=1).mean() for one in (sick, well))
+    (incident,) = incidents_of(SMALL, fault)
+    assert (incident.cause.fault_class, set(incident.cause.suspects)) == ("link.slow", {2, 4})
+    assert incident.cost.method == REPLAY
+    assert incident.cost.share_of_step == pytest.approx(1 - usual / took, abs=0.01)
+    assert 0.01 < 1 - usual / took < 0.04
+
+
+@pytest.mark.slow
+def test_receivers_that_stand_for_a_slow_stage_make_no_link_slow() -> None:
+    """What was hidden behind work on the way from rank 2 to 4 is not any more; its wire is what it was."""
+    heavy = replace(SMALL, pp_comm_ratio=0.4, schedule="interleaved", virtual=2)
+    late = slow(0, 1.6, start_step=ONSET)
+    incidents = incidents_of(heavy, late)
+    assert {incident.cause.fault_class for incident in incidents} == {"compute.slow"}
+    _, (well, sick) = windows(replace(heavy, steps=2 * STEPS), [replace(late, start_step=STEPS)], seed=0)
+    before, after = (delays_of(window, waits_of(window)) for window in (well, sick))
+    at = before.paths.index("2>4"), after.paths.index("2>4")
+    assert after.sum_s[at[1]] > 2 * before.sum_s[at[0]]
+    assert after.call_s[at[1]] == pytest.approx(before.call_s[at[0]], rel=0.1)
+
+
+def two_groups(**more: Any) -> Job:
+    """Two tensor groups of four, each one host."""
+    return replace(mesh(ranks=8, tp=4), steps=4 * STEPS, tp_comm_ratio=0.02, **more)
+
+
+@pytest.mark.parametrize(("times", "named"), [(8.0, ["group:tp/1"]), (1.5, [])])
+def test_of_two_groups_alike_the_one_with_calls_many_times_as_long_is_named(
+    times: float, named: list[str]
+) -> None:
+    fault = Fault(kind="link", group="tp", ranks=(4, 5, 6, 7), times=times)
+    topology, seen = windows(two_groups(), [fault], seed=0)
+    state = AttemptState.start("train", 0)
+    for window in seen:
+        state = advance(state, topology=topology, now_s=0.0, window=window).state
+    assert [incident.cause.scope for incident in state.incidents] == named
+
+
+def test_of_two_groups_that_move_different_amounts_none_is_named() -> None:
+    topology, seen = windows(
+        two_groups(), [Fault(kind="link", group="tp", ranks=(4, 5, 6, 7), times=8.0)], seed=0
+    )
+    window = next(seen)
+    rows = window.collectives
+    moved = np.where(rows.group == window.groups.index("tp/1"), 8 * rows.bytes, rows.bytes)
+    view = View(run="train", attempt=0, topology=topology, now_s=0.0)
+    assert {f.group for f in detect(replace(view, window=window))} == {"tp/1"}
+    assert detect(replace(view, window=replace(window, collectives=replace(rows, bytes=moved)))) == ()
