@@ -12,6 +12,7 @@ from argus.analytics.host_use import odd_hosts
 from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.pauses import pauses_of
 from argus.analytics.peers import peer_medians, work_classes
+from argus.analytics.saves import saves_of
 from argus.analytics.series.live import job_series
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
@@ -79,6 +80,7 @@ def _digest(window: Window, waits: Waits) -> Digest:
         coverage=window.coverage.ratio,
         sees_waits=bool(len(waits.calls.first)),
         pauses=pauses_of(window),
+        saves=saves_of(window),
         odd_hosts=odd_hosts(window),
         balance=None if explained is None else explained.balance,
     )

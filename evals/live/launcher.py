@@ -73,7 +73,8 @@ def main() -> int:
         for rank, namespace in enumerate(args.namespaces):
             env = env_of(rank, ranks=len(args.namespaces), master=args.master, interface=args.interface)
             command = [*bound(), *inside(namespace), sys.executable, *script]
-            ranks.append(subprocess.Popen(command, env=env))
+            # As torchrun does: the scheduler shares the machine between sessions.
+            ranks.append(subprocess.Popen(command, env=env, start_new_session=True))
         return wait(ranks)
     finally:
         stop([rank for rank in ranks if rank.poll() is None])

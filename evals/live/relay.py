@@ -83,7 +83,7 @@ def forward(inner: int, outer: int, control: Path) -> None:
 
 
 def _read(fd: int) -> list[bytes]:
-    frames = []
+    frames: list[bytes] = []
     while len(frames) < BURST:
         try:
             frames.append(os.read(fd, FRAME_BYTES))
@@ -110,12 +110,12 @@ def main() -> None:
         "--control", type=Path, required=True, help='JSON {"delay_s", "drop"}, read again and again'
     )
     args = parser.parse_args()
-    ends = [
+    inner, outer = (
         open_tap(f"al{os.getpid()}{side}", namespace=namespace, as_name=name)
         for side, (namespace, name) in (("i", args.inner), ("o", args.outer))
-    ]
+    )
     print("ready", flush=True)
-    forward(*ends, args.control)
+    forward(inner, outer, args.control)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,14 @@ from argus.evals.live.machine import Machine
 from argus.evals.live.network import Network
 from argus.evals.stack import Stack
 
-DETECT_S = 90.0
-
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a fault needs of its job from the start.
 
     `script` are options of the training script, `{rank}` in them is the rank to hit. `relay_unless`: the rank's
-    link goes through a relay unless the machine has one of these. `is_standing`: the fault is there from the start.
+    link goes through a relay unless the machine has one of these. `is_standing`: the fault is there from the
+    start; `stops_steps`: no window comes any more while it lasts.
     """
 
     script: tuple[str, ...] = ()
@@ -26,7 +25,6 @@ class Setting:
     relay_unless: tuple[str, ...] = ()
     is_standing: bool = False
     stops_steps: bool = False
-    detect_s: float = DETECT_S
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,15 @@ BASELINE_WINDOWS = 12
 HOLD_WINDOWS = 4
 """After the incident the fault goes on so long: what else would be named must be named by then."""
 
-START_S = 240.0
+LIMIT_WINDOWS = 8
+"""From the fault to the right incident at most, the one the fault begins in counted. A window is 10 steps."""
+
+START_S = 300.0
+DETECT_S = 300.0
+STOPPED_S = 180.0
+"""A hang is one after 60 s without a step."""
+
+LOOK_S = 1.0
 HOLD_S = 120.0
 RESOLVE_S = 60.0
 
@@ -33,11 +41,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is played: the fault, the job, the rank it strikes."""
+    """What is played: the fault, the job, the rank it strikes, and whether its end is waited for."""
 
     fault: str
     workload: str
     rank: int
+    awaits_end: bool = True
 
     @property
     def module(self) -> Fault:
@@ -145,20 +154,31 @@ def _play(plan: Plan, scene: Scene, seen: Seen, say: Say) -> None:
     say(f"fault on: {plan.fault} on rank {plan.rank}")
     before, struck_s = windows_of(stack), time.monotonic()
     with plan.module.hit(scene):
-        limit_s = setting.detect_s + (START_S if setting.is_standing else 0.0)
-        incident = wait_for(stack, plan.truth.names, timeout_s=limit_s)
+        incident = _named(plan, stack, before)
         if incident is None:
-            say(f"not named within {limit_s:.0f} s; said: {told(incidents_of(stack))}")
+            passed = f"{windows_of(stack) - before} windows, {time.monotonic() - struck_s:.0f} s"
+            say(f"not named within {passed}; said: {told(incidents_of(stack))}")
             return
         seen.windows, seen.seconds = windows_of(stack) - before, time.monotonic() - struck_s
         say(f"incident {incident['id']}: {told([incident])}")
         if not setting.stops_steps:
             wait_for_windows(stack, count=windows_of(stack) + HOLD_WINDOWS, timeout_s=HOLD_S, say=_quiet)
-    if setting.is_standing:
+    if setting.is_standing or not plan.awaits_end:
         return
     say("fault off; waiting for the incident to resolve")
     seen.is_resolved = wait_for(stack, lambda item: _is_over(item, incident), timeout_s=RESOLVE_S) is not None
     say("incident resolved" if seen.is_resolved else f"not resolved within {RESOLVE_S:.0f} s")
+
+
+def _named(plan: Plan, stack: Stack, before: int) -> dict[str, Any] | None:
+    """The right incident, None if it does not come in time: in windows, and where none may come in seconds."""
+    setting = plan.module.SETTING
+    limit = LIMIT_WINDOWS + (BASELINE_WINDOWS if setting.is_standing else 0)
+    end_s = time.monotonic() + (STOPPED_S if setting.stops_steps else DETECT_S)
+    while time.monotonic() < end_s and windows_of(stack) - before <= limit:
+        if incident := wait_for(stack, plan.truth.names, timeout_s=LOOK_S):
+            return incident
+    return None
 
 
 def _is_over(item: dict[str, Any], incident: dict[str, Any]) -> bool:

@@ -54,10 +54,10 @@ def train(args: argparse.Namespace) -> None:
     for step, tokens in enumerate(DataLoader(data, batch_size=args.batch)):
         loss = step_of(tokens)
         if scaled is not None:
-            loss = scaled(loss, step)
+            loss = float(scaled(loss, step).item())
         inside.wait_elsewhere()
         # All ranks must leave the loop at the same step, so the wish to stop travels with the loss.
-        report = torch.tensor([float(loss), float((args.fault_dir / "stop").exists())])
+        report = torch.tensor([loss, float((args.fault_dir / "stop").exists())])
         dist.all_reduce(report)
         if report[1] > 0:
             break

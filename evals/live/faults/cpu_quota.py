@@ -1,4 +1,4 @@
-"""A rank's process may use a fifth of one core, by a control group of version 1 or 2."""
+"""A rank's process may use a tenth of one core, by a control group of version 1 or 2."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from argus.evals.live.truth import Truth, one_rank
 
 WORKLOADS = ("ddp", "fsdp2", "moe", "pp")
 SETTING = Setting()
-SHARE = 0.2
+SHARE = 0.1
 
 
 def truth(*, rank: int, ranks: int) -> Truth:

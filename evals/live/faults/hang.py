@@ -14,7 +14,7 @@ WORKLOADS = (
     "moe",
     "pp",
 )
-SETTING = Setting(stops_steps=True, detect_s=180.0)
+SETTING = Setting(stops_steps=True)
 
 
 def truth(*, rank: int, ranks: int) -> Truth:

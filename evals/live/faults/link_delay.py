@@ -1,4 +1,4 @@
-"""Every frame of a rank takes 8 ms longer in each direction, by `tc netem` or a relay in user space."""
+"""Every frame of a rank takes 20 ms longer in each direction, by `tc netem` or a relay in user space."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from argus.evals.live.truth import Truth, link_of
 
 WORKLOADS = ("ddp", "fsdp2", "moe", "pp")
 SETTING = Setting(has_network=True, relay_unless=("netem",))
-DELAY_S = 0.008
+DELAY_S = 0.02
 
 
 def truth(*, rank: int, ranks: int) -> Truth:
