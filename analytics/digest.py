@@ -95,19 +95,23 @@ def _peers(self_s: Floats, factor: Floats, classes: Ints) -> tuple[Floats, Float
 
 
 def _unsteady(window: Window, explained: Explained | None, classes: Ints) -> Floats:
-    """Standard error of the mean own excess, from the step-to-step spread of the class's median rank. (rank,)
-
-    Of few ranks one that is slow in bursts is the spread, so they get none.
-    """
+    """Standard error of the mean own work, by the work it had as far as that is known. (rank,)"""
     own = window.self_s.sum(axis=0)
     for place, phase in enumerate(WORKED if explained is not None else ()):
         if explained is not None and phase in window.phases:
             times = window.self_s[window.phases.index(phase)]
             own = own - times + times / explained.factor[place]
-    own = own[:, window.usable].T
-    excess = own - peer_medians(own, classes)
-    found = np.zeros(len(window.ranks))
-    num = int(window.usable.sum())
+    return unsteady_of(own[:, window.usable], classes)
+
+
+def unsteady_of(times: Floats, classes: Ints) -> Floats:
+    """Standard error of the mean excess, from the step-to-step spread of the class's median rank. (rank,)
+
+    `times` (rank, usable step). Of few ranks one that is slow in bursts is the spread, so they get none.
+    """
+    excess = times.T - peer_medians(times.T, classes)
+    found = np.zeros(len(times))
+    num = times.shape[1]
     for number in np.unique(classes):
         rows = np.flatnonzero((classes == number) & np.isfinite(excess).all(axis=0))
         if len(rows) >= MIN_CLASS and num > 2:

@@ -24,10 +24,10 @@ def detect(
     view: View,
     *,
     min_saves: int = 3,  # late ones in a row: one is an accident, two are a coincidence
-    min_before: int = 2,  # saves that were in time, else nobody knows how they should be
+    min_before: int = 3,  # saves that were in time, else nobody knows how they should be
     min_ratio: float = 2.0,  # to the others: storage is shared and its times vary
-    min_growth: float = 1.5,  # of that ratio, where the rank was the last one before too
-    min_lost: float = 0.5,  # steps, by one save: less is nothing anybody waits for
+    min_growth: float = 1.5,  # of that ratio, over the largest before, whoever was last then
+    min_lost: float = 0.2,  # steps, by one save: less is nothing anybody waits for
     min_share: float = 0.01,  # of the time, from the first late save on
 ) -> tuple[Finding, ...]:
     """At most one culprit finding, as long as the last save was late."""
@@ -48,7 +48,7 @@ def detect(
     before = seen[: len(seen) - len(late)]
     if len(late) < min_saves or len(before) < min_before:
         return ()
-    usual = max((save.ratio for save in before if save.rank == late[-1].rank), default=1.0)
+    usual = max(save.ratio for save in before)
     end_step = digest.first_step + digest.num_steps
     lost_s = sum(save.dur_s - save.others_s for save in late) / max(end_step - late[0].step, 1)
     grew = float(np.median([save.ratio for save in late])) >= min_growth * usual

@@ -54,10 +54,10 @@ def test_a_rank_that_became_late_is_accused() -> None:
     [
         (*CALM, LATE, LATE),  # a coincidence
         (LATE,) * 6,  # it always was
-        ((3, 1.4), (3, 0.15), (3, 1.3), LATE, LATE, LATE),  # it was as late before
+        ((3, 1.4), (2, 0.15), (2, 1.3), LATE, LATE, LATE),  # somebody was as late before
         (*CALM, (3, 1.5), (2, 1.5), (1, 1.5)),  # shared storage is slow for whoever comes last
         (*CALM, LATE, LATE, LATE, (0, 0.11)),  # it is over
-        (*CALM, (3, 0.25), (3, 0.25), (3, 0.25)),  # nobody waits long enough to care
+        (*CALM, (3, 0.15), (3, 0.15), (3, 0.15)),  # nobody waits long enough to care
     ],
     ids=["twice", "always", "as before", "by turns", "over", "tiny"],
 )
