@@ -19,8 +19,8 @@ from argus.evals.live import sweep
 from argus.evals.live.faults import faults
 from argus.evals.live.interrupts import orderly_end
 from argus.evals.live.machine import Machine, look
-from argus.evals.live.names import name_of
-from argus.evals.live.page import render, write
+from argus.evals.live.names import marked, name_of
+from argus.evals.live.page import has_place, render, write
 from argus.evals.live.trial import RANKS, Outcome, Plan, run_trial
 from argus.evals.stack import StackError
 from argus.evals.watch import Progress
@@ -75,7 +75,7 @@ class Skipped:
 def run(args: argparse.Namespace) -> int:
     """Play; 0 only if all that ran were named right, 1 if one was not, 2 if nothing ran."""
     _check(args)
-    with orderly_end():
+    with orderly_end(), marked():
         if args.clean:
             return _clean(args)
         machine = look()
@@ -130,6 +130,10 @@ def _check(args: argparse.Namespace) -> None:
         raise CliError(f"--rank must be in [0, {RANKS - 1}], got {args.rank}")
     if args.repeats < 0:
         raise CliError(f"--repeats must be at least 1, got {args.repeats}")
+    if args.write is not None and not has_place(args.write):
+        raise CliError(
+            f"{args.write} has no place for live faults: it needs the lines that docs/evals.md has"
+        )
     if args.keep is not None and len(str(args.keep.absolute())) > MAX_FOLDER:
         raise CliError(
             f"--keep {args.keep.absolute()} is too long for a socket: at most {MAX_FOLDER} characters"
@@ -150,10 +154,10 @@ def _one(plan: Plan, args: argparse.Namespace, *, machine: Machine, where: str) 
 
 @contextmanager
 def _folder(keep: Path | None, plan: Plan) -> Iterator[Path]:
-    """Where the trial lives; it bears the run's name, so that all its processes do."""
+    """Where the trial lives; only what is not kept bears the run's mark, for that is removed after a kill."""
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-        yield Path(tempfile.mkdtemp(prefix=name_of(f"{plan.fault}-"), dir=keep.absolute()))
+        yield Path(tempfile.mkdtemp(prefix=f"{plan.fault}-{plan.workload}-", dir=keep.absolute()))
         return
     with tempfile.TemporaryDirectory(prefix=name_of(""), ignore_cleanup_errors=True) as name:
         yield Path(name)
@@ -161,7 +165,7 @@ def _folder(keep: Path | None, plan: Plan) -> Iterator[Path]:
 
 @contextmanager
 def swept() -> Iterator[None]:
-    """Whatever bears this run's name and is still there afterwards is removed, but for folders."""
+    """Whatever bears this run's mark and is still there afterwards is removed, but for folders."""
     try:
         yield
     finally:

@@ -30,13 +30,19 @@ def render(report: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def has_place(path: Path) -> bool:
+    """Whether the page can be read and has the marks between which the figures go."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return 0 <= text.find(BEGIN) < text.find(END)
+
+
 def write(report: Mapping[str, Any], path: Path) -> None:
-    """Put the figures between the page's marks; ValueError if it has none."""
-    text = path.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{path} has no place for live faults: the lines {BEGIN!r} and {END!r}")
+    """Put the figures between the page's marks."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
     path.write_text(f"{before}{BEGIN}\n{markdown(report)}\n{END}{after}", encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""What a run of live faults left behind: processes, namespaces, control groups, folders; found by name, removed."""
+"""What a run of live faults left behind: processes, namespaces, control groups, folders; found by its mark, removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from argus.evals.live.cgroup import find_controller, remove
-from argus.evals.live.names import PREFIX, owner_of
+from argus.evals.live.names import PREFIX, VARIABLE, owner_of
 from argus.evals.live.network import command
 
 NAMESPACES = Path("/run/netns")
@@ -43,7 +43,7 @@ def is_running(pid: int) -> bool:
         words = psutil.Process(pid).cmdline()
     except psutil.Error:
         return False
-    return any(word in ("live", "soak") or "pytest" in word for word in words)
+    return any(word == "live" or "pytest" in word for word in words)
 
 
 def clean(items: Iterator[LeftOver]) -> list[LeftOver]:
@@ -62,10 +62,9 @@ def clean(items: Iterator[LeftOver]) -> list[LeftOver]:
 
 
 def _things() -> Iterator[tuple[int, LeftOver]]:
-    for process in psutil.process_iter(["cmdline"]):
-        owner = owner_of(" ".join(process.info["cmdline"] or []))
-        if owner not in (None, process.pid) and process.pid != os.getpid():
-            assert owner is not None
+    for process in psutil.process_iter():
+        owner = _mark_of(process)
+        if owner is not None and process.pid not in (owner, os.getpid()):
             yield owner, LeftOver(kind="process", name=str(process.pid))
     controller = find_controller()
     places = [("namespace", NAMESPACES), ("folder", Path(tempfile.gettempdir()))]
@@ -75,6 +74,15 @@ def _things() -> Iterator[tuple[int, LeftOver]]:
             owner = owner_of(path.name)
             if owner is not None:
                 yield owner, LeftOver(kind=kind, name=path.name if kind == "namespace" else str(path))
+
+
+def _mark_of(process: psutil.Process) -> int | None:
+    """The run whose mark is in the process's environment, None without one or where we may not look."""
+    try:
+        mark = process.environ().get(VARIABLE, "")
+    except (psutil.Error, OSError):
+        return None
+    return int(mark) if mark.isdigit() else None
 
 
 def _kill(pid: int) -> None:

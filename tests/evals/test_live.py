@@ -15,7 +15,7 @@ from argus.api.cli import main
 from argus.evals.live import command
 from argus.evals.live.faults import faults
 from argus.evals.live.machine import TOOLS, WHY, Machine
-from argus.evals.live.page import BEGIN, END, render, write
+from argus.evals.live.page import BEGIN, END, has_place, render, write
 from argus.evals.live.relay import Line
 from argus.evals.live.trial import RANKS, Outcome, Plan, run_trial
 from argus.evals.live.truth import Truth, link_of, one_rank
@@ -151,8 +151,8 @@ def test_the_page_shows_what_failed(tmp_path: Path) -> None:
     assert "old" not in text and text.startswith("before\n") and text.endswith("after\n")
     assert render(report).startswith("WRONG link_rate on rank 2 of pp: expected link.slow, got nothing")
     page.write_text("no marks")
-    with pytest.raises(ValueError, match="no place"):
-        write(report, page)
+    assert not has_place(page) and not has_place(tmp_path / "none.md")
+    assert main(["eval", "live", "--write", str(page)]) == 2
 
 
 def test_the_relay_delays_in_order_and_drops_as_told() -> None:

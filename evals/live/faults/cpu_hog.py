@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from argus.evals.live.machine import Machine
-from argus.evals.live.names import name_of
 from argus.evals.live.network import bound
 from argus.evals.live.scene import Scene, Setting
 from argus.evals.live.truth import Truth, one_rank
@@ -37,9 +36,8 @@ def hit(scene: Scene) -> Iterator[None]:
     with ExitStack() as undo:
         for thread in os.listdir(f"/proc/{scene.pid}/task"):
             _bind(int(thread), core, undo)
-        for number in range(HOGS):
-            words = [*bound(), sys.executable, "-c", SPIN, name_of(f"hog-{number}")]
-            hog = subprocess.Popen(words)
+        for _ in range(HOGS):
+            hog = subprocess.Popen([*bound(), sys.executable, "-c", SPIN])
             undo.callback(_end, hog)
             os.sched_setaffinity(hog.pid, {core})
         yield
