@@ -119,9 +119,7 @@ def chosen(args: argparse.Namespace, machine: Machine) -> tuple[list[Plan], list
                 skipped.append(Skipped(fault=name, workload=workload, why=reason))
                 continue
             ranks = [random.randrange(RANKS) if args.rank is None else args.rank for _ in range(repeats)]
-            plans += [
-                Plan(fault=name, workload=workload, rank=rank, awaits_end=not args.smoke) for rank in ranks
-            ]
+            plans += [Plan(fault=name, workload=workload, rank=rank, is_brief=args.smoke) for rank in ranks]
     return plans, skipped
 
 

@@ -21,7 +21,7 @@ RANKS = 4
 BASELINE_WINDOWS = 12
 """Enough behind the start-up for the detectors to have a baseline of their own."""
 
-HOLD_WINDOWS = 4
+HOLD_WINDOWS, BRIEF_WINDOWS = 4, 2
 """After the incident the fault goes on so long: what else would be named must be named by then."""
 
 LIMIT_WINDOWS = 8
@@ -33,7 +33,7 @@ STOPPED_S = 180.0
 """A hang is one after 60 s without a step."""
 
 LOOK_S = 1.0
-HOLD_S = 120.0
+HOLD_S = 300.0
 RESOLVE_S = 60.0
 
 Say = Callable[[str], None]
@@ -41,12 +41,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is played: the fault, the job, the rank it strikes, and whether its end is waited for."""
+    """What is played: the fault, the job, the rank it strikes; a brief trial does not wait for the incident's end."""
 
     fault: str
     workload: str
     rank: int
-    awaits_end: bool = True
+    is_brief: bool = False
 
     @property
     def module(self) -> Fault:
@@ -162,8 +162,9 @@ def _play(plan: Plan, scene: Scene, seen: Seen, say: Say) -> None:
         seen.windows, seen.seconds = windows_of(stack) - before, time.monotonic() - struck_s
         say(f"incident {incident['id']}: {told([incident])}")
         if not setting.stops_steps:
-            wait_for_windows(stack, count=windows_of(stack) + HOLD_WINDOWS, timeout_s=HOLD_S, say=_quiet)
-    if setting.is_standing or not plan.awaits_end:
+            hold = BRIEF_WINDOWS if plan.is_brief else HOLD_WINDOWS
+            wait_for_windows(stack, count=windows_of(stack) + hold, timeout_s=HOLD_S, say=_quiet)
+    if setting.is_standing or plan.is_brief:
         return
     say("fault off; waiting for the incident to resolve")
     seen.is_resolved = wait_for(stack, lambda item: _is_over(item, incident), timeout_s=RESOLVE_S) is not None

@@ -1,4 +1,4 @@
-"""A rank's link carries 30 Mbit/s in each direction, by the token bucket of `tc`."""
+"""A rank's link carries 150 Mbit/s in each direction, by the token bucket of `tc`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from argus.evals.live.truth import Truth, link_of
 
 WORKLOADS = ("ddp", "fsdp2", "moe", "pp")
 SETTING = Setting(has_network=True)
-BUCKET = ("tbf", "rate", "30mbit", "burst", "64kb", "latency", "200ms")
+BUCKET = ("tbf", "rate", "150mbit", "burst", "256kb", "latency", "200ms")
 
 
 def truth(*, rank: int, ranks: int) -> Truth:
