@@ -43,14 +43,16 @@ bench-smoke: setup
 eval-smoke: setup
 	$(ARGUS) eval run --smoke --gate evals/baseline.json
 	$(ARGUS) eval fidelity --smoke >/dev/null
+	$(ARGUS) eval live --smoke
 
 unit: setup
 	$(BIN)/python -m pytest -q -n 2
 
-soak: setup  ## the full figures, written to docs/benchmarks.md (some hours)
+soak: setup  ## the full figures, written to docs/benchmarks.md, docs/fidelity.md and docs/evals.md (some hours)
 	$(ARGUS) bench all --full --write docs/benchmarks.md
 	$(ARGUS) eval run --full
 	$(ARGUS) eval fidelity --full --write docs/fidelity.md
+	$(ARGUS) eval live --full --write docs/evals.md
 	$(MAKE) soak-fuzz
 
 soak-ingest: setup  ## ten minutes of uploads of 10,240 ranks; needs idle cores

@@ -12,6 +12,7 @@ from argus.analytics.host_use import odd_hosts
 from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.pauses import pauses_of
 from argus.analytics.peers import peer_medians, work_classes
+from argus.analytics.saves import saves_of
 from argus.analytics.series.live import job_series
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
@@ -79,6 +80,7 @@ def _digest(window: Window, waits: Waits) -> Digest:
         coverage=window.coverage.ratio,
         sees_waits=bool(len(waits.calls.first)),
         pauses=pauses_of(window),
+        saves=saves_of(window),
         odd_hosts=odd_hosts(window),
         balance=None if explained is None else explained.balance,
     )
@@ -93,19 +95,23 @@ def _peers(self_s: Floats, factor: Floats, classes: Ints) -> tuple[Floats, Float
 
 
 def _unsteady(window: Window, explained: Explained | None, classes: Ints) -> Floats:
-    """Standard error of the mean own excess, from the step-to-step spread of the class's median rank. (rank,)
-
-    Of few ranks one that is slow in bursts is the spread, so they get none.
-    """
+    """Standard error of the mean own work, by the work it had as far as that is known. (rank,)"""
     own = window.self_s.sum(axis=0)
     for place, phase in enumerate(WORKED if explained is not None else ()):
         if explained is not None and phase in window.phases:
             times = window.self_s[window.phases.index(phase)]
             own = own - times + times / explained.factor[place]
-    own = own[:, window.usable].T
-    excess = own - peer_medians(own, classes)
-    found = np.zeros(len(window.ranks))
-    num = int(window.usable.sum())
+    return unsteady_of(own[:, window.usable], classes)
+
+
+def unsteady_of(times: Floats, classes: Ints) -> Floats:
+    """Standard error of the mean excess, from the step-to-step spread of the class's median rank. (rank,)
+
+    `times` (rank, usable step). Of few ranks one that is slow in bursts is the spread, so they get none.
+    """
+    excess = times.T - peer_medians(times.T, classes)
+    found = np.zeros(len(times))
+    num = times.shape[1]
     for number in np.unique(classes):
         rows = np.flatnonzero((classes == number) & np.isfinite(excess).all(axis=0))
         if len(rows) >= MIN_CLASS and num > 2:

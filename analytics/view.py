@@ -11,6 +11,7 @@ import numpy as np
 from argus.analytics.kernel_digest import KernelDigest
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.pauses import Pause
+from argus.analytics.saves import Save
 from argus.analytics.series.live import Heard, LiveSeries
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Ints, Window
@@ -39,7 +40,7 @@ class Digest:
     keeps. `odd_hosts` stood out from the others in what their kernel measured. What a rank is compared with (`peers_s`, `own_peers_s`) is what the peers would take for its work, and
     `unsteady_s` (rank,) is the standard error of a rank's own work as its class varies from step to step;
     `late_s` leaves out lateness by more work, as far as the ranks tell their work; `balance` says how uneven it
-    was, `pauses` are the long ones the runtime told of. `amount` is the work of a step with its unit, as far as known, `pieces` the median rank's micro-batches of a step.
+    was, `pauses` are the long ones the runtime told of, `saves` the checkpoints most ranks wrote. `amount` is the work of a step with its unit, as far as known, `pieces` the median rank's micro-batches of a step.
     """
 
     index: int
@@ -77,6 +78,7 @@ class Digest:
     odd_hosts: tuple[str, ...] = ()
     balance: Balance | None = None
     pauses: tuple[Pause, ...] = ()
+    saves: tuple[Save, ...] = ()
     amount: tuple[str, float] | None = None
     pieces: float = 0.0
 

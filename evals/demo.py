@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,10 +18,10 @@ from argus.api.cli.errors import CliError
 from argus.evals.demo_agent import asked_about
 from argus.evals.pause import Pauser
 from argus.evals.stack import TRAIN, Stack, StackError
+from argus.evals.watch import Progress, card_of, incidents_of, wait_for, wait_for_windows
 
 CLASS_OF = {"slow-rank": "host.cpu_starved", "slow-data": "data.slow_loader", "gc-pause": "host.gc"}
 RANKS = 4
-WINDOW_STEPS = 10
 # Enough windows behind the start-up for the detectors to have a baseline of their own.
 BASELINE_WINDOWS = 12
 # A healthy demo watches as many windows as a faulty one lasts.
@@ -46,16 +45,6 @@ class Plan:
         """The right answer."""
         faulty = self.fault != "none"
         return {"ranks": [self.rank] if faulty else [], "class": CLASS_OF.get(self.fault)}
-
-
-class Progress:
-    """Lines on stderr with the seconds since the start."""
-
-    def __init__(self, start_s: float) -> None:
-        self._start_s = start_s
-
-    def __call__(self, text: str) -> None:
-        print(f"[{time.monotonic() - self._start_s:5.1f} s] {text}", file=sys.stderr, flush=True)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,11 +79,11 @@ def play(plan: Plan, *, say: Progress) -> tuple[dict[str, Any], str]:
         script = [str(TRAIN), "--parallel", plan.parallel, "--fault-dir", str(directory / "faults")]
         say("starting the service and a 4-rank training job under `argus run`")
         with Stack(directory=directory, run="demo", ranks=RANKS, script=script) as stack:
-            _wait_for_windows(stack, count=BASELINE_WINDOWS, timeout_s=START_S, say=say)
+            wait_for_windows(stack, count=BASELINE_WINDOWS, timeout_s=START_S, say=say)
             card = _healthy(stack, plan, say=say) if plan.fault == "none" else _faulty(stack, plan, say=say)
             say("stopping the job, the processor and the service")
             stack.stop_job()
-            incidents = _incidents(stack)
+            incidents = incidents_of(stack)
     ok = judge(plan, incidents)
     answer = {"fault": plan.fault, "truth": plan.truth, "incidents": incidents, "ok": ok}
     say("right rank, right class, nothing else" if ok and plan.fault != "none" else f"ok: {ok}")
@@ -113,24 +102,24 @@ def judge(plan: Plan, incidents: list[dict[str, Any]]) -> bool:
 
 def _healthy(stack: Stack, plan: Plan, *, say: Progress) -> str:
     count = BASELINE_WINDOWS + plan.healthy_windows
-    _wait_for_windows(stack, count=count, timeout_s=DETECT_S + START_S, say=say)
-    found = _incidents(stack)
-    return "\n\n".join(_card(stack, i) for i in found) or "No fault: every rank kept pace with its peers."
+    wait_for_windows(stack, count=count, timeout_s=DETECT_S + START_S, say=say)
+    found = incidents_of(stack)
+    return "\n\n".join(card_of(stack, i) for i in found) or "No fault: every rank kept pace with its peers."
 
 
 def _faulty(stack: Stack, plan: Plan, *, say: Progress) -> str:
     say(f"fault on: {plan.fault} on rank {plan.rank}")
     with _fault(stack, plan):
-        incident = _wait_for(stack, lambda i: i["status"] == "open", timeout_s=DETECT_S)
+        incident = wait_for(stack, lambda i: i["status"] == "open", timeout_s=DETECT_S)
         if incident is None:
             say(f"no incident within {DETECT_S:.0f} s")
             return "No incident."
         say(f"incident {incident['id']}: {incident['class']} on rank {incident['suspects']}")
-        card = _card(stack, incident)
+        card = card_of(stack, incident)
         say("an agent looks into it")
         lines = asked_about(stack.directory / "argus.sqlite", incident["id"])
     say("fault off; waiting for the incident to resolve")
-    resolved = _wait_for(stack, lambda i: i["status"] == "resolved", timeout_s=RESOLVE_S)
+    resolved = wait_for(stack, lambda i: i["status"] == "resolved", timeout_s=RESOLVE_S)
     say("incident resolved" if resolved else f"the incident did not resolve within {RESOLVE_S:.0f} s")
     return "\n".join([card, "", *lines])
 
@@ -153,39 +142,3 @@ def _fault_file(path: Path, rank: int) -> Iterator[None]:
         yield
     finally:
         path.unlink()
-
-
-def _incidents(stack: Stack) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = stack.get(f"/v1/incidents?run={stack.run}")["items"]
-    return items
-
-
-def _card(stack: Stack, incident: dict[str, Any]) -> str:
-    card: str = stack.get(f"/v1/incidents/{incident['id']}/card")["text"]
-    return card
-
-
-def _wait_for(stack: Stack, wanted: Any, *, timeout_s: float) -> dict[str, Any] | None:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        stack.check()
-        if found := [i for i in _incidents(stack) if wanted(i)]:
-            return found[0]
-        time.sleep(0.5)
-    return None
-
-
-def _wait_for_windows(stack: Stack, *, count: int, timeout_s: float, say: Progress) -> None:
-    deadline = time.monotonic() + timeout_s
-    shown = 0
-    while time.monotonic() < deadline:
-        stack.check()
-        closed = stack.get("/v1/runs")["items"]
-        windows = max((item["windows"] for item in closed if item["run"] == stack.run), default=0)
-        if windows >= shown + 4 or windows >= count:
-            shown = windows
-            say(f"{windows} windows of {WINDOW_STEPS} steps analysed")
-        if windows >= count:
-            return
-        time.sleep(0.5)
-    raise StackError(f"only {shown} windows within {timeout_s:.0f} s:\n{stack.log('job')[-2000:]}")

@@ -18,6 +18,7 @@ from typing import Any
 from argus.api.cli.errors import CliError
 from argus.evals import agent_report, fidelity, real
 from argus.evals.bench import machine_class
+from argus.evals.live import command as live
 from argus.evals.rates import per_steps
 from argus.evals.score import Outcome, Row, Trial, summarise
 from argus.evals.scoreboard import to_json
@@ -35,7 +36,7 @@ SMALL_SUITE = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`argus eval run`, `argus eval real` and `argus eval fidelity` with their options."""
+    """Every kind of evaluation with its options."""
     actions = parser.add_subparsers(dest="action", required=True)
     real.add_arguments(
         actions.add_parser("real", help="public recordings, their published answers beside what came out")
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     agent_report.add_arguments(
         actions.add_parser("agent", help="the agent's answers, by scripted models and the endpoint's")
     )
+    live.add_arguments(actions.add_parser("live", help="real faults on real training jobs of this machine"))
     run_parser = actions.add_parser(
         "run", help="simulate every scenario of a suite, analyse it, compare with the truth"
     )
@@ -89,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
         return fidelity.run(args)
     if args.action == "agent":
         return agent_report.run(args)
+    if args.action == "live":
+        return live.run(args)
     if args.action == "real":
         return real.run(args)
     suite = "smoke" if args.smoke else "dev-full" if args.full else args.suite or "dev"

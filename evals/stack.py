@@ -20,6 +20,9 @@ import psutil
 READY = re.compile(r"http://127\.0\.0\.1:(\d+)")
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
+WINDOW_STEPS = 10
+"""The service would choose longer ones, whatever the job: minutes until a baseline."""
+
 TRAIN = Path(__file__).parent / "workloads" / "train.py"
 
 
@@ -41,26 +44,42 @@ def service_command(directory: Path, *, window_steps: int, port: int = 0) -> lis
     ]
 
 
-def job_command(directory: Path, *, run: str, server: str, ranks: int, script: Sequence[str]) -> list[str]:
-    """`argus run` before torchrun; the processor it starts has its default settings."""
+def torchrun(ranks: int) -> list[str]:
+    """What starts a script on `ranks` ranks of this machine."""
     return [
-        *(sys.executable, "-m", "argus", "run", "--run", run, "--server", server),
-        *("--socket", str(directory / "socket" / "processor.sock"), "--"),
         *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)),
         *("--master-addr", "127.0.0.1", "--master-port", "0", "--rdzv-backend", "c10d"),
-        *("--rdzv-endpoint", "127.0.0.1:0", *script),
+        *("--rdzv-endpoint", "127.0.0.1:0"),
+    ]
+
+
+def job_command(
+    directory: Path, *, run: str, server: str, launch: Sequence[str], record: Path | None = None
+) -> list[str]:
+    """`argus run` before a launcher and its script; the processor it starts has its default settings."""
+    return [
+        *(sys.executable, "-m", "argus", "run", "--run", run, "--server", server),
+        *("--socket", str(directory / "socket" / "processor.sock")),
+        *(("--record", str(record)) if record else ()),
+        *("--", *launch),
     ]
 
 
 @dataclass
 class Stack:
-    """One service and one job under observation in `directory`; use as a context manager."""
+    """One service and one job under observation in `directory`; use as a context manager.
+
+    `launcher` starts the script on the ranks, torchrun if it is empty; `record` is where a recording goes beside the
+    service, if it is wanted.
+    """
 
     directory: Path
     run: str
     ranks: int
     script: Sequence[str]
-    window_steps: int = 10
+    window_steps: int = WINDOW_STEPS
+    launcher: Sequence[str] = ()
+    record: Path | None = None
     url: str = ""
     service: subprocess.Popen[bytes] | None = None
     job: subprocess.Popen[bytes] | None = None
@@ -95,8 +114,9 @@ class Stack:
 
     def start_job(self) -> None:
         """Start the training job under `argus run`."""
+        launch = [*(self.launcher or torchrun(self.ranks)), *self.script]
         command = job_command(
-            self.directory, run=self.run, server=self.url, ranks=self.ranks, script=self.script
+            self.directory, run=self.run, server=self.url, launch=launch, record=self.record
         )
         self.job = self._spawn(command, "job")
 

@@ -23,7 +23,7 @@ from argus.analytics.baseline import (
     rank_history,
     window_seconds,
 )
-from argus.analytics.digest import FLOOR_SHARE, GAP_PHASE, observed
+from argus.analytics.digest import FLOOR_SHARE, GAP_PHASE, observed, unsteady_of
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.hiccup import lasts
 from argus.analytics.lone import stands_out
@@ -74,7 +74,7 @@ def detect(
             window_s=window_seconds(digest, is_lone=view.is_lone),
             budget_per_day=false_alarms_per_day,
             is_lone=view.is_lone,
-            unsteady=_unsteady(digest, phase),
+            unsteady=_unsteady(view.window, digest, classes, phase),
             learns_level=True,
         )
         chosen &= test.exceeds
@@ -110,10 +110,16 @@ def _row(digest: Digest, phase: str | None) -> tuple[Floats, Floats]:
     return digest.dev[index], digest.self_s[index] - digest.peers_s[index]
 
 
-def _unsteady(digest: Digest, phase: str | None) -> Floats:
-    """Noise of the window's mean by its own steps, as deviation of the phase. (rank,)"""
+def _unsteady(window: Window, digest: Digest, classes: Ints, phase: str | None) -> Floats:
+    """Noise of the window's mean by its own steps, as deviation of the phase. (rank,)
+
+    A phase strays no more than all own work does, and a short one far less: nobody waits for data by chance.
+    """
     expected = digest.own_peers_s if phase is None else digest.peers_s[digest.phases.index(phase)]
-    return digest.unsteady_s / (expected + FLOOR_SHARE * digest.typical_step_s)
+    noise_s = digest.unsteady_s
+    if phase is not None:
+        noise_s = np.fmin(noise_s, unsteady_of(_by_step(window, phase), classes))
+    return np.asarray(noise_s / (expected + FLOOR_SHARE * digest.typical_step_s))
 
 
 def _past(past: Digest, phase: str | None) -> Floats | None:

@@ -20,6 +20,7 @@ from argus.analytics.fuse.own_work import rank_causes
 from argus.analytics.fuse.paused import pause_causes
 from argus.analytics.fuse.priced import price
 from argus.analytics.fuse.restart import restart_causes
+from argus.analytics.fuse.saved import save_causes
 from argus.analytics.fuse.second_best import with_separation
 from argus.analytics.fuse.transfer import link_causes
 from argus.analytics.fuse.uneven import majority_causes, stage_causes, work_causes
@@ -37,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     restart_causes,
     rank_causes,
     pause_causes,
+    save_causes,
     majority_causes,
     stage_causes,
     work_causes,

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 NEEDS = "torch.distributed.pipelining.schedules"
 
+UNNAMED = ("", "undefined", "default_pg")
+"""Descriptions that do not say what a group is for."""
+
 CHUNK_METHODS = {
     "forward_one_chunk": ("forward", "fwd_chunk_id"),
     "backward_one_chunk": ("backward", "bwd_chunk_id"),
@@ -29,10 +32,10 @@ def install(session: Session, part: Part) -> None:
     from torch.distributed.pipelining import schedules
     from torch.distributed.pipelining.stage import _PipelineStageBase
 
-    native = Native(session, part)
+    native, over = Native(session, part), PipelineGroups(session)
     for name, (phase, argument) in CHUNK_METHODS.items():
         if hasattr(_PipelineStageBase, name):
-            chunk = ChunkHook(native, phase=phase, argument=argument)
+            chunk = ChunkHook(native, over, phase=phase, argument=argument)
             original = getattr(_PipelineStageBase, name)
             wrapper = around(original, part, before=chunk.before, after=native.close)
             part.patch(_PipelineStageBase, name, wrapper)
@@ -45,17 +48,40 @@ def install(session: Session, part: Part) -> None:
         session.unseen("pipelining: this torch waits for its neighbours elsewhere")
 
 
+class PipelineGroups:
+    """Says which ranks are a pipeline where their group has no name that does: one over all ranks of the job."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._last: object = self  # None stands for the group of all ranks
+
+    def see(self, stage: object) -> None:
+        """A stage runs; nearly always one of the same group as before."""
+        group = getattr(stage, "group", None)
+        if group is self._last:
+            return
+        self._last = group
+        from torch.distributed import get_process_group_ranks
+
+        if str(getattr(group, "group_desc", "")) in UNNAMED:
+            ranks = tuple(get_process_group_ranks(group))  # type: ignore[arg-type]
+            if ranks not in self._session.pipelines:
+                self._session.pipelines.append(ranks)
+
+
 class ChunkHook:
     """One micro-batch through one stage."""
 
-    def __init__(self, native: Native, *, phase: str, argument: str) -> None:
+    def __init__(self, native: Native, over: PipelineGroups, *, phase: str, argument: str) -> None:
         self._native = native
+        self._over = over
         self._phase = phase
         self._argument = argument
 
     def before(self, args: Args, kwargs: Mapping[str, object]) -> Frame | None:
         """The stage starts on a micro-batch."""
         stage = args[0]
+        self._over.see(stage)
         number = args[1] if len(args) > 1 else kwargs.get(self._argument, -1)
         index, size = getattr(stage, "stage_index", 0), getattr(stage, "group_size", 1)
         chunk = index // max(size, 1)

@@ -149,7 +149,13 @@ def _arm(attachment: Attachment) -> None:
     )
     session = Session(recorder)
     session.run = run
-    watch = LayoutWatch(run=run, place=place, env=dict(env), on_change=session.groups_changed)
+    watch = LayoutWatch(
+        run=run,
+        place=place,
+        env=dict(env),
+        on_change=session.groups_changed,
+        pipelines=session.pipelines,
+    )
     path = socket_path(env)
     stream = Stream(
         session,

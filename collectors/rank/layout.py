@@ -6,7 +6,7 @@ import os
 import platform
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 NVIDIA_VERSION = Path("/proc/driver/nvidia/version")
 MAX_GROUPS = 4096
+PIPELINE = "pipeline"
+"""Name and description of a group that only the pipeline's own code calls so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,16 +35,25 @@ class LayoutWatch:
     """Called each tick: the layout if it changed since the last call, else None."""
 
     def __init__(
-        self, *, run: str, place: Place, env: Mapping[str, str], on_change: Callable[[], None]
+        self,
+        *,
+        run: str,
+        place: Place,
+        env: Mapping[str, str],
+        on_change: Callable[[], None],
+        pipelines: Sequence[tuple[int, ...]] = (),
     ) -> None:
         self._run = run
         self._place = place
         self._env = env
         self._on_change = on_change
+        self._pipelines = pipelines
         self._seen: tuple[tuple[GroupInfo, ...], Device] | None = None
 
     def __call__(self) -> Layout | None:
         groups, device = process_groups(), gpu_device()
+        if groups:
+            groups = (*groups, *map(pipeline_group, tuple(self._pipelines)))
         key = (groups, device)
         # Groups that were all destroyed at the end say nothing new of who worked with whom.
         if key == self._seen or (self._seen is not None and self._seen[0] and not groups):
@@ -83,6 +94,11 @@ def process_groups() -> tuple[GroupInfo, ...]:
             GroupInfo(name=str(name)[:256], desc=str(group.group_desc)[:256], ranks=tuple(by_group_rank))
         )
     return tuple(found)
+
+
+def pipeline_group(ranks: tuple[int, ...]) -> GroupInfo:
+    """The ranks of a pipeline in the order of their stages, where no process group says so."""
+    return GroupInfo(name=PIPELINE, desc=PIPELINE, ranks=ranks)
 
 
 def place_in_group() -> Place | None:

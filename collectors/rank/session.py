@@ -41,6 +41,9 @@ class Session:
         self.parts: list[Part] = []
         recorder.channels.on_level(self._say_level)
         self.notes: list[str] = []
+        self.pipelines: list[
+            tuple[int, ...]
+        ] = []  # of ranks in the order of stages, over groups of no such name
         self._pending: list[tuple[str, Hook]] = []
         self._on_groups: list[Callable[[], None]] = []
         self._on_modules: list[Callable[[Sequence[nn.Module]], None]] = []

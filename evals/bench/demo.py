@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from argus.evals.bench import Size
-from argus.evals.demo import CLASS_OF, HEALTHY_WINDOWS, RANKS, Plan, Progress, play
+from argus.evals.demo import CLASS_OF, HEALTHY_WINDOWS, RANKS, Plan, play
 from argus.evals.stack import StackError
+from argus.evals.watch import Progress
 
 # One faulty and one healthy demo is what CI has time for.
 SMOKE = (("slow-rank", "ddp"), ("none", "ddp"))

@@ -160,9 +160,11 @@ def phase_rows(source: Emitter) -> Table:
         wait = blocked[..., first:after].sum(axis=2)
         slots = [op.slot for op in span.ops if op.kind == WORK]
         cpu = source.own(source.costs.cpu)[..., slots].sum(axis=2)
-        _phase_columns(rows[..., n], source, span, wait=wait, cpu=cpu)
         if span.ops[0].kind == PAUSE:
-            there[..., n] = source.own(source.costs.pauses[span.ops[0].name]) > 0
+            pause = source.own(source.costs.pauses[span.ops[0].name])
+            there[..., n] = pause > 0
+            wait = np.maximum(elapsed(start[..., n], end[..., n]) - pause, 0.0)  # for the barrier at its end
+        _phase_columns(rows[..., n], source, span, wait=wait, cpu=cpu)
         first = after
     if joins:
         start[..., -1], end[..., -1] = source.entry[..., joins[0]], source.end[..., joins[-1]]

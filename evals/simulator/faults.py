@@ -139,6 +139,16 @@ def _slow_everything(costs: Costs, fault: Fault, job: Job, rng: np.random.Genera
         transfers[steps] *= fault.severity
 
 
+def _slow_saves(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
+    """What the fault costs all the steps between two saves falls on the saves."""
+    saved = costs.pauses["checkpoint"]
+    at = np.ix_(_steps(job, fault), np.array(fault.ranks))
+    stall = (
+        (fault.severity - 1) * job.step_s * job.checkpoint_every * rng.lognormal(-0.02, 0.2, saved[at].shape)
+    )
+    saved[at] += np.where(saved[at] > 0, stall, 0.0)
+
+
 def _stop(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
     if fault.start_step < job.steps:
         costs.wall[fault.start_step, 1, list(fault.ranks)] = np.inf
@@ -155,6 +165,7 @@ _APPLY: Mapping[str, Callable[[Costs, Fault, Job, np.random.Generator], None]] =
     "alloc": _retry,
     "link": _slow_link,
     "slow_all": _slow_everything,
+    "save": _slow_saves,
     "hang": _stop,
     "lost": _stop,
 }

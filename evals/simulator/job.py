@@ -22,6 +22,7 @@ FAULT_KINDS = (
     "lengths",
     "routing",
     "slow_all",
+    "save",
     "clock_jump",
 )
 COMPUTE_PHASES = ("", "forward", "backward")
@@ -167,7 +168,7 @@ class Fault:
     it stands while the allocator frees its cache and tries again, as the runtime tells. `work`: the ranks get so much more to do
     (`group` ep = more tokens for their experts). `lengths` and `routing`: sequence lengths and routed tokens
     spread by severity − 1 over all ranks, anew in every step. The ranks say so if the job tells its work. `slow_all`: every rank's transfers and compute, `ranks` are all of
-    them. `clock_jump`: the ranks' clocks are `severity` seconds ahead. `hang` and `lost` ignore severity: the
+    them. `save`: the ranks' part of every checkpoint. `clock_jump`: the ranks' clocks are `severity` seconds ahead. `hang` and `lost` ignore severity: the
     rank never leaves its forward. None as `end_step` = until the job ends.
     """
 

@@ -19,7 +19,7 @@ from argus.collectors.rank.session import Session
 from argus.collectors.records.kernel_names import short_name
 from argus.evals.workloads.gpu_machine import START_STEPS, Seen, transformer_step
 from argus.evals.workloads.models import Step
-from argus.evals.workloads.train import Transformer
+from argus.evals.workloads.transformer import Transformer
 
 KERNELS = ("void gemm<float, 128>(float*)", "softmax", "void at::(anonymous namespace)::add<int>(int*)")
 LAUNCHES = 24

@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from argus.collectors.rank.cupti.process import shared_shortener
 from argus.evals.workloads.models import Step
-from argus.evals.workloads.train import VOCABULARY, Transformer
+from argus.evals.workloads.transformer import VOCABULARY, Transformer
 
 START_STEPS = 8
 STEP_S = 0.08  # the batch doubles until a step lasts so long

@@ -16,9 +16,9 @@ import pytest
 
 from argus.api.cli import build_parser, load, serve
 from argus.api.settings import Settings
-from argus.evals.demo import CLASS_OF, WINDOW_STEPS, Plan, judge
+from argus.evals.demo import CLASS_OF, Plan, judge
 from argus.evals.pause import Pauser
-from argus.evals.stack import clean_env, job_command, service_command
+from argus.evals.stack import WINDOW_STEPS, clean_env, job_command, service_command
 
 
 def parsed(command: list[str]) -> Any:
@@ -45,7 +45,7 @@ def test_the_service_has_its_default_settings_but_for_the_window(
 
 
 def test_the_processor_has_its_default_settings(tmp_path: Path) -> None:
-    command = job_command(tmp_path, run="demo", server="http://127.0.0.1:1", ranks=4, script=["train.py"])
+    command = job_command(tmp_path, run="demo", server="http://127.0.0.1:1", launch=["train.py"])
     args = vars(parsed(command))
     plain = vars(parsed([sys.executable, "-m", "argus", "run", "--", "x"]))
     changed = {name for name, value in args.items() if value != plain[name]}

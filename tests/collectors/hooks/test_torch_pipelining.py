@@ -9,6 +9,7 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleInterleaved1F1B
 from torch.distributed.pipelining.stage import _PipelineStageBase
 
+from argus.collectors.rank.attach import current_session
 from argus.collectors.rank.fake_receiver import FakeReceiver
 from argus.collectors.records.events import RankRecords, Rows
 from tests.collectors.rank.observe import assert_sound, observe
@@ -35,6 +36,8 @@ def one_stage_each(rank: int, world: int) -> None:
         schedule.step(*([x] if rank == 0 else []), target=x if rank == world - 1 else None)
         optimizer.step()
         optimizer.zero_grad()
+    session = current_session()
+    assert session is not None and session.pipelines == [tuple(range(world))]
 
 
 def two_stages_each(rank: int, world: int) -> None:

@@ -1,0 +1,31 @@
+"""One rank's storage takes its time over every sample."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from argus.evals.live.machine import Machine
+from argus.evals.live.scene import Scene, Setting
+from argus.evals.live.truth import Truth, one_rank
+
+WORKLOADS = (
+    "ddp",
+    "fsdp2",
+    "moe",
+)
+SETTING = Setting()
+
+
+def truth(*, rank: int, ranks: int) -> Truth:
+    """The rank that waits for its batch."""
+    return one_rank(rank, "data.slow_loader")
+
+
+def can(machine: Machine) -> str | None:
+    """Anywhere: the script does it to itself."""
+    return None
+
+
+def hit(scene: Scene) -> AbstractContextManager[object]:
+    """Tell the script."""
+    return scene.told_inside("slow-data")
