@@ -6,8 +6,9 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,12 @@ DONE, IN_PART, NOTHING = 0, 1, 2
 SERIES = "iteration-time"
 PIPELINES = ("straggler-analysis/trace-AR.parquet", "straggler-analysis/trace-SE.parquet")
 TRACES = ("kineto/dlrm-8rank-v100.tar.gz", "kineto/hta-2rank")
+
+NOISE = "step noise"
+SHARES = "phase share of a step, pipelines"
+TRACE_WAITS, PIPELINE_WAITS = "wait share of a call, traces", "wait share of a call, pipelines"
+SCATTER = "scatter of a kernel's launches"
+
 NUM_JOBS, STEPS = 24, 300
 """Healthy simulated jobs behind the noise of steps."""
 
@@ -49,10 +56,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `argus eval calibrate`."""
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of the recordings")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.add_argument("--seed", type=int, default=0, help="of the simulated jobs (default 0)")
+    parser.add_argument("--seed", type=_seed, default=0, help="of the simulated jobs (default 0)")
     parser.add_argument(
         "--write", type=Path, metavar="FILE", help=f"put the table into this page, between {BEGIN} and {END}"
     )
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a seed is a number from 0 on, got {text!r}")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,8 +78,7 @@ def run(args: argparse.Namespace) -> int:
             f"{args.data} holds none of the recordings, for instance {SERIES} or {PIPELINES[0]}", code=NOTHING
         )
     _say("simulated jobs")
-    mine = {part: samples for part, samples in simulated(args.seed).items() if part in real}
-    found = table(real, mine)
+    found = table(real, simulated(args.seed, real))
     text = render(found)
     if args.write is not None:
         before, after = _page_of(args.write)
@@ -101,12 +113,13 @@ def recorded(folder: Path) -> tuple[dict[str, Samples], list[str]]:
     """Samples of every part the folder has recordings for, and what could not be read."""
     found: dict[str, Samples] = {}
     warnings: list[str] = []
+    read = cache(lambda name: _read(folder, name, warnings))
     parts: list[tuple[str, Callable[[], Samples]]] = [
-        ("step noise", lambda: step_noise(_series(folder / SERIES))),
-        ("phase share of a step, pipelines", lambda: phase_shares(_read(folder, PIPELINES, warnings))),
-        ("wait share of a call, traces", lambda: _waits(folder, TRACES, warnings)),
-        ("wait share of a call, pipelines", lambda: _waits(folder, PIPELINES, warnings)),
-        ("scatter of a kernel's launches", lambda: kernel_scatter(_read(folder, TRACES, warnings))),
+        (NOISE, lambda: step_noise(_series(folder / SERIES))),
+        (SHARES, lambda: phase_shares(one for name in PIPELINES for one in read(name))),
+        (TRACE_WAITS, lambda: _together(call_waits(read(name)) for name in TRACES)),
+        (PIPELINE_WAITS, lambda: _together(call_waits(read(name)) for name in PIPELINES)),
+        (SCATTER, lambda: kernel_scatter(one for name in TRACES for one in read(name))),
     ]
     for part, measure in parts:
         _say(part)
@@ -115,7 +128,7 @@ def recorded(folder: Path) -> tuple[dict[str, Samples], list[str]]:
             found[part] = samples
         else:
             warnings.append(f"nothing recorded tells the {part}")
-    return found, list(dict.fromkeys(warnings))
+    return found, warnings
 
 
 def _series(folder: Path) -> Iterator[Floats]:
@@ -123,47 +136,46 @@ def _series(folder: Path) -> Iterator[Floats]:
         yield from read_file(path).values()
 
 
-def _waits(folder: Path, names: tuple[str, ...], warnings: list[str]) -> Samples:
-    """Over all jobs: calls of different jobs are not the same ones."""
+def _read(folder: Path, name: str, warnings: list[str]) -> Sequence[RankRecords]:
+    """Ranks of a recording; what is wrong with it becomes a warning."""
+    if not (folder / name).exists():
+        warnings.append(f"{name} is not there")
+        return ()
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            return join(gather([folder / name], Path(scratch)).readings).records
+    except (ReaderError, ValueError) as error:
+        warnings.append(f"{name}: {error}")
+        return ()
+
+
+def simulated(seed: int, parts: Iterable[str]) -> dict[str, Samples]:
+    """The same quantities of healthy simulated jobs of the recordings' layouts."""
+    rng = np.random.default_rng([seed, 21])
+    pipelines = cache(lambda: [simulate(_pipeline(dp=dp, pp=pp), rng=rng) for dp, pp in ((4, 4), (32, 2))])
+    made: dict[str, Callable[[], Samples]] = {
+        NOISE: lambda: step_noise(job_series(_healthy(seed, rng))),
+        SHARES: lambda: phase_shares(one for done in pipelines() for one in done.records),
+        PIPELINE_WAITS: lambda: _together(call_waits(done.records) for done in pipelines()),
+        TRACE_WAITS: lambda: call_waits(simulate(Job(ranks=8, steps=30, buckets=3), rng=rng).records),
+        SCATTER: lambda: _kernels(rng),
+    }
+    return {part: made[part]() for part in parts}
+
+
+def _together(jobs: Iterable[Samples]) -> Samples:
+    """Calls of different jobs are not the same ones, but of one kind."""
     found: Samples = {}
-    for name in names:
-        for op, values in call_waits(_read(folder, (name,), warnings)).items():
+    for job in jobs:
+        for op, values in job.items():
             found.setdefault(op, []).extend(values)
     return found
 
 
-def _read(folder: Path, names: tuple[str, ...], warnings: list[str]) -> list[RankRecords]:
-    """Ranks of the recordings, each joined to a job of its own."""
-    found: list[RankRecords] = []
-    for name in names:
-        if not (folder / name).exists():
-            warnings.append(f"{name} is not there")
-            continue
-        try:
-            with tempfile.TemporaryDirectory() as scratch:
-                found += join(gather([folder / name], Path(scratch)).readings).records
-        except (ReaderError, ValueError) as error:
-            warnings.append(f"{name}: {error}")
-    return found
-
-
-def simulated(seed: int) -> dict[str, Samples]:
-    """The same quantities of healthy simulated jobs of the recordings' layouts."""
-    rng = np.random.default_rng([seed, 21])
-    pipelines = [simulate(job, rng=rng) for job in (_pipeline(dp=4, pp=4), _pipeline(dp=32, pp=2))]
-    data = simulate(Job(ranks=8, steps=30, buckets=3), rng=rng)
-    kernels = simulate(Job(ranks=2, steps=12, kernels=10), rng=rng)
-    waits = [call_waits(done.records) for done in pipelines]
-    ops = dict.fromkeys(op for one in waits for op in one)
-    return {
-        "step noise": step_noise(job_series(_healthy(seed, rng))),
-        "phase share of a step, pipelines": phase_shares(r for done in pipelines for r in done.records),
-        "wait share of a call, pipelines": {op: [v for one in waits for v in one.get(op, [])] for op in ops},
-        "wait share of a call, traces": call_waits(data.records),
-        "scatter of a kernel's launches": kernel_scatter(
-            [*kernels.records, transformer_kernels(kernels.records[0], rng=rng)]
-        ),
-    }
+def _kernels(rng: np.random.Generator) -> Samples:
+    """Kernels of the simulator's jobs, and those of a transformer in full."""
+    records = simulate(Job(ranks=2, steps=12, kernels=10), rng=rng).records
+    return kernel_scatter([*records, transformer_kernels(records[0], rng=rng)])
 
 
 def _pipeline(*, dp: int, pp: int) -> Job:

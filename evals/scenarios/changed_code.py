@@ -6,6 +6,9 @@ from argus.evals.scenarios._draw import draw_restart
 from argus.evals.simulator.job import Fault
 from argus.evals.truth import Scenario
 
+MAX_WINDOWS = 5
+"""Two windows of a new attempt only teach, four are compared with the attempt before."""
+
 
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:
     """run.changed from the first step of the second attempt on."""

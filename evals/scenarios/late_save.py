@@ -10,6 +10,11 @@ from argus.evals.truth import Scenario
 
 EVERY = 20
 
+MISSED = (
+    "a rank is never accused for its checkpoint: saves are left out of all baselines, and no rule "
+    "compares them among the ranks"
+)
+
 
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:
     """One rank of host.filesystem; without stacks nothing shows that it was the file system."""

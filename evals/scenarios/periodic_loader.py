@@ -14,6 +14,9 @@ PERIOD, FIRST, STEPS = 32, 64, 260
 
 STEP_S = 0.42
 
+MAX_WINDOWS = 8
+"""It takes three stalls, a period apart, to be told from a coincidence."""
+
 
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:
     """data.slow_loader of the whole run; a stall makes up for all steps of its period."""

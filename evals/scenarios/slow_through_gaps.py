@@ -11,6 +11,9 @@ from argus.evals.truth import Scenario
 LOST_STEPS = 24
 MIN_RANKS = 4
 
+MAX_WINDOWS = 5
+"""The windows of the gap are below the coverage that anything is said at."""
+
 
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:
     """One rank of compute.slow."""
