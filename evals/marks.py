@@ -8,6 +8,7 @@ from typing import Any
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.evals.expected import overclaimed
 from argus.evals.score import Outcome, is_true
 from argus.evals.truth import Truth
 
@@ -24,7 +25,7 @@ class Mark:
     the truth, `right_scope` = a true incident names the smallest object that explains it. `onset_off` = steps
     between the onset told and the true one. `exonerated` = no class was named that the truth says is innocent.
     `unsafe` = false incidents, told as confirmed or likely, that accuse a rank with which nothing is wrong.
-    `abstained` = nothing was told as confirmed or likely. `sure` are verdicts of incidents with whether each is
+    `overclaimed` = incidents told firmer than the data supports. `abstained` = nothing was told as confirmed or likely. `sure` are verdicts of incidents with whether each is
     true. `levels` are those with a finding at the fault's place and time. `rank_s` = ranks × seconds of the job.
     """
 
@@ -52,6 +53,7 @@ class Mark:
     levels: tuple[str, ...] = ()
     error: str = ""
     rank_s: float = 0.0
+    overclaimed: int = 0
 
     @property
     def key(self) -> tuple[str, str, int, int, float]:
@@ -113,6 +115,7 @@ def mark(
         levels=_levels(findings, truth, window_steps=window_steps) if is_faulty else (),
         error=outcome.error,
         rank_s=rank_s,
+        overclaimed=len(overclaimed([one.cause for one in said], truths)),
     )
 
 

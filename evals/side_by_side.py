@@ -21,6 +21,7 @@ from argus.api.cli.errors import CliError
 from argus.collectors.records.plan import DEFAULT_STEPS
 from argus.evals.marks import Mark, from_json, mark
 from argus.evals.play import play
+from argus.evals.restart import facts_before
 from argus.evals.score import Outcome, Trial, score
 from argus.evals.simulator.simulate import Simulation, simulate
 from argus.evals.suites import entropy, made
@@ -89,7 +90,8 @@ def _answer(
     trial: Trial, made: Scenario, *, simulation: Simulation, name: str, seen: Sequence[Seen]
 ) -> Answer:
     if name == OURS:
-        played = play(simulation, events=made.events)
+        before = facts_before(made, entropy=entropy(trial))
+        played = play(simulation, events=made.events, before=before)
         return played.incidents, played.told_s, played.findings
     rng = np.random.default_rng([*entropy(trial), 1])
     incidents, told_s = incidents_of(systems()[name](seen, rng=rng), seen)
