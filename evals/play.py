@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from argus.analytics.attempt import AttemptState, advance
@@ -12,7 +12,7 @@ from argus.analytics.incident import Incident
 from argus.analytics.outside import Outside
 from argus.analytics.window import Window, assemble
 from argus.collectors.records.outside_event import OutsideEvent
-from argus.evals.moments import moments
+from argus.evals.moments import Moment, moments
 from argus.evals.simulator.simulate import Simulation
 from argus.topology.layout import Topology, build
 
@@ -35,12 +35,16 @@ class Played:
 
 
 def play(
-    simulation: Simulation, *, events: Sequence[OutsideEvent] = (), keeps_windows: bool = False
+    simulation: Simulation,
+    *,
+    events: Sequence[OutsideEvent] = (),
+    keeps_windows: bool = False,
+    heard: Iterable[Moment] | None = None,
 ) -> Played:
     """Everything the analysis says of `simulation`, from its start to some time after its end.
 
     `events` are what others say meanwhile, `time_s` counted from the job's start. Windows are many and large: they
-    are in the answer if `keeps_windows`.
+    are in the answer if `keeps_windows`. `heard` are the job's moments where somebody has them already.
     """
     outside = [replace(event, time_s=simulation.job.start_s + event.time_s) for event in events]
     topology = build(simulation.layouts)
@@ -49,7 +53,7 @@ def play(
     told: dict[str, float] = {}
     findings, windows = list[Finding](), list[Window]()
     num_windows = 0
-    for moment in moments(simulation):
+    for moment in moments(simulation) if heard is None else heard:
         window = align(assemble(moment.parts, topology)) if moment.parts else None
         step = advance(
             state,

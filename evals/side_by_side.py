@@ -8,26 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-import numpy as np
-
-from argus.analytics.finding import Finding
-from argus.analytics.incident import Incident
 from argus.api.cli.errors import CliError
-from argus.collectors.records.plan import DEFAULT_STEPS
-from argus.evals.marks import Mark, from_json, mark
-from argus.evals.play import play
-from argus.evals.scenarios import scenarios
-from argus.evals.score import Outcome, Trial, score
-from argus.evals.simulator.simulate import Simulation, simulate
-from argus.evals.suites import entropy
+from argus.evals.answers import compare
+from argus.evals.marks import Mark, from_json
+from argus.evals.score import Trial
 from argus.evals.systems import OURS, systems
-from argus.evals.systems._seen import Seen, incidents_of, watch
-from argus.evals.truth import Scenario
 
 ALL = "all"
 
@@ -43,58 +33,17 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
     return known if ALL in names else tuple(name for name in known if name in names)
 
 
-def compare(trial: Trial, *, names: Sequence[str]) -> list[Mark]:
-    """The marks of each system for one trial, which is simulated once."""
-    made = scenarios()[trial.scenario](seed=trial.seed, ranks=trial.ranks, severity=trial.severity)
-    simulation = simulate(made.job, made.faults, rng=np.random.default_rng(entropy(trial)))
-    seen = watch(simulation) if set(names) - {OURS} else ()
-    return [_marked(trial, made, simulation=simulation, name=name, seen=seen) for name in names]
+def sliced(trials: Sequence[Trial], part: str) -> list[Trial]:
+    """The i-th of n parts of the trials, `i/n`, in their order. CliError if it is not such a part.
 
-
-Answer = tuple[Sequence[Incident], Sequence[float], Sequence[Finding]]
-"""Incidents, when each was told, and what they rest on."""
-
-
-def _marked(trial: Trial, made: Scenario, *, simulation: Simulation, name: str, seen: Sequence[Seen]) -> Mark:
-    """One system's mark; its crash is an outcome too."""
-    is_faulty = made.truth.fault_class is not None
-    ends = simulation.end_s[np.isfinite(simulation.end_s)]
-    rank_s = made.job.ranks * float(ends.max(initial=0.0))
-    try:
-        incidents, told_s, findings = _answer(trial, made, simulation=simulation, name=name, seen=seen)
-    except Exception as error:  # noqa: BLE001  one crashed trial is a result, not the end of the suite
-        crash = f"{type(error).__name__}: {error}"
-        outcome = Outcome(trial=trial, truth=made.truth, is_faulty=is_faulty, error=crash)
-        outcome = replace(outcome, steps=made.job.steps)
-        return mark(name, outcome, truths=made.truths, window_steps=DEFAULT_STEPS, rank_s=rank_s)
-    outcome = score(
-        trial,
-        made.truths,
-        incidents=incidents,
-        told_s=told_s,
-        onset_s=made.job.start_s + float(simulation.start_s[made.truth.onset_step].max()),
-        window_steps=DEFAULT_STEPS,
-    )
-    return mark(
-        name,
-        replace(outcome, steps=made.job.steps),
-        truths=made.truths,
-        incidents=incidents,
-        findings=findings,
-        window_steps=DEFAULT_STEPS,
-        rank_s=rank_s,
-    )
-
-
-def _answer(
-    trial: Trial, made: Scenario, *, simulation: Simulation, name: str, seen: Sequence[Seen]
-) -> Answer:
-    if name == OURS:
-        played = play(simulation, events=made.events)
-        return played.incidents, played.told_s, played.findings
-    rng = np.random.default_rng([*entropy(trial), 1])
-    incidents, told_s = incidents_of(systems()[name](seen, rng=rng), seen)
-    return incidents, told_s, ()
+    >>> sliced([1, 2, 3, 4, 5], "2/3")
+    [2, 3]
+    """
+    number, _, of = part.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise CliError(f"--slice takes a part i/n, for instance 1/4, got {part!r:.40}")
+    first, end = ((len(trials) * at) // int(of) for at in (int(number) - 1, int(number)))
+    return list(trials[first:end])
 
 
 def run_all(
@@ -119,7 +68,7 @@ def run_all(
                 file.writelines(json.dumps(one.to_json()) + "\n" for one in new)
         if done == len(todo) or clock() - started > last + 5.0:
             last = clock() - started
-            print(f"argus eval: {done} of {len(todo)} trials", file=sys.stderr)
+            print(f"argus eval: {done} of {len(todo)} trials, {last:.0f} s", file=sys.stderr)
     return [known[key] for key in wanted]
 
 
@@ -139,4 +88,10 @@ def _marks(trials: Sequence[Trial], *, names: Sequence[str], jobs: int) -> Itera
         yield from map(work, trials)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(work, trials)
+        try:
+            yield from pool.map(work, trials)
+        except BrokenProcessPool:
+            raise CliError(
+                "a process that played a trial was killed, for want of memory perhaps: try --jobs 1; "
+                "what a --book holds is not lost"
+            ) from None

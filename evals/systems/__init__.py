@@ -1,6 +1,6 @@
 """Simple rules to stand beside Argus on the same trials: one file each, `accuse(seen, *, rng) -> suspicions`.
 
-The file's name is the system's name, its docstring what it does. They see the windows that Argus sees and nothing
+The file's name is the system's name, its docstring what it does, `READS` the tables of a rank's window it looks at. They see the windows that Argus sees and nothing
 of the truth; a suspicion that repeats in the next windows is one incident.
 """
 
@@ -19,6 +19,8 @@ from argus.evals.systems._seen import Seen, Suspicion
 OURS = "argus"
 """The system under test itself; it is no file here."""
 
+ALL_TABLES = frozenset({"steps", "cells", "collectives", "events", "details", "kernels", "use"})
+
 
 class System(Protocol):
     """A system module's `accuse`."""
@@ -32,3 +34,10 @@ def systems() -> Mapping[str, System]:
     """Every simple system by name, found by walking this folder."""
     names = sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
     return {name: cast(System, import_module(f"{__name__}.{name}").accuse) for name in names}
+
+
+def reads(name: str) -> frozenset[str]:
+    """Tables of a rank's window that a system looks at; ours looks at all."""
+    if name == OURS:
+        return ALL_TABLES
+    return frozenset(import_module(f"{__name__}.{name}").READS)

@@ -10,7 +10,7 @@ import numpy as np
 from argus.analytics.clocks import align
 from argus.analytics.incident import Cause, Cost, Incident
 from argus.analytics.window import Floats, Window, assemble
-from argus.evals.moments import moments
+from argus.evals.moments import Moment, moments
 from argus.evals.simulator.simulate import Simulation
 from argus.topology.layout import build
 
@@ -44,12 +44,12 @@ class Suspicion:
     share: float = 0.0
 
 
-def watch(simulation: Simulation) -> tuple[Seen, ...]:
-    """Every window of a job in order of arrival, on one clock."""
+def watch(simulation: Simulation, heard: Iterable[Moment] | None = None) -> tuple[Seen, ...]:
+    """Every window of a job in order of arrival, on one clock; `heard` are its moments where they are known."""
     topology = build(simulation.layouts)
     return tuple(
         Seen(now_s=moment.now_s, window=align(assemble(moment.parts, topology)))
-        for moment in moments(simulation)
+        for moment in (moments(simulation) if heard is None else heard)
         if moment.parts
     )
 

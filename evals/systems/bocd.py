@@ -11,6 +11,9 @@ from scipy.stats import t as student
 from argus.analytics.window import Floats
 from argus.evals.systems._seen import Seen, Suspicion
 
+READS = ("steps",)
+"""Which of the uploaded records it looks at."""
+
 HAZARD = 1 / 250
 """One change in 250 steps."""
 PRIOR_WEIGHT, PRIOR_SHAPE, PRIOR_SCALE = 0.01, 2.0, 2e-4

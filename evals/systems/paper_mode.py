@@ -19,6 +19,9 @@ from argus.analytics.peers import work_classes
 from argus.analytics.window import Window
 from argus.evals.systems._seen import CLASS_OF_PHASE, Seen, Suspicion, over_steps
 
+READS = ("steps", "cells", "kernels")
+"""Which of the uploaded records it looks at."""
+
 JITTER_STEPS, JITTER_RATIO = 8, 2.0
 LEAST_CV, LEAST_Z = 0.15, 2.0
 TIMES_MEDIAN = 2.0

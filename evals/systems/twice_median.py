@@ -8,6 +8,9 @@ import numpy as np
 
 from argus.evals.systems._seen import Seen, Suspicion
 
+READS = ("steps",)
+"""Which of the uploaded records it looks at."""
+
 RATIO = 2.0
 LEAST_STEPS = 10
 """Steps before which there is no median to speak of."""
