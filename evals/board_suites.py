@@ -8,6 +8,7 @@ from typing import Protocol
 from argus.evals.days import Days
 from argus.evals.headline import Headline
 from argus.evals.score import Trial
+from argus.evals.semi.suite import Semi
 from argus.evals.suites import HELDOUT_SEED, SUITES
 
 REPEAT_SEEDS = 1_000_000_000
@@ -24,6 +25,10 @@ class Trials(Protocol):
 OTHERS: Mapping[str, Trials] = {
     "headline": Headline(first_seed=HELDOUT_SEED + 10_000),
     "days": Days(),
+    "semi": Semi(
+        faulty={"semi_series": 300, "semi_phases": 36, "semi_kernels": 36},
+        controls={"semi_series": 105, "semi_phases": 2, "semi_kernels": 1},
+    ),
 }
 """Suites that are scored as marks alone: side by side, without a gate."""
 

@@ -10,8 +10,8 @@ from argus.evals.report_curves import (
     MOST_WINDOWS,
     by_system,
     calibration,
-    ladder_points,
     latency,
+    rungs,
     trade_off,
 )
 from argus.evals.report_plots import curves, reliability, shares
@@ -25,7 +25,6 @@ from argus.evals.scoreboard_page import (
     system_rows,
 )
 from argus.evals.study.plots import heat
-from argus.evals.study.plots import lines as named_lines
 from argus.evals.systems import OURS
 
 STYLE = """
@@ -62,7 +61,7 @@ def _plots(marks: Sequence[Mark]) -> list[str]:
     systems = by_system(marks)
     ours = systems.get(OURS, [])
     ends = max((point[0] for rows in systems.values() for point in trade_off(rows)), default=0.0)
-    rungs = ladder_points(ladder(marks))
+    severities, found = rungs(ladder(marks))
     return [
         _figure(
             "Which level sees which cause",
@@ -72,8 +71,16 @@ def _plots(marks: Sequence[Mark]) -> list[str]:
         ),
         _figure(
             "Recall by severity",
-            named_lines("", rungs, y_label="found") if any(rungs.values()) else "",
-            "Share of faulty trials whose whole truth was named; 1.5× = the culprit's own step takes half as much again.",
+            curves(
+                found,
+                x_label="severity",
+                y_label="faulty trials whose whole truth was named",
+                x_end=float(max(len(severities) - 1, 1)),
+                names=severities,
+            )
+            if severities
+            else "",
+            "Of all faults but stops; 1.5× = the culprit's own step takes half as much again.",
         ),
         _figure(
             "Found against disturbed",

@@ -125,10 +125,12 @@ def mark(
     rank_s: float,
     cost_ratio: float | None = None,
     spent: Spent = UNKNOWN,
+    is_long: bool | None = None,
 ) -> Mark:
     """The mark of a scored trial; `incidents` are those the outcome was made of.
 
-    `cost_ratio` None = nobody knows what the fault costs: then it counts by how long it lasts alone.
+    `cost_ratio` None = nobody knows what the fault costs: then it counts by how long it lasts alone. `is_long` None =
+    by the truth; a recording may be shorter than what counts, and the fault last to its end.
     """
     trial, truth = outcome.trial, truths[0]
     said = [one for one in incidents if one.cause.verdict != "NO_FAULT"]
@@ -136,13 +138,14 @@ def mark(
     right = [one for one, is_right in zip(said, true, strict=True) if is_right]
     is_faulty = truth.fault_class is not None
     tempting = {name for fault in truths for name in fault.exonerated}
-    is_long = is_faulty and lasts(truth, steps=outcome.steps, window_steps=window_steps)
-    is_small = is_long and _is_small(truth, cost_ratio)
+    if is_long is None:
+        is_long = lasts(truth, steps=outcome.steps, window_steps=window_steps)
+    is_small = is_faulty and is_long and _is_small(truth, cost_ratio)
     return Mark(
         system=system,
         **vars(trial),
         fault_class=truth.fault_class,
-        counted=is_long and not is_small,
+        counted=is_faulty and is_long and not is_small,
         smaller=is_small,
         cost_ratio=cost_ratio,
         said=outcome.num_incidents,

@@ -71,9 +71,10 @@ def calibration(marks: Sequence[Mark]) -> dict[str, tuple[float, Share, tuple[fl
     return found
 
 
-def ladder_points(ladder: Mapping[str, Mapping[str, Share]]) -> dict[str, list[tuple[str, float]]]:
-    """Each system's shares by severity, where there were trials."""
-    return {
-        system: [(name, share.ratio) for name, share in row.items() if share.ratio is not None]
+def rungs(ladder: Mapping[str, Mapping[str, Share]]) -> tuple[list[str], dict[str, list[Point]]]:
+    """Names of the severities, and each system's share found at the place of each."""
+    names = list(next(iter(ladder.values()), {}))
+    return names, {
+        system: [(float(at), share.ratio) for at, share in enumerate(row.values()) if share.ratio is not None]
         for system, row in ladder.items()
     }

@@ -9,7 +9,7 @@ from argus.evals.rates import wilson
 from argus.evals.scoreboard import Share
 
 WIDTH, HEIGHT = 640, 320
-LEFT, TOP, RIGHT, BOTTOM = 60, 16, 170, 44
+LEFT, TOP, RIGHT, BOTTOM = 60, 30, 170, 44
 TICKS = 5
 COLOURS = (
     "#1b6ca8",
@@ -28,10 +28,19 @@ Point = tuple[float, float]
 
 
 def curves(
-    series: Mapping[str, Sequence[Point]], *, x_label: str, y_label: str, x_end: float, steps: bool = False
+    series: Mapping[str, Sequence[Point]],
+    *,
+    x_label: str,
+    y_label: str,
+    x_end: float,
+    steps: bool = False,
+    names: Sequence[str] = (),
 ) -> str:
-    """A line a series from 0 to `x_end` and from 0 to 1; `steps` = the value holds until the next point."""
-    parts = [*_axes(x_label=x_label, y_label=y_label, x_end=x_end)]
+    """A line a series from 0 to `x_end` and from 0 to 1.
+
+    `steps` = the value holds until the next point; `names` stand at 0, 1, … instead of numbers.
+    """
+    parts = [*_axes(x_label=x_label, y_label=y_label, x_end=x_end, names=names)]
     for number, (name, points) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
         drawn = list(_held(points) if steps else points)
@@ -95,14 +104,17 @@ def _held(points: Sequence[Point]) -> Iterator[Point]:
         before = y
 
 
-def _axes(*, x_label: str, y_label: str, x_end: float) -> Iterator[str]:
-    for number in range(TICKS + 1):
-        share = number / TICKS
-        x, y = _at(share, share)
-        (left, bottom), (right, _) = _at(0, 0), _at(1, 0)
+def _axes(*, x_label: str, y_label: str, x_end: float, names: Sequence[str] = ()) -> Iterator[str]:
+    (left, bottom), (right, _) = _at(0, 0), _at(1, 0)
+    for share in (number / TICKS for number in range(TICKS + 1)):
+        _, y = _at(0, share)
         yield f'<line x1="{left}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="#ddd"/>'
         yield _text(LEFT - 34, y + 4, f"{share:.1f}")
-        yield _text(x - 8, bottom + 16, f"{share * x_end:.3g}")
+    ticks = {at / x_end: name for at, name in enumerate(names)} or {
+        number / TICKS: f"{number / TICKS * x_end:.3g}" for number in range(TICKS + 1)
+    }
+    for share, name in ticks.items():
+        yield _text(_at(share, 0)[0] - 8, bottom + 16, name)
     yield _text(LEFT + 140, HEIGHT - 6, x_label)
     yield _text(4, 12, y_label)
 

@@ -218,7 +218,8 @@ def failure_line(one: Mark) -> str:
         got = f"{one.false} of {one.said} incidents false"
     else:
         got = "the right ranks, another cause" if one.found else "not found"
-    return f"FAILED {one.scenario} ranks {one.ranks} severity {one.severity} seed {one.seed}: wanted {wanted}, got {got}"
+    size = f" ranks {one.ranks}" if one.ranks else ""
+    return f"FAILED {one.scenario}{size} severity {one.severity} seed {one.seed}: wanted {wanted}, got {got}"
 
 
 def _percent(share: Share) -> str:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -17,14 +16,27 @@ from argus.api.cli.errors import CliError
 from argus.evals.answers import compare
 from argus.evals.marks import Mark, from_json
 from argus.evals.score import Trial
-from argus.evals.systems import OURS, systems
+from argus.evals.semi.suite import SOURCES, takes
+from argus.evals.systems import OURS, peers, systems
 
 ALL = "all"
 
 
-def chosen(names: Sequence[str]) -> tuple[str, ...]:
-    """The systems to run, ours first. CliError for a name that is none."""
-    known = (OURS, *systems())
+def chosen(names: Sequence[str], *, reads_traces: bool = False) -> tuple[str, ...]:
+    """The systems to run, ours first, and with traces to read the peers that are installed.
+
+    CliError for a name that is none, or of a peer that cannot be run.
+    """
+    there = {name: peer.why_not() for name, peer in peers().items()}
+    named = sorted(set(names) & set(there))
+    if named and not reads_traces:
+        raise CliError(f"{named[0]} reads traces, which --suite semi alone has")
+    if named and there[named[0]]:
+        raise CliError(there[named[0]])
+    for reason in there.values() if reads_traces and ALL in names else ():
+        if reason:
+            print(f"argus eval: skipped: {reason}", file=sys.stderr)
+    known = (OURS, *systems(), *(name for name, reason in there.items() if reads_traces and not reason))
     wrong = sorted(set(names) - {*known, ALL})
     if wrong:
         raise CliError(
@@ -50,17 +62,23 @@ def run_all(
     trials: Sequence[Trial],
     *,
     names: Sequence[str],
+    data: Path | None = None,
     book: Path | None = None,
     jobs: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Mark]:
-    """Marks of every trial and system; what the book holds is not run again, what is run is added to it."""
+    """Marks of every trial and every system that can read it; what the book holds is not run again, what is run is
+    added to it. `data` holds the recordings of those trials that are made of some.
+    """
     known = {one.key: one for one in read_book(book)} if book else {}
-    wanted = [(name, t.scenario, t.seed, t.ranks, t.severity) for t in trials for name in names]
-    lacking = {key[1:] for key in wanted if key not in known}
-    todo = [t for t in trials if (t.scenario, t.seed, t.ranks, t.severity) in lacking]
+    pairs = [(t, name) for t in trials for name in names if takes(t.scenario, name)]
+    lacking: dict[Trial, list[str]] = {}
+    for trial, name in pairs:
+        if (name, *vars(trial).values()) not in known:
+            lacking.setdefault(trial, []).append(name)
+    todo = [(trial, missing, data) for trial, missing in lacking.items()]
     started, last = clock(), 0.0
-    for done, marks in enumerate(_marks(todo, names=names, jobs=jobs or os.cpu_count() or 1), start=1):
+    for done, marks in enumerate(_marks(todo, jobs=jobs or os.cpu_count() or 1), start=1):
         new = [one for one in marks if one.key not in known]
         known |= {one.key: one for one in new}
         if book and new:
@@ -69,7 +87,7 @@ def run_all(
         if done == len(todo) or clock() - started > last + 5.0:
             last = clock() - started
             print(f"argus eval: {done} of {len(todo)} trials, {last:.0f} s", file=sys.stderr)
-    return [known[key] for key in wanted]
+    return [known[name, trial.scenario, trial.seed, trial.ranks, trial.severity] for trial, name in pairs]
 
 
 def read_book(path: Path) -> list[Mark]:
@@ -82,16 +100,26 @@ def read_book(path: Path) -> list[Mark]:
         raise CliError(f"{path} is no book of marks ({error!r:.100}): name a new file") from None
 
 
-def _marks(trials: Sequence[Trial], *, names: Sequence[str], jobs: int) -> Iterator[list[Mark]]:
-    work = partial(compare, names=names)
-    if jobs == 1 or len(trials) < 2 * jobs:
-        yield from map(work, trials)
+Work = tuple[Trial, list[str], Path | None]
+"""A trial, the systems to play it, and where recordings are."""
+
+
+def _marks(todo: Sequence[Work], *, jobs: int) -> Iterator[list[Mark]]:
+    if jobs == 1 or len(todo) < 2 * jobs:
+        yield from map(_compared, todo)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         try:
-            yield from pool.map(work, trials)
+            yield from pool.map(_compared, todo)
         except BrokenProcessPool:
             raise CliError(
                 "a process that played a trial was killed, for want of memory perhaps: try --jobs 1; "
                 "what a --book holds is not lost"
             ) from None
+
+
+def _compared(work: Work) -> list[Mark]:
+    trial, names, data = work
+    if trial.scenario in SOURCES and data is not None:
+        return SOURCES[trial.scenario].compare(trial, names=names, data=data)
+    return compare(trial, names=names)

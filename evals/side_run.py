@@ -18,10 +18,14 @@ from argus.evals.marks import Mark
 from argus.evals.score import Trial
 from argus.evals.scoreboard import to_json
 from argus.evals.scoreboard_page import Made, page, render
+from argus.evals.semi.suite import lacking
 from argus.evals.side_by_side import chosen, run_all, sliced
 from argus.evals.systems import OURS
 
 STDOUT = "-"
+SEMI = "semi"
+RECORDINGS = Path("../shared/data")
+"""Where the tests find them too."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME",
         help="put it beside others on the same trials: argus, a file of evals/systems, or all; may be repeated",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=RECORDINGS,
+        metavar="DIR",
+        help=f"with --suite semi: folder of the public recordings (default {RECORDINGS})",
     )
     parser.add_argument(
         "--book", type=Path, metavar="FILE", help="keep every mark here (JSON lines), resume from it"
@@ -69,12 +80,13 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
         )
     if args.repeats < 1:
         raise CliError(f"--repeats takes a number from 1 on, got {args.repeats}")
-    names, started = chosen(args.system or [OURS]), time.monotonic()
-    wanted = list(repeated(trials, args.repeats))
+    started = time.monotonic()
+    names = chosen(args.system or [OURS], reads_traces=suite == SEMI)
+    wanted = list(_there(repeated(trials, args.repeats), args.data))
     if args.slice:
         wanted = sliced(wanted, args.slice)
     resumed = args.book is not None and args.book.exists()
-    marks = run_all(wanted, names=names, book=args.book, jobs=args.jobs)
+    marks = run_all(wanted, names=names, data=args.data, book=args.book, jobs=args.jobs)
     took = f"{time.monotonic() - started:.0f} s" + (" (the last slice)" if resumed else "")
     made = Made(
         suite=suite,
@@ -85,6 +97,23 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
     )
     _write(args, marks, made)
     return 0
+
+
+def _there(trials: Iterator[Trial], data: Path) -> Iterator[Trial]:
+    """The trials but those whose recordings are not there. CliError if none is left."""
+    missing, any_left = lacking(data), False
+    told = set[str]()
+    for trial in trials:
+        if trial.scenario not in missing:
+            any_left = True
+            yield trial
+        elif trial.scenario not in told:
+            told.add(trial.scenario)
+            print(f"argus eval: {missing[trial.scenario]}", file=sys.stderr)
+    if not any_left:
+        raise CliError(
+            f"every trial is skipped, there are no recordings in {data}: name their folder by --data"
+        )
 
 
 def _write(args: argparse.Namespace, marks: list[Mark], made: Made) -> None:

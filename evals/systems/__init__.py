@@ -1,7 +1,8 @@
 """Simple rules to stand beside Argus on the same trials: one file each, `accuse(seen, *, rng) -> suspicions`.
 
 The file's name is the system's name, its docstring what it does, `READS` the tables of a rank's window it looks at. They see the windows that Argus sees and nothing
-of the truth; a suspicion that repeats in the next windows is one incident.
+of the truth; a suspicion that repeats in the next windows is one incident. A file that offers
+`accuse_traces(files)` instead, with `why_not()`, is a peer: a tool of others, run on traces.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
+from types import ModuleType
 from typing import Protocol, cast
 
 import numpy as np
@@ -29,11 +32,35 @@ class System(Protocol):
         """Suspicions in the order of the windows they rest on; each may look back, never ahead."""
 
 
+class Peer(Protocol):
+    """A module for a tool of others that reads trace files instead of windows."""
+
+    def why_not(self) -> str:
+        """Why it cannot be run here, "" if it can."""
+
+    def accuse_traces(self, files: Mapping[int, Path]) -> tuple[int, ...]:
+        """The ranks it names, given each rank's file."""
+
+
 @cache
 def systems() -> Mapping[str, System]:
     """Every simple system by name, found by walking this folder."""
+    return {
+        name: cast(System, module.accuse) for name, module in _modules().items() if hasattr(module, "accuse")
+    }
+
+
+@cache
+def peers() -> Mapping[str, Peer]:
+    """Every peer by name, found by walking this folder, installed or not."""
+    return {
+        name: cast(Peer, module) for name, module in _modules().items() if hasattr(module, "accuse_traces")
+    }
+
+
+def _modules() -> Mapping[str, ModuleType]:
     names = sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
-    return {name: cast(System, import_module(f"{__name__}.{name}").accuse) for name in names}
+    return {name: import_module(f"{__name__}.{name}") for name in names}
 
 
 def reads(name: str) -> frozenset[str]:

@@ -68,9 +68,15 @@ def incidents_of(
             made[at] = replace(made[at], last_window=window.index)
             continue
         last[key] = len(made)
-        made.append(_opened(one, window))
+        made.append(opened(one, window))
         told.append(seen[one.at].now_s)
     return tuple(made), tuple(told)
+
+
+def job_steps(window: Window) -> Floats:
+    """Time of each usable step that any rank showed, its slowest rank's. (step,)"""
+    steps = window.step_s[:, window.usable]
+    return np.asarray(np.fmax.reduce(steps[:, np.isfinite(steps).any(axis=0)], axis=0))
 
 
 def over_steps(values: Floats, window: Window) -> Floats:
@@ -87,7 +93,8 @@ def _scope(one: Suspicion, window: Window) -> str:
     return f"rank:{one.ranks[0]}" if len(one.ranks) == 1 else f"run:{window.run}"
 
 
-def _opened(one: Suspicion, window: Window) -> Incident:
+def opened(one: Suspicion, window: Window) -> Incident:
+    """The incident a suspicion opens in a window."""
     scope = _scope(one, window)
     kind, _, name = scope.partition(":")
     cause = Cause(
