@@ -96,8 +96,15 @@ def made_line(marks: Sequence[Mark], made: Made) -> str:
     of = f"seeds {seeds[0]} to {seeds[-1]}" if seeds else "no trial"
     return (
         f"Written by `{made.command}` on {made.date}, {made.machine}, {made.took}; all slices took {core_s:.0f} seconds "
-        f"of one core. {faulty} faulty and {healthy} healthy trials, {of}."
+        f"of one core. {faulty} faulty and {healthy} healthy trials, {of}. {_made_of(marks)}"
     )
+
+
+def _made_of(marks: Sequence[Mark]) -> str:
+    recorded = [one.cost_ratio is not None and not one.rank_s for one in marks if one.fault_class is not None]
+    if recorded and all(recorded):
+        return "Recordings of real jobs with faults put in."
+    return "Everything is simulated." if not any(recorded) else "Simulated jobs, and recordings with faults put in."
 
 
 def promises(marks: Sequence[Mark]) -> list[str]:
