@@ -1,4 +1,4 @@
-"""Long pauses of single steps that the runtime itself tells of: compilations, collections.
+"""Long pauses of single steps that the runtime itself tells of: compilations, collections, waits for data.
 
 A mean over a window hides them (incidents.md Part 4, trap 4): one in a hundred steps that takes forty times as
 long is a third of the job's time and no rank's habit. So each of them is remembered.
@@ -13,6 +13,13 @@ import numpy as np
 from argus.analytics.window import Window
 
 KINDS = ("compile", "gc")
+LOADER = "loader_wait"
+
+EVERYBODY = -1
+"""In place of a rank: all of them stood still, each at least so long."""
+
+NEARLY_ALL = 0.1
+"""Quantile of the ranks' waits for data that everybody waits at least; one rank's is its own matter."""
 
 MIN_STEPS = 0.5
 """A pause worth remembering takes at least half a step."""
@@ -23,7 +30,7 @@ MAX_KEPT = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Pause:
-    """One rank stood still for `dur_s` in `step`; `kind` is the runtime's word for it."""
+    """One rank, or everybody, stood still for `dur_s` in `step`; `kind` is the runtime's word for it."""
 
     kind: str
     rank: int
@@ -47,5 +54,23 @@ def pauses_of(window: Window) -> tuple[Pause, ...]:
         for (kind, step, rank), dur in told.items()
         if dur >= least_s
     ]
+    found += _of_everybody(window, usable, least_s=least_s)
     longest = sorted(found, key=lambda pause: (-pause.dur_s, pause.step, pause.rank))[:MAX_KEPT]
     return tuple(sorted(longest, key=lambda pause: (pause.step, pause.rank, pause.kind)))
+
+
+def _of_everybody(window: Window, usable: set[int], *, least_s: float) -> list[Pause]:
+    """Steps in which nearly all ranks waited long for their data."""
+    waited: dict[int, dict[int, float]] = {}
+    for event in window.events_by_kind.get(LOADER, ()):
+        if event.step in usable and np.isfinite(event.dur_s):
+            mine = waited.setdefault(event.step, {})
+            mine[event.rank] = mine.get(event.rank, 0.0) + event.dur_s
+    found = []
+    for step, by_rank in waited.items():
+        all_s = np.zeros(len(window.ranks))
+        all_s[: len(by_rank)] = list(by_rank.values())
+        dur_s = float(np.quantile(all_s, NEARLY_ALL, method="lower"))
+        if dur_s >= least_s:
+            found.append(Pause(kind=LOADER, rank=EVERYBODY, step=step, dur_s=dur_s))
+    return found

@@ -189,17 +189,26 @@ def _fit(times: Floats, amounts: Floats, *, usable: Bools) -> _Fit | None:
     slopes = _least_deviations(amounts[:, known], times[known])
     line = slopes[0] + np.tensordot(slopes[1:], amounts, axes=1)
     usual = float(np.median(line[known]))
-    # Judged where the work differs, be it that of one rank alone.
+    # Judged where the work differs, be it that of one rank alone, and by how much: what all others' work strays by is
+    # many samples of mere noise.
     moved = known & (np.abs(line - usual) > MIN_SPREAD * usual)
     if usual <= 0 or not moved.any():
         return None
-    before = float(np.median(np.abs(times[moved] - np.median(times[known]))))
-    after = float(np.median(np.abs(times[moved] - line[moved])))
+    weight = np.abs(line[moved] - usual)
+    before = _weighted_median(np.abs(times[moved] - np.median(times[known])), weight)
+    after = _weighted_median(np.abs(times[moved] - line[moved]), weight)
     if after > (1 - MIN_EXPLAINED) * before:
         return None
     factor = np.where(np.isfinite(line), line / usual, 1.0)
     factor = np.clip(factor, 1 / MAX_FACTOR, MAX_FACTOR)
     return _Fit(factor=factor, lost_s=_lost(slopes, amounts, known), explained=1 - after / max(before, 1e-12))
+
+
+def _weighted_median(values: Floats, weight: Floats) -> float:
+    """The value up to which half of the weight lies."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(reached, 0.5 * reached[-1])])
 
 
 def _lost(slopes: Floats, amounts: Floats, known: Bools) -> Floats:

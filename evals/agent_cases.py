@@ -13,6 +13,7 @@ from argus.agent.held_facts import HeldFacts, HeldRun
 from argus.agent.triage import diagnose
 from argus.api.report import costliest
 from argus.evals.play import Played, play
+from argus.evals.restart import facts_before
 from argus.evals.scenarios import scenarios
 from argus.evals.score import Trial
 from argus.evals.simulator.simulate import simulate
@@ -45,6 +46,7 @@ def agent_case(trial: Trial) -> AgentCase:
     played = play(
         simulate(made.job, made.faults, rng=np.random.default_rng(entropy(trial))),
         events=made.events,
+        before=facts_before(made, entropy=entropy(trial)),
         keeps_windows=True,
     )
     return AgentCase(trial=trial, truth=made.truth, facts=facts_of(played))

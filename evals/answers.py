@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from argus.agent.triage import diagnose
+from argus.agent.triage import describe
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.collectors.records.plan import DEFAULT_STEPS
@@ -16,6 +16,7 @@ from argus.evals import days
 from argus.evals.marks import UNKNOWN, Mark, Spent, mark
 from argus.evals.moments import BEATING_RANKS, Moment, moments
 from argus.evals.play import Played, play
+from argus.evals.restart import facts_before
 from argus.evals.scenarios import scenarios
 from argus.evals.score import Outcome, Trial, score
 from argus.evals.simulator.simulate import Simulation, simulate
@@ -45,13 +46,14 @@ class Staged:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Incidents, when each was told, what they rest on, and what that took."""
+    """Incidents, when each was told, what they rest on and advise, and what that took."""
 
     incidents: Sequence[Incident]
     told_s: Sequence[float]
     findings: Sequence[Finding] = ()
     spent: Spent = UNKNOWN
     worded_s: float = 0.0
+    advice: tuple[str, ...] = ()
 
 
 def compare(trial: Trial, *, names: Sequence[str]) -> list[Mark]:
@@ -142,6 +144,7 @@ def _marked(staged: Staged, name: str) -> Mark:
         window_steps=DEFAULT_STEPS,
         rank_s=rank_s,
         cost_ratio=staged.cost_ratio,
+        advice=answer.advice,
         spent=replace(_with_diagnosis(answer, delay_s=outcome.delay_s), staged_s=staged.staged_s),
     )
 
@@ -162,13 +165,15 @@ def _ours(staged: Staged) -> Answer:
     with measured() as meter:
         played = _play(staged)
     with measured() as wording:
-        for one in played.incidents:
-            diagnose(one, findings=played.findings, topology=played.topology)
+        diagnoses = [
+            describe(one, findings=played.findings, topology=played.topology) for one in played.incidents
+        ]
     return Answer(
         incidents=played.incidents,
         told_s=played.told_s,
         findings=played.findings,
         worded_s=wording.wall_s / max(len(played.incidents), 1),
+        advice=tuple(action.id for one in diagnoses for action in one.remediation),
         # Of a job too large to hold, most of the time is the simulator's.
         spent=UNKNOWN
         if staged.heard is None
@@ -201,7 +206,9 @@ def _theirs(staged: Staged, name: str) -> Answer:
 
 
 def _play(staged: Staged) -> Played:
-    return play(staged.simulation, events=staged.made.events, heard=staged.heard)
+    made = staged.made
+    before = facts_before(made, entropy=entropy(staged.trial))
+    return play(staged.simulation, events=made.events, before=before, heard=staged.heard)
 
 
 def _peak(staged: Staged, work: Callable[[], object]) -> int | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
-from argus.evals import agent_report, fidelity, real, side_run
+from argus.evals import agent_report, calibrate, fidelity, real, side_run
 from argus.evals.board_suites import ALL_SUITES as SUITES
 from argus.evals.board_suites import OTHERS
 from argus.evals.rates import per_steps
@@ -35,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     real.add_arguments(
         actions.add_parser("real", help="public recordings, their published answers beside what came out")
     )
+    calibrate.add_arguments(
+        actions.add_parser(
+            "calibrate", help="simulated distributions beside recorded ones, where they differ"
+        )
+    )
     fidelity.add_arguments(
         actions.add_parser("fidelity", help="what kernel summaries lose, and what that costs")
     )
@@ -46,8 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     size = run_parser.add_mutually_exclusive_group()
     size.add_argument("--suite", choices=sorted(SUITES), help="trials to run (default dev)")
-    size.add_argument("--smoke", action="store_true", help="the suite smoke: every scenario, under a minute")
-    size.add_argument("--full", action="store_true", help="the suite dev-full: about an hour")
+    size.add_argument(
+        "--smoke", action="store_true", help="the suite smoke: every class of fault, about a minute"
+    )
+    size.add_argument("--full", action="store_true", help="the suite dev-full: hours")
     run_parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     run_parser.add_argument(
         "--gate", type=Path, metavar="FILE", help="exit 1 if a score is below this file's"
@@ -63,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the suite; 0, or 1 if a gated score dropped."""
     if args.action == "fidelity":
         return fidelity.run(args)
+    if args.action == "calibrate":
+        return calibrate.run(args)
     if args.action == "agent":
         return agent_report.run(args)
     if args.action == "real":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.evals.expected import forbidden_advice, overclaimed
 from argus.evals.score import Outcome, is_true
 from argus.evals.truth import Truth
 
@@ -51,6 +52,7 @@ class Mark:
     the truth, `right_scope` = a true incident names the smallest object that explains it. `onset_off` = steps
     between the onset told and the true one. `exonerated` = no class was named that the truth says is innocent.
     `unsafe` = false incidents, told as confirmed or likely, that accuse a rank with which nothing is wrong.
+    `overclaimed` = incidents told firmer than the data supports, `forbidden` = actions advised that the truth forbids.
     `abstained` = nothing was told as confirmed or likely. `sure` are verdicts of incidents with whether each is
     true, `weights` what each is told to cost of the step. `levels` are those with a finding at the fault's place and
     time. `rank_s` = ranks × seconds of the job.
@@ -84,6 +86,8 @@ class Mark:
     cost_ratio: float | None = None
     weights: tuple[float, ...] = ()
     spent: Spent = UNKNOWN
+    overclaimed: int = 0
+    forbidden: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, int, int, float]:
@@ -109,6 +113,7 @@ def from_json(row: Mapping[str, Any]) -> Mark:
             "sure": sure,
             "levels": tuple(row["levels"]),
             "weights": tuple(map(float, row["weights"])),
+            "forbidden": tuple(row["forbidden"]),
             "spent": Spent(**row["spent"]),
         }
     )
@@ -126,11 +131,13 @@ def mark(
     cost_ratio: float | None = None,
     spent: Spent = UNKNOWN,
     is_long: bool | None = None,
+    advice: Iterable[str] = (),
 ) -> Mark:
     """The mark of a scored trial; `incidents` are those the outcome was made of.
 
     `cost_ratio` None = nobody knows what the fault costs: then it counts by how long it lasts alone. `is_long` None =
-    by the truth; a recording may be shorter than what counts, and the fault last to its end.
+    by the truth; a recording may be shorter than what counts, and the fault last to its end. `advice` are
+    ids of the actions the system proposed.
     """
     trial, truth = outcome.trial, truths[0]
     said = [one for one in incidents if one.cause.verdict != "NO_FAULT"]
@@ -167,6 +174,8 @@ def mark(
         error=outcome.error,
         rank_s=rank_s,
         spent=spent,
+        overclaimed=len(overclaimed([one.cause for one in said], truths)),
+        forbidden=forbidden_advice(advice, truths),
     )
 
 

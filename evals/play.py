@@ -10,9 +10,12 @@ from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.outside import Outside
+from argus.analytics.run_diff import RunDiff
+from argus.analytics.run_facts import RunFacts
 from argus.analytics.window import Window, assemble
 from argus.collectors.records.outside_event import OutsideEvent
 from argus.evals.moments import Moment, moments
+from argus.evals.restart import change_since
 from argus.evals.simulator.simulate import Simulation
 from argus.topology.layout import Topology, build
 
@@ -38,30 +41,38 @@ def play(
     simulation: Simulation,
     *,
     events: Sequence[OutsideEvent] = (),
+    before: RunFacts | None = None,
     keeps_windows: bool = False,
     heard: Iterable[Moment] | None = None,
 ) -> Played:
     """Everything the analysis says of `simulation`, from its start to some time after its end.
 
-    `events` are what others say meanwhile, `time_s` counted from the job's start. Windows are many and large: they
-    are in the answer if `keeps_windows`. `heard` are the job's moments where somebody has them already.
+    `events` are what others say meanwhile, `time_s` counted from the job's start, `before` the facts of the run's
+    attempt before. Windows are many and large: they are in the answer if `keeps_windows`.
+    `heard` are the job's moments where somebody has them already.
     """
     outside = [replace(event, time_s=simulation.job.start_s + event.time_s) for event in events]
     topology = build(simulation.layouts)
     state = AttemptState.start(simulation.job.run, simulation.job.attempt)
     last: dict[str, Incident] = {}
     told: dict[str, float] = {}
-    findings, windows = list[Finding](), list[Window]()
+    findings, windows, first = list[Finding](), list[Window](), list[Window]()
+    change: RunDiff | None = None
     num_windows = 0
     for moment in moments(simulation) if heard is None else heard:
         window = align(assemble(moment.parts, topology)) if moment.parts else None
+        if before is not None and change is None and window is not None:
+            first.append(window)
+            change = change_since(before, topology, simulation.layouts, first)
         step = advance(
             state,
             topology=topology,
             now_s=moment.now_s,
             window=window,
             beats=moment.beats,
-            outside=Outside(events=tuple(event for event in outside if event.time_s <= moment.now_s)),
+            outside=Outside(
+                events=tuple(event for event in outside if event.time_s <= moment.now_s), change=change
+            ),
         )
         state = step.state
         findings += step.findings

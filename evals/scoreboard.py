@@ -65,8 +65,8 @@ class Line:
     `noticed` = anything was said in the fault's time. `recall` is over counted faults, `recall_short` over those that
     end before ten windows, `recall_smaller` over those that cost less than a per cent of the step. `false_healthy` =
     incidents in healthy trials, `per_day` the same per 10,000 ranks and day with `per_day_upper` at 95 %.
-    `brier` = mean squared error of taking CONFIRMED as 1, LIKELY as 0.75, anything else as 0.5. `took` is what the
-    answers took.
+    `brier` = mean squared error of taking CONFIRMED as 1, LIKELY as 0.75, anything else as 0.5. `forbidden` = actions
+    advised that the truths forbid, `overclaimed` = verdicts firmer than the data supports, `took` what the answers took.
     """
 
     system: str
@@ -90,6 +90,8 @@ class Line:
     per_day: float | None
     per_day_upper: float | None
     unsafe: int
+    forbidden: int
+    overclaimed: int
     calibration: Mapping[str, Share]
     brier: float | None
     crashed: int
@@ -134,6 +136,8 @@ def line(system: str, marks: Iterable[Mark]) -> Line:
         per_day=alarms / days if days else None,
         per_day_upper=poisson_upper(alarms) / days if days else None,
         unsafe=sum(one.unsafe for one in rows),
+        forbidden=sum(len(one.forbidden) for one in rows),
+        overclaimed=sum(one.overclaimed for one in rows),
         calibration={name: _share([true for verdict, true in sure if verdict == name]) for name in SAID},
         brier=_brier(sure),
         crashed=sum(bool(one.error) for one in rows),

@@ -104,7 +104,11 @@ def _made_of(marks: Sequence[Mark]) -> str:
     recorded = [one.cost_ratio is not None and not one.rank_s for one in marks if one.fault_class is not None]
     if recorded and all(recorded):
         return "Recordings of real jobs with faults put in."
-    return "Everything is simulated." if not any(recorded) else "Simulated jobs, and recordings with faults put in."
+    return (
+        "Everything is simulated."
+        if not any(recorded)
+        else "Simulated jobs, and recordings with faults put in."
+    )
 
 
 def promises(marks: Sequence[Mark]) -> list[str]:
@@ -127,7 +131,11 @@ def promises(marks: Sequence[Mark]) -> list[str]:
         f"at most 1 false incident per healthy day of 10,000 ranks: {ours.false_healthy} seen, 95 % bound "
         f"{_number(ours.per_day_upper)} a day — {_budget(ours)}"
     )
-    rows.append(f"no unsafe advice: {ours.unsafe} — {'met' if not ours.unsafe else 'MISSED'}")
+    unsafe = ours.unsafe + ours.forbidden
+    rows.append(
+        f"no unsafe advice: {ours.unsafe} healthy ranks accused, {ours.forbidden} forbidden actions — "
+        f"{'met' if not unsafe else 'MISSED'}"
+    )
     if min(faulty, healthy) < HEADLINE_TRIALS:
         rows.append(
             f"a headline takes {HEADLINE_TRIALS} faulty and as many healthy trials; this run had {faulty} and "
@@ -172,6 +180,8 @@ def system_rows(rows: Sequence[Line]) -> list[list[str]]:
             f"{_number(one.per_day)} ({_number(one.per_day_upper)})"
         ),
         "unsafe": lambda one: one.unsafe,
+        "forbidden actions": lambda one: one.forbidden if one.system == OURS else "–",
+        "overclaimed": lambda one: one.overclaimed,
         "CONFIRMED true": lambda one: one.calibration["CONFIRMED"],
         "LIKELY true": lambda one: one.calibration["LIKELY"],
         "Brier": lambda one: _number(one.brier),

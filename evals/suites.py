@@ -12,12 +12,25 @@ import numpy as np
 
 from argus.collectors.records.plan import DEFAULT_STEPS
 from argus.evals.play import play
+from argus.evals.restart import facts_before
 from argus.evals.scenarios import scenarios
 from argus.evals.score import Outcome, Trial, score
 from argus.evals.simulator.simulate import simulate
 
 HEALTHY = ("healthy", "ugly_healthy")
-"""Scenarios in which nothing is wrong."""
+"""A clean and an untidy job in which nothing is wrong."""
+
+CALM = (
+    *HEALTHY,
+    "background_save",
+    "cold_start",
+    "decoys",
+    "gaps",
+    "restarted",
+    "stray_clocks",
+    "uneven_rollouts",
+)
+"""All scenarios in which nothing is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +72,53 @@ def least_size(name: str) -> int:
     return int(getattr(import_module(scenarios()[name].__module__), "MIN_RANKS", 2))
 
 
+SMOKE = (
+    "crowded_experts",
+    "gc_pause",
+    "half_fleet",
+    "hang",
+    "healthy",
+    "long_sequences",
+    "lost_rank",
+    "paper_compile_spikes",
+    "paper_masked_stage",
+    "paper_port_down",
+    "paper_silent_link",
+    "paper_straggler",
+    "slow_among_lengths",
+    "slow_copy",
+    "slow_data",
+    "slow_host",
+    "slow_in_pipeline",
+    "slow_job",
+    "slow_kernel",
+    "slow_link",
+    "slow_memory",
+    "slow_only_replica",
+    "slow_pair",
+    "slow_rank",
+    "slow_stage",
+    "small_attention",
+    "small_stage",
+    "starved_rank",
+    "throttled_rank",
+    "two_faults",
+    "ugly_healthy",
+)
+"""One scenario or more of every class, right every time: what CI can run in a minute and gate on."""
+
+LADDER = (
+    "slow_rank",
+    "slow_link",
+    "slow_data",
+    "starved_rank",
+    "gc_pause",
+    "slow_copy",
+    "slow_in_pipeline",
+    "slow_stage",
+)
+"""A fault of each sort, from what costs a step 2 % to what makes it forty times as long."""
+
 PAPER = (
     "paper_straggler",
     "paper_silent_link",
@@ -81,11 +141,30 @@ SUITES: Mapping[str, Suite] = {
         seeds=(HELDOUT_SEED + 100,),
         calm_seeds=tuple(range(HELDOUT_SEED + 101, HELDOUT_SEED + 105)),
     ),
-    "smoke": Suite(ranks=(4, 16), severities=(1.5,), seeds=(0,)),
-    "dev": Suite(ranks=(4, 8, 16, 64), severities=(1.1, 1.3, 2.0), seeds=tuple(range(4))),
-    "dev-full": Suite(ranks=(4, 8, 16, 32, 64), severities=(1.1, 1.2, 1.5, 2.0, 4.0), seeds=tuple(range(10))),
+    "smoke": Suite(ranks=(4, 16), severities=(1.5,), seeds=(0,), names=SMOKE),
+    "ladder": Suite(
+        ranks=(16,),
+        severities=(1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 10.0, 20.0, 40.0),
+        seeds=tuple(range(HELDOUT_SEED + 200, HELDOUT_SEED + 203)),
+        names=LADDER,
+    ),
+    "dev": Suite(
+        ranks=(4, 8, 16, 64),
+        severities=(1.1, 1.3, 2.0),
+        seeds=tuple(range(4)),
+        calm_seeds=tuple(range(4, 16)),
+    ),
+    "dev-full": Suite(
+        ranks=(4, 8, 16, 32, 64),
+        severities=(1.1, 1.2, 1.5, 2.0, 4.0),
+        seeds=tuple(range(10)),
+        calm_seeds=tuple(range(10, 40)),
+    ),
     "heldout": Suite(
-        ranks=(4, 8, 16, 64), severities=(1.1, 1.3, 2.0), seeds=tuple(range(HELDOUT_SEED, HELDOUT_SEED + 4))
+        ranks=(4, 8, 16, 64),
+        severities=(1.1, 1.3, 2.0),
+        seeds=tuple(range(HELDOUT_SEED, HELDOUT_SEED + 4)),
+        calm_seeds=tuple(range(HELDOUT_SEED + 4, HELDOUT_SEED + 16)),
     ),
 }
 
@@ -96,7 +175,8 @@ def run_trial(trial: Trial) -> Outcome:
     simulation = simulate(made.job, made.faults, rng=np.random.default_rng(entropy(trial)))
     onset_s = made.job.start_s + float(simulation.start_s[made.truth.onset_step].max())
     try:
-        played = play(simulation, events=made.events)
+        before = facts_before(made, entropy=entropy(trial))
+        played = play(simulation, events=made.events, before=before)
     except Exception as error:  # noqa: BLE001  one crashed trial is a result, not the end of the suite
         crash = f"{type(error).__name__}: {error}"
         return Outcome(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import inspect
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
@@ -24,11 +25,13 @@ from argus.analytics.window import Floats
 from argus.collectors.readers import ReaderError, Reading, readers
 from argus.collectors.records.frames import Kind, encode_json
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.plan import WindowPlan
 from argus.evals.moments import Moment, moments
 from argus.evals.scenarios import scenarios
 from argus.evals.simulator.frames import rank_frames
 from argus.evals.simulator.groups import layouts
 from argus.evals.simulator.job import Job
+from argus.evals.simulator.names import names_of
 from argus.evals.simulator.simulate import Simulation, simulate
 from argus.evals.truth import Scenario
 from argus.evals.views import views
@@ -107,17 +110,17 @@ def test_a_scenario_is_the_same_for_the_same_seed(name: str) -> None:
 @pytest.mark.parametrize("name", list(scenarios()))
 @pytest.mark.parametrize("ranks", [2, 4, 8, 64])
 def test_the_truth_of_a_scenario_fits_its_faults(name: str, ranks: int) -> None:
-    for seed in SEEDS:
+    for seed in SEEDS if ranks <= 8 else SEEDS[:1]:
         scenario = scenarios()[name](seed=seed, ranks=ranks, severity=1.5)
         truth = scenario.truth
         assert scenario.job.ranks == ranks
-        assert (truth.fault_class is None) == (not scenario.faults)
+        assert truth.fault_class is None or scenario.faults
         if truth.fault_class is None:
             continue
         assert truth.fault_class in cause_classes()
         assert min(fault.start_step for fault in scenario.faults) == truth.onset_step < scenario.job.steps
         accused = {rank for one in scenario.truths for rank in one.ranks}
-        touched = {rank for fault in scenario.faults for rank in fault.ranks}
+        touched = {rank for fault in scenario.faults if fault.kind != "gap" for rank in fault.ranks}
         assert accused <= set(range(ranks)) and (not truth.ranks or touched <= accused)
         topology = build(layouts(scenario.job))
         nodes = {f"rank:{rank}" for rank in truth.ranks} | {f"run:{topology.run}"}
@@ -129,10 +132,20 @@ def test_the_truth_of_a_scenario_fits_its_faults(name: str, ranks: int) -> None:
 
 @pytest.mark.parametrize("name", list(scenarios()))
 def test_nothing_a_detector_sees_names_the_scenario(name: str) -> None:
-    _, done = made(name, seed=987_654)
-    beats = [beat.to_json() for beat in done.beats(done.last_end_s)]
-    seen = json.dumps([[layout.to_json() for layout in done.layouts], done.records[0].names, beats])
-    assert name not in seen and "987654" not in seen
+    scenario, done = made(name, seed=987_654)
+    told = scenario.truth
+    seen = json.dumps(
+        [
+            [layout.to_json() for layout in done.layouts],
+            names_of(scenario.job).of_rank(0),
+            done.beats(done.last_end_s)[0].to_json(),
+            [look.to_json() for look in done.host_use.looks(0, done.clocks)[:2]],
+            [event.to_json() for event in scenario.events],
+            [part.host for part in next(done.windows(WindowPlan())).parts],
+        ]
+    )
+    assert not re.search(rf"\b{name}\b", seen) and "987654" not in seen
+    assert told.fault_class is None or told.fault_class not in seen
 
 
 # --- detectors ---------------------------------------------------------------------------------

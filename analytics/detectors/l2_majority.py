@@ -25,6 +25,9 @@ NEEDS = "half_fleet"
 MIN_PAST = 3
 """Windows that make a past."""
 
+OWN_PART = 0.5
+"""Of the distance between the two parts (in logs) that the slow ones themselves grew by."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Usual:
@@ -103,6 +106,9 @@ def _split(
     unsteady = digest.unsteady_s[here] / np.exp(usual.own[here])
     scale = max(float(np.median(np.fmax(noise, unsteady))), _within(growth[order], place))
     if gap < min_scales * scale or part <= min_part or part > 1 - 1 / len(order):
+        return None
+    # Where the few got faster, what made them slow has ended: the many take what they always took.
+    if growth[order[place:]].mean() < OWN_PART * gap:
         return None
     slow = np.zeros(len(growth), np.bool_)
     slow[order[place:]] = True

@@ -1,4 +1,4 @@
-"""L2: now and then a rank stands still for a compilation or a collection, and all wait for it.
+"""L2: now and then a rank stands still for a compilation or a collection and all wait for it, or all for their data.
 
 Rare pauses vanish in the means of a window (paper case 4). They are counted over several windows from what the
 runtime tells; where it is another rank each time nobody is accused, for the next may be any.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from argus.analytics.baseline import START_UP_WINDOWS
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
-from argus.analytics.pauses import KINDS, Pause
+from argus.analytics.pauses import EVERYBODY, KINDS, LOADER, Pause
 from argus.analytics.view import Digest, View
 
 NEEDS = "paper_compile_spikes"
@@ -32,7 +32,7 @@ def detect(
         return ()
     seen = [d for d in (*view.past[1 - last_windows :], digest) if d.index >= START_UP_WINDOWS]
     found = []
-    for kind in KINDS:
+    for kind in (*KINDS, LOADER):
         pauses = [pause for one in seen for pause in one.pauses if pause.kind == kind]
         fresh = any(pause.kind == kind for one in seen[-fresh_windows:] for pause in one.pauses)
         lost_s = _lost_s(pauses, seen)
@@ -44,7 +44,9 @@ def detect(
 
 
 def _is_decided(pauses: Sequence[Pause], num_ranks: int, chance: float) -> bool:
-    """Several ranks paused, or one so often that it is no chance."""
+    """Everybody or several ranks paused, or one so often that it is no chance."""
+    if any(pause.rank == EVERYBODY for pause in pauses):
+        return True
     steps = len({pause.step for pause in pauses})
     by_chance = float(num_ranks) ** (1 - steps)
     return len({pause.rank for pause in pauses}) > 1 or by_chance < chance
@@ -60,7 +62,8 @@ def _lost_s(pauses: Sequence[Pause], seen: Sequence[Digest]) -> float:
 
 def _finding(view: View, digest: Digest, pauses: Sequence[Pause], lost_s: float) -> Finding:
     ranks = tuple(sorted({pause.rank for pause in pauses}))
-    is_one = len(ranks) == 1
+    is_one = len(ranks) == 1 and ranks != (EVERYBODY,)
+    num_ranks = len(digest.ranks) if EVERYBODY in ranks else len(ranks)
     steps = sorted({pause.step for pause in pauses})
     return Finding(
         run=view.run,
@@ -79,7 +82,7 @@ def _finding(view: View, digest: Digest, pauses: Sequence[Pause], lost_s: float)
         share_of_step=lost_s / digest.typical_step_s,
         evidence=(
             Evidence(name="pauses", value=float(len(steps)), unit="steps", note=pauses[0].kind),
-            Evidence(name="paused_ranks", value=float(len(ranks)), unit="ranks"),
+            Evidence(name="paused_ranks", value=float(num_ranks), unit="ranks"),
             Evidence(name="longest_pause_s", value=max(p.dur_s for p in pauses), unit="s"),
             Evidence(name="lost_s", value=lost_s, unit="s", note="on average"),
         ),

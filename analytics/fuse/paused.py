@@ -1,4 +1,4 @@
-"""Test 5 for what is nobody's habit: rare pauses of the host that the runtime tells of itself."""
+"""Test 5 for what is no rank's habit: rare pauses of the host that the runtime tells of itself."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from argus.analytics.baseline import baseline_step_s
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.incident import Cause, RuledOut
+from argus.analytics.pauses import LOADER
 from argus.analytics.view import View
 
-CLASSES = {"compile": ("host.jit", "host.gc"), "gc": ("host.gc", "host.jit")}
+CLASSES = {
+    "compile": ("host.jit", "host.gc"),
+    "gc": ("host.gc", "host.jit"),
+    LOADER: ("data.slow_loader", "host.cpu_starved"),
+}
 """Class and look-alike by the runtime's word for the pause."""
+
+OTHERS = "it is another rank from time to time, and between its pauses each is as fast as ever"
+ALL = "all ranks stand at once, before their batch is there, and are as fast as ever after it"
 
 
 def pause_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
@@ -33,7 +41,7 @@ def _cause(view: View, finding: Finding) -> Cause:
         else (
             RuledOut(
                 fault_class="compute.slow",
-                why="it is another rank from time to time, and between its pauses each is as fast as ever",
+                why=ALL if kind == LOADER else OTHERS,
                 evidence=spread,
             ),
         ),

@@ -1,6 +1,6 @@
 """The last test: the whole job became slower and stays so, and nothing that stands out explains it.
 
-No rank, group, stage or work is to blame then, so nobody is: the incident says when, what grew in everybody, and
+Where all wait for their data, that is told. No rank, group, stage or work is to blame then, so nobody is: the incident says when, what grew in everybody, and
 which command comes next (incidents.md, rows T, V, M4 and "all ranks"). Steps are compared per unit of work as far
 as it is known, so that a batch that grew is no slowdown.
 """
@@ -22,6 +22,10 @@ from argus.analytics.view import Digest, View
 from argus.analytics.window import Floats
 
 SLOWER = "step.slower"
+LOADING = "data.slow_loader"
+
+DATA_PART = 0.5
+"""Waiting for data is the reason where it grew in everybody by half of what the step grew by."""
 
 MIN_RISE = 1.05
 """As for a bare series of step times: less is worth nobody's time."""
@@ -56,7 +60,7 @@ def job_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     digest = view.digest
     if digest is None or view.is_lone or is_over(view.beats) or not is_comparable(digest):
         return ()
-    known = next((cause for cause in lasting.open if cause.fault_class == SLOWER), None)
+    known = next((cause for cause in lasting.open if _is_mine(cause, view)), None)
     if known is not None:
         return _renewed(view, digest, known)
     # Transfers of every group grow with the job; a slow path has its votes before this test asks.
@@ -68,6 +72,11 @@ def job_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     if rise is None or any(one.doubted or not one.is_clean for one in seen[rise.place :]):
         return ()
     return (_cause(view, seen, rise),)
+
+
+def _is_mine(cause: Cause, view: View) -> bool:
+    """Whether a cause is of this rule: of the whole run, with nobody accused."""
+    return cause.fault_class in (SLOWER, LOADING) and cause.scope == f"run:{view.run}" and not cause.suspects
 
 
 def rise_of(digests: Sequence[Digest]) -> Rise | None:
@@ -129,7 +138,7 @@ def _renewed(view: View, digest: Digest, known: Cause) -> tuple[Cause, ...]:
     bare = replace(
         known,
         evidence=tuple(item for item in known.evidence if item.name in MEASURED),
-        ruled_out=tuple(item for item in known.ruled_out if item.fault_class == "host.cpu_starved"),
+        ruled_out=known.ruled_out[:1],
     )
     return (_priced(bare, before_s=step.baseline, now_s=now_s),)
 
@@ -143,6 +152,8 @@ def _cause(view: View, seen: Sequence[Digest], rise: Rise) -> Cause:
     parts = _parts(before, since)
     grown = max(parts, key=lambda item: item.value - (item.baseline or 0.0))
     why = "no rank, group or work stands out from its peers: all became slower alike"
+    if _data_grown(before, since) >= DATA_PART * (rise.now_s - rise.before_s):
+        return _priced(_of_data(view, seen, rise, parts), before_s=rise.before_s, now_s=rise.now_s)
     cause = Cause(
         fault_class=SLOWER,
         verdict="INCONCLUSIVE",
@@ -158,6 +169,32 @@ def _cause(view: View, seen: Sequence[Digest], rise: Rise) -> Cause:
         onset_step=_onset(seen, rise.place),
     )
     return _priced(cause, before_s=rise.before_s, now_s=rise.now_s)
+
+
+def _of_data(view: View, seen: Sequence[Digest], rise: Rise, parts: Sequence[Evidence]) -> Cause:
+    """All ranks wait for their data: what lies behind all loaders, or the way they load."""
+    why = "every rank loses the time before its batch is there, and works as fast as ever after it"
+    return Cause(
+        fault_class=LOADING,
+        verdict="LIKELY",
+        suspects=(),
+        scope=f"run:{view.run}",
+        phase="data",
+        second_best="host.cpu_starved",
+        ruled_out=(RuledOut(fault_class="compute.slow", why=why, evidence=tuple(parts)),),
+        evidence=(
+            Evidence(name="step_s", value=rise.now_s, unit="s", baseline=rise.before_s, note="of the job"),
+            *parts,
+        ),
+        onset_step=_onset(seen, rise.place),
+    )
+
+
+def _data_grown(before: Sequence[Digest], since: Sequence[Digest]) -> float:
+    """Seconds a step that the median rank waits longer for its data; 0 where nobody times that."""
+    if not all("data" in one.phases for one in (*before, *since)):
+        return 0.0
+    return _self_s(since, "data") - _self_s(before, "data")
 
 
 def _parts(before: Sequence[Digest], since: Sequence[Digest]) -> list[Evidence]:

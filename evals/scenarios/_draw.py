@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from argus.evals.simulator.groups import layouts, shape_of
 from argus.evals.simulator.job import QUIET, SCHEDULES, SHARED, Fault, Job
 from argus.evals.truth import Scenario, Truth
+from argus.topology.layout import build
 
 STEPS = 200
 ONSET = (60, 120)
@@ -25,6 +27,9 @@ SHARED_RANKS = 8
 STAGES = 4
 MICRO_BATCHES = 8
 """Of a drawn pipeline: bubbles take a quarter of the step."""
+
+RESTART_STEPS = 120
+"""Of an attempt that was stopped to start the next one."""
 
 EXPERT_RANKS = 8
 """Ranks an expert layer is spread over."""
@@ -68,6 +73,25 @@ class Draw:
             exonerated=exonerated,
         )
         return Scenario(job=self.job, faults=(timed,), truth=truth)
+
+    def path_truth(self, truth: Truth, kind: str) -> Truth:
+        """The truth of a slow path: the rank's group of a kind is the scope, its members are the root set."""
+        groups = shape_of(self.job).groups[kind]
+        group = build(layouts(self.job)).named[self.rank, groups.name_of(self.rank)]
+        return replace(truth, ranks=group.ranks, scope=f"group:{group.id}")
+
+    def restarted(self, fault_class: str, fault: Fault, *, before: Job) -> Scenario:
+        """The trial of a second attempt that is slower than the first as a whole."""
+        made = self.with_fault(
+            fault_class,
+            fault,
+            scope=f"run:{self.job.run}",
+            ranks=(),
+            onset_step=0,
+            end_step=None,
+            exonerated=("compute.slow", "link.slow", "step.slower"),
+        )
+        return replace(made, before=before)
 
 
 def draw(*, seed: int, ranks: int, severity: float, wall_clock: bool = False) -> Draw:
@@ -114,6 +138,39 @@ def draw_experts(*, seed: int, ranks: int, tells_work: bool = True) -> Draw:
     plain = _gpus(rng, ranks, tp=1)
     job = Job(**{**vars(plain), "ep": ep, "routing_spread": 0.02, "tells_work": tells_work})
     return _picked(rng, job)
+
+
+def draw_tensor(*, seed: int, ranks: int) -> Draw:
+    """Tensor parallelism of four on hosts of eight, or of two where that would leave no replica."""
+    rng = np.random.default_rng([seed, ranks, 10])
+    return _picked(rng, _gpus(rng, ranks, tp=_part(ranks)))
+
+
+def draw_context(*, seed: int, ranks: int) -> Draw:
+    """Context parallelism of four or two."""
+    rng = np.random.default_rng([seed, ranks, 11])
+    return _picked(rng, replace(_gpus(rng, ranks, tp=1), cp=_part(ranks)))
+
+
+def draw_loop(*, seed: int, ranks: int, spread: float) -> Draw:
+    """A loop of reinforcement learning: generating takes as long as training, by `spread` longer or shorter."""
+    rng = np.random.default_rng([seed, ranks, 12])
+    job = replace(_gpus(rng, ranks, tp=1), rollout_ratio=1.0, rollout_spread=spread)
+    return _picked(rng, job)
+
+
+def draw_restart(*, seed: int, ranks: int, env: tuple[tuple[str, str], ...]) -> tuple[Draw, Job]:
+    """A second attempt with `env` in its environment, and the first without it."""
+    rng = np.random.default_rng([seed, ranks, 13])
+    before = replace(_gpus(rng, ranks, tp=1), steps=RESTART_STEPS)
+    lasted_s = 2 * before.steps * before.step_s
+    job = replace(before, attempt=1, steps=STEPS, start_s=before.start_s + lasted_s, env=env)
+    return _picked(rng, job), before
+
+
+def _part(ranks: int) -> int:
+    """Ranks a layer is split over so that two replicas are left."""
+    return next((size for size in (4, 2) if ranks % size == 0 and ranks // size >= 2), 1)
 
 
 def _picked(rng: np.random.Generator, job: Job) -> Draw:

@@ -29,7 +29,7 @@ def beat(job: Job, times: Timeline, rank: int, *, now_s: float, dead_s: float) -
         run=job.run,
         attempt=job.attempt,
         rank=rank,
-        host=job.host(rank),
+        host=job.told_host(rank),
         ts_s=job.start_s + now_s,
         state=state,
         process_state=("R" if status.phase in ("forward", "optimizer") else "S")

@@ -11,7 +11,7 @@ from argus.analytics.window import Floats
 from argus.evals.simulator.groups import shape_of
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.program import PAUSES, program_of
-from argus.evals.simulator.segments import segments_of
+from argus.evals.simulator.segments import ROLLOUT, segments_of
 from argus.evals.simulator.work import Workload, draw_work, work_factor
 
 WARMUP_FACTORS = (4.0, 2.0, 1.3)
@@ -74,6 +74,9 @@ def draw_costs(job: Job, faults: tuple[Fault, ...], *, rng: np.random.Generator)
     aside = rng.spawn(1)[0]  # what jobs of plain data parallelism lack must not shift their draws
     work = draw_work(job, faults, rng=aside)
     _scale_by_work(job, work, wall, cpu)
+    if job.rollout_ratio:
+        length = aside.lognormal(-0.5 * job.rollout_spread**2, job.rollout_spread, (job.steps, job.ranks))
+        wall[:, segments_of(job).of(ROLLOUT, 0, 0)[0]] *= length
     return Costs(
         wall=wall,
         cpu=cpu,

@@ -158,6 +158,9 @@ def phase_rows(source: Emitter) -> Table:
         if span.ops[-1].kind in (LAUNCH, SEND):  # what is under way does not hold the phase open
             end[..., n] = np.where(np.isfinite(end[..., n]), source.entry[..., after - 1], np.inf)
         wait = blocked[..., first:after].sum(axis=2)
+        if span.ops[0].kind == PAUSE:  # what is not its own saving or evaluating, it stands in the barrier
+            own = source.own(source.costs.pauses[span.ops[0].name])
+            wait = np.maximum(elapsed(start[..., n], end[..., n]) - own, 0.0)
         slots = [op.slot for op in span.ops if op.kind == WORK]
         cpu = source.own(source.costs.cpu)[..., slots].sum(axis=2)
         _phase_columns(rows[..., n], source, span, wait=wait, cpu=cpu)

@@ -12,7 +12,7 @@ from argus.evals.simulator.costs import Costs
 from argus.evals.simulator.groups import shape_of
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.kernel_rows import COPIES
-from argus.evals.simulator.segments import BACKWARD_SHARE, FORWARD_SHARE, segments_of
+from argus.evals.simulator.segments import BACKWARD_SHARE, FORWARD_SHARE, ROLLOUT, segments_of
 
 GC_FAULT_EVERY = 2
 """A bad heap is collected every so many steps."""
@@ -25,7 +25,8 @@ def apply_faults(costs: Costs, faults: tuple[Fault, ...], job: Job, *, rng: np.r
     """All faults in their order, in place."""
     for fault in faults:
         if fault.kind in _APPLY:
-            _APPLY[fault.kind](costs, fault, job, rng)
+            for part in fault.parts(job):
+                _APPLY[fault.kind](costs, part, job, rng)
 
 
 def _steps(job: Job, fault: Fault) -> Ints:
@@ -134,6 +135,22 @@ def _slow_everything(costs: Costs, fault: Fault, job: Job, rng: np.random.Genera
         transfers[steps] *= fault.severity
 
 
+def _slow_rollout(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
+    if not job.rollout_ratio:
+        raise ValueError("a fault of kind rollout needs a job that generates: rollout_ratio > 0")
+    segment = segments_of(job).of(ROLLOUT, 0, 0)[0]
+    at = np.ix_(_steps(job, fault), np.array(fault.ranks))
+    extra = (fault.severity - 1) * job.step_s * rng.lognormal(-0.005, 0.1, costs.wall[:, segment][at].shape)
+    costs.wall[:, segment][at] += extra
+
+
+def _slow_save(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
+    saves = costs.pauses["checkpoint"]
+    at = np.ix_(_steps(job, fault), np.array(fault.ranks))
+    extra = (fault.severity - 1) * job.step_s * max(job.checkpoint_every, 1)
+    saves[at] += np.where(saves[at] > 0, extra * rng.lognormal(-0.005, 0.1, saves[at].shape), 0.0)
+
+
 def _stop(costs: Costs, fault: Fault, job: Job, rng: np.random.Generator) -> None:
     if fault.start_step < job.steps:
         costs.wall[fault.start_step, 1, list(fault.ranks)] = np.inf
@@ -150,7 +167,9 @@ _APPLY: Mapping[str, Callable[[Costs, Fault, Job, np.random.Generator], None]] =
     "alloc": _retry,
     "link": _slow_link,
     "slow_all": _slow_everything,
+    "rollout": _slow_rollout,
+    "save": _slow_save,
     "hang": _stop,
     "lost": _stop,
 }
-"""Faults of kind `work` act on the work and `clock_jump` on the clocks instead."""
+"""Faults of kind `work` act on the work, `clock_jump` on the clocks and `gap` on the records instead."""

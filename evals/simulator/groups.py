@@ -93,7 +93,7 @@ def layouts(job: Job) -> tuple[Layout, ...]:
             rank=rank,
             world_size=job.ranks,
             local_rank=rank % job.ranks_per_host,
-            host=job.host(rank),
+            host=job.told_host(rank),
             pid=1000 + rank,
             device=f"GPU-{rank:08x}" if job.gpu else "",
             gpu_model=GPU_MODEL if job.gpu else "",
@@ -102,6 +102,7 @@ def layouts(job: Job) -> tuple[Layout, ...]:
                 *(row[int(g.of_rank[rank])] for row, g in zip(infos, kinds, strict=True)),
             ),
             source="simulator",
+            env=dict(job.env),
         )
         for rank in range(job.ranks)
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 SCHEDULES = ("1f1b", "interleaved", "zero_bubble")
 
@@ -22,6 +23,9 @@ FAULT_KINDS = (
     "lengths",
     "routing",
     "slow_all",
+    "rollout",
+    "save",
+    "gap",
     "clock_jump",
 )
 COMPUTE_PHASES = ("", "forward", "backward")
@@ -69,7 +73,10 @@ class Job:
     sequence length from one micro-batch to the next, `routing_spread` that of an expert rank's share of
     tokens, which wanders; `tells_work` = the ranks report their work. `gpu` = phases are timed by the GPU's
     clock and the CPU only launches. `kernels` distinct kernels make up forward and backward, none = they are
-    not observed. Times are Unix seconds.
+    not observed. `rollout_ratio` > 0 makes it a loop of reinforcement learning: before its update each rank
+    generates for so many `step_s`, by log-normal `rollout_spread` longer or shorter each time, all wait for the last,
+    score what came, and hand out the new weights at the end. `env` is what every rank tells of its environment;
+    `told_hosts` are the names of the hosts as the ranks tell them, () = the right ones. Times are Unix seconds.
     """
 
     run: str = "train"
@@ -111,6 +118,10 @@ class Job:
     missing: tuple[int, ...] = ()
     lost_step_probability: float = 0.0
     kernels: int = 0
+    rollout_ratio: float = 0.0
+    rollout_spread: float = 0.3
+    env: tuple[tuple[str, str], ...] = ()
+    told_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         part = self.tp * self.cp * self.pp
@@ -123,6 +134,10 @@ class Job:
             raise ValueError(
                 f"steps, buckets, micro_batches and step_s must be positive, got {self.steps}, {self.buckets}, "
                 f"{self.micro_batches}, {self.step_s}"
+            )
+        if self.told_hosts and len(self.told_hosts) != self.ranks:
+            raise ValueError(
+                f"told_hosts must name a host for each of {self.ranks} ranks, got {len(self.told_hosts)}"
             )
         self._check_pipeline()
 
@@ -151,6 +166,10 @@ class Job:
         """Name of the host a rank runs on."""
         return f"h-{rank // self.ranks_per_host:04d}"
 
+    def told_host(self, rank: int) -> str:
+        """Name of the host a rank says it runs on."""
+        return self.told_hosts[rank] if self.told_hosts else self.host(rank)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
@@ -165,8 +184,10 @@ class Fault:
     it stands while the allocator frees its cache and tries again, as the runtime tells. `work`: the ranks get so much more to do
     (`group` ep = more tokens for their experts). `lengths` and `routing`: sequence lengths and routed tokens
     spread by severity − 1 over all ranks, anew in every step. The ranks say so if the job tells its work. `slow_all`: every rank's transfers and compute, `ranks` are all of
-    them. `clock_jump`: the ranks' clocks are `severity` seconds ahead. `hang` and `lost` ignore severity: the
-    rank never leaves its forward. None as `end_step` = until the job ends.
+    them. `rollout`: the rank's generation. `save`: every checkpoint of the rank, by what makes up for the steps in
+    between. `gap`: nothing is slower, but what the ranks recorded is lost. `clock_jump`: the ranks' clocks are `severity` seconds ahead. `hang` and `lost` ignore severity: the
+    rank never leaves its forward. `grows` = from nothing at `start_step` evenly to its severity at `end_step`.
+    None as `end_step` = until the job ends.
     """
 
     kind: str
@@ -178,6 +199,7 @@ class Fault:
     kernels: str = ""
     group: str = ""
     every: int = 1
+    grows: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in FAULT_KINDS:
@@ -190,3 +212,13 @@ class Fault:
     def steps(self, job: Job) -> slice:
         """The job's steps it acts in."""
         return slice(self.start_step, job.steps if self.end_step is None else self.end_step, self.every)
+
+    def parts(self, job: Job) -> Iterator[Fault]:
+        """The fault, or one of each step if it grows."""
+        if not self.grows:
+            yield self
+            return
+        steps = range(job.steps)[self.steps(job)]
+        for place, step in enumerate(steps, start=1):
+            severity = 1 + (self.severity - 1) * place / len(steps)
+            yield replace(self, severity=severity, start_step=step, end_step=step + 1, every=1, grows=False)

@@ -8,7 +8,7 @@ from argus.collectors.records.events import PHASES
 from argus.evals.simulator.groups import WORLD_NAME, Shape, shape_of
 from argus.evals.simulator.job import Job
 from argus.evals.simulator.kernel_rows import kernel_texts
-from argus.evals.simulator.program import NATIVE, PAUSES, PIPELINE_NATIVE, program_of
+from argus.evals.simulator.program import PAUSES, natives_of, program_of
 
 OPS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send", "recv")
 UNITS = ("tokens", "sum_len2", "expert_tokens")
@@ -55,7 +55,7 @@ def role_of(kind: str, shape: Shape) -> str:
 
 def names_of(job: Job) -> Names:
     """Every string the job's records use, the empty one first."""
-    natives = PIPELINE_NATIVE if job.is_pipeline else NATIVE
+    natives = natives_of(job)
     events = ("gc", "loader_wait", "compile", "alloc_retry", *(f"mark:{name}" for name in PAUSES))
     texts = ("", *PHASES, *natives.values(), *OPS, *events, *(f"work:{unit}" for unit in UNITS))
     kinds = tuple(program_of(job).num_calls)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from argus.evals.simulator.groups import shape_of
 from argus.evals.simulator.job import Job
 from argus.evals.simulator.schedules import BACKWARD, FORWARD, Piece, order_of
-from argus.evals.simulator.segments import Segments, segments_of
+from argus.evals.simulator.segments import REWARD, ROLLOUT, Segments, segments_of
 
 WORK, MEET, LAUNCH, JOIN, SEND, RECV, NORM, PAUSE = (
     "work",
@@ -104,6 +104,13 @@ PIPELINE_NATIVE = NATIVE | {
 }
 """Names of the natives that a collector would see: of DDP, and of a pipeline's timers."""
 
+LOOP_NATIVE = {ROLLOUT: "generate_sequences", REWARD: "compute_rm_score", "weight_sync": "update_weights"}
+
+
+def natives_of(job: Job) -> dict[str, str]:
+    """What the job's framework calls its phases."""
+    return (PIPELINE_NATIVE if job.is_pipeline else NATIVE) | (LOOP_NATIVE if job.rollout_ratio else {})
+
 
 class _Builder:
     """Spans of one stage; counts the calls of each kind as they are made."""
@@ -114,11 +121,11 @@ class _Builder:
         self.kinds = shape_of(job).groups
         self.meets = [kind for kind in ("tp", "cp") if kind in self.kinds]
         self.calls: dict[str, int] = {}
-        self.native = PIPELINE_NATIVE if job.is_pipeline else NATIVE
+        self.native = natives_of(job)
 
     def spans(self) -> tuple[Span, ...]:
         """The whole step."""
-        found = [self._span("data", Op(kind=WORK, slot=0))]
+        found = [self._span("data", Op(kind=WORK, slot=0)), *self._rollout()]
         if self.job.is_pipeline:
             for piece in self._order():
                 found += self._piece(piece)
@@ -127,8 +134,22 @@ class _Builder:
             found += [self._forward(), self._overlapped_backward()]
         norm = (self._call(NORM, "world", "all_reduce"),) if self.job.pp > 1 else ()
         found.append(self._span("optimizer", *norm, Op(kind=WORK, slot=self.parts.optimizer)))
+        if self.job.rollout_ratio and self.job.grad_kind in self.kinds:
+            found.append(self._span("weight_sync", self._call(MEET, self.job.grad_kind, "all_gather")))
         found += [self._span(name, Op(kind=PAUSE, name=name)) for name in PAUSES]
         return tuple(found)
+
+    def _rollout(self) -> list[Span]:
+        """Generate, wait for all that was generated, score it; nothing in a job that only trains."""
+        if not self.job.rollout_ratio:
+            return []
+        ops = [Op(kind=WORK, slot=self.parts.of(ROLLOUT, 0, 0)[0])]
+        if self.job.grad_kind in self.kinds:
+            ops.append(self._call(MEET, self.job.grad_kind, "all_gather"))
+        return [
+            self._span(ROLLOUT, *ops),
+            self._span(REWARD, Op(kind=WORK, slot=self.parts.of(REWARD, 0, 0)[0])),
+        ]
 
     def _order(self) -> tuple[Piece, ...]:
         job = self.job

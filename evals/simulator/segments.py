@@ -18,6 +18,10 @@ DATA_SHARE, FORWARD_SHARE, BACKWARD_SHARE, OPTIMIZER_SHARE = 0.02, 0.32, 0.6, 0.
 FORWARD_SEGMENTS = 2
 """Parts of a forward, so that a tensor-parallel call can lie between them."""
 
+ROLLOUT, REWARD = "rollout", "reward"
+REWARD_SHARE = 0.1
+"""Scoring what was generated, as a share of generating it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Segments:
@@ -80,6 +84,10 @@ def segments_of(job: Job) -> Segments:
                     (share / parts / pieces, code, has_experts and part % 2 == 1, micro_batch)
                     for part in range(parts)
                 ]
+    if job.rollout_ratio:
+        for kind, share in ((ROLLOUT, 1.0), (REWARD, REWARD_SHARE)):
+            numbers[kind, 0, 0] = (len(rows),)
+            rows.append((job.rollout_ratio * share, 0, False, -1))
     rows.append((OPTIMIZER_SHARE, 0, False, -1))
     shares, codes, expert, batch = zip(*rows, strict=True)
     return Segments(

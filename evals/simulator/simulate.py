@@ -163,6 +163,9 @@ def simulate(job: Job, faults: Sequence[Fault] = (), *, rng: np.random.Generator
     lost = np.zeros((job.steps, job.ranks), np.bool_)
     if job.lost_step_probability:
         lost = rng.random(lost.shape) < job.lost_step_probability
+    for fault in all_faults:
+        if fault.kind == "gap":
+            lost[fault.steps(job), list(fault.ranks)] = True
     start_s, end_s = _marks(job, costs)
     done = Simulation(
         job=job,

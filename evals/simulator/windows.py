@@ -43,7 +43,7 @@ def stage_windows(source: Emitter, *, index: int, num_steps: int) -> Iterator[Ra
             window=index,
             first_step=source.times.steps.start,
             num_steps=num_steps,
-            host=source.job.host(rank),
+            host=source.job.told_host(rank),
             names=source.names.of_rank(rank),
             steps=mine,
             cells=kept(cells, row),

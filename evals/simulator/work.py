@@ -36,7 +36,7 @@ class Workload:
 
 def draw_work(job: Job, faults: tuple[Fault, ...], *, rng: np.random.Generator) -> Workload:
     """The work of all steps, with the faults that change work in it."""
-    uneven = [fault for fault in faults if fault.kind in ("work", "lengths", "routing")]
+    uneven = [part for one in faults if one.kind in ("work", "lengths", "routing") for part in one.parts(job)]
     routing = [fault for fault in uneven if fault.kind == "routing" or fault.group == "ep"]
     lengths = [fault for fault in uneven if fault not in routing]
     tokens = _lengths(job, lengths, rng) if job.length_spread or lengths else None

@@ -13,8 +13,8 @@ from argus.evals.agent_cases import AgentCase, agent_case
 from argus.evals.agent_models import script_makers
 from argus.evals.agent_score import AnswerScore, score_answer
 from argus.evals.agent_trials import answer_score, asked_on, summarise
-from argus.evals.scenarios import scenarios
 from argus.evals.score import Trial
+from argus.evals.suites import SMOKE
 from argus.evals.truth import Truth
 
 SEVERITY = 1.5
@@ -36,7 +36,7 @@ def asked(scenario: str, model: str) -> tuple[AnswerScore, AnswerScore, Outcome]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", list(script_makers()))
-@pytest.mark.parametrize("scenario", list(scenarios()))
+@pytest.mark.parametrize("scenario", SMOKE)
 def test_no_model_makes_the_answer_worse_or_makes_anything_up(scenario: str, model: str) -> None:
     score, triage, outcome = asked(scenario, model)
     assert score.root_strict >= triage.root_strict, outcome.note

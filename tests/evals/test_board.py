@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from argus.api.cli.errors import CliError
 from argus.collectors.records.plan import WindowPlan
 from argus.evals import answers, evaluate
 from argus.evals.answers import compare
-from argus.evals.board_suites import OTHERS, repeated
+from argus.evals.board_suites import ALL_SUITES, OTHERS, repeated
 from argus.evals.days import RANKS, SLICES, Days
 from argus.evals.days import scenario as day
 from argus.evals.headline import Headline
@@ -140,7 +140,8 @@ def test_a_crash_of_a_system_is_a_mark_that_failed(monkeypatch: pytest.MonkeyPat
     def crash(*_: object, **__: object) -> None:
         raise ArithmeticError("no way out")
 
-    monkeypatch.setattr(answers, "systems", lambda: MappingProxyType({**systems(), "bocd": crash}))
+    real = systems()
+    monkeypatch.setattr(answers, "systems", lambda: {"bocd": crash, "constant": real["constant"]})
     crashed, well = compare(TINY, names=["bocd", "constant"])
     assert crashed.error == "ArithmeticError: no way out" and not crashed.ok and not crashed.found
     assert crashed.spent.wall_s is None and well.spent.windows == 20 and not well.error
@@ -207,10 +208,10 @@ def test_marks_go_to_lines_and_the_report_to_stdout(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Two:
-        def trials(self):  # type: ignore[no-untyped-def]
+        def trials(self) -> Iterator[Trial]:
             return iter([TINY, replace(TINY, scenario="healthy")])
 
-    monkeypatch.setattr(evaluate, "SUITES", {**evaluate.SUITES, "smoke": Two()})
+    monkeypatch.setattr(evaluate, "SUITES", {**ALL_SUITES, "smoke": Two()})
     lines, book = tmp_path / "marks.jsonl", tmp_path / "book.jsonl"
     words = ["eval", "run", "--smoke", "--book", str(book), "--jobs", "1"]
     assert main([*words, "--slice", "1/2", "--html"]) == 0

@@ -54,14 +54,6 @@ def test_playing_twice_says_the_same() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(scenarios()))
-def test_a_gross_fault_is_named_right_within_three_windows(name: str) -> None:
-    outcome = run_trial(Trial(scenario=name, seed=7, ranks=max(4, least_size(name)), severity=2.0))
-    assert outcome.ok, (outcome.truth, outcome.got, outcome.error)
-    assert outcome.delay_windows is None or outcome.delay_windows <= 3
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PAPER)
 def test_a_case_of_the_paper_is_named_right_at_a_hundredth_of_its_size(name: str) -> None:
     """At their own size they are the suite `paper`: minutes each."""

@@ -33,8 +33,9 @@ SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 @pytest.fixture(scope="module", params=["data parallel", "pipeline"])
 def recorded(request: pytest.FixtureRequest) -> tuple[RankRecords, ...]:
     """A small healthy job on one clock."""
-    shape = {"pp": 2, "micro_batches": 4} if request.param == "pipeline" else {}
-    return simulate(Job(ranks=4, steps=6, kernels=3, **shape), rng=np.random.default_rng(3)).records
+    plain = Job(ranks=4, steps=6, kernels=3)
+    job = replace(plain, pp=2, micro_batches=4) if request.param == "pipeline" else plain
+    return simulate(job, rng=np.random.default_rng(3)).records
 
 
 def own_work(one: RankRecords, *, factor: float, first_step: int = 0) -> Slow:

@@ -25,6 +25,7 @@ JOBS = {
     "pipeline": Job(ranks=16, pp=4, tp=2, micro_batches=6, steps=15, length_spread=0.3, tells_work=True),
     "interleaved": Job(ranks=8, pp=4, micro_batches=8, steps=15, schedule="interleaved", virtual=2),
     "zero_bubble": Job(ranks=8, pp=4, micro_batches=8, steps=15, schedule="zero_bubble"),
+    "loop": Job(ranks=4, steps=12, rollout_ratio=0.5),
     "experts": Job(ranks=16, ep=4, steps=15, routing_spread=0.2, tells_work=True),
     "everything": Job(ranks=32, pp=2, ep=4, tp=2, cp=2, micro_batches=4, steps=15),
     "one replica": Job(ranks=4, pp=4, micro_batches=8, steps=15),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -184,7 +186,8 @@ def test_faults_compose() -> None:
 
 @pytest.mark.parametrize("kind", FAULT_KINDS)
 def test_frames_carry_the_same_rows(kind: str) -> None:
-    records = run(JOB, Fault(kind=kind, ranks=(0,), start_step=30)).records[0]
+    job = replace(JOB, rollout_ratio=0.5) if kind == "rollout" else JOB
+    records = run(job, Fault(kind=kind, ranks=(0,), start_step=30)).records[0]
     reader = FrameReader()
     frames = [frame for chunk in rank_frames(records) for frame in reader.feed(chunk)]
     steps = np.concatenate(
@@ -192,6 +195,61 @@ def test_frames_carry_the_same_rows(kind: str) -> None:
     )
     assert np.array_equal(steps, records.steps)
     assert frames[0].kind is Kind.LAYOUT and frames[-1].kind is Kind.BYE
+
+
+def self_s(simulation: Simulation, index: int, phase: str) -> Floats:
+    seen = window(simulation, index)
+    return np.asarray(seen.self_s[seen.phases.index(phase)])
+
+
+def test_a_loop_generates_scores_trains_and_hands_out_its_weights() -> None:
+    job = replace(JOB, rollout_ratio=1.0, rollout_spread=0.3)
+    seen = window(run(job), 2)
+    assert {"rollout", "reward", "weight_sync", "forward", "backward"} <= set(seen.phases)
+    lasts = seen.dur_s[seen.phases.index("rollout")]
+    assert np.ptp(lasts, axis=0).max() < 0.1 * lasts.mean()  # all wait for the longest answer
+    assert np.ptp(self_s(run(job), 2, "rollout"), axis=0).min() > 0.2 * lasts.mean()
+    slow = self_s(run(job, Fault(kind="rollout", ranks=(5,), severity=2.0)), 2, "rollout").mean(axis=1)
+    assert int(slow.argmax()) == 5
+    with pytest.raises(ValueError, match="needs a job that generates"):
+        run(JOB, Fault(kind="rollout", ranks=(1,)))
+
+
+def test_a_fault_that_grows_begins_with_nothing_and_ends_in_full() -> None:
+    grown = Fault(kind="compute", ranks=(5,), severity=2.0, start_step=10, end_step=40, grows=True)
+    more = run(JOB, grown).costs.wall - run().costs.wall
+    by_step = more.sum(axis=1)[:, 5] / JOB.step_s
+    assert not by_step[:10].any() and by_step[10] < 0.1 and by_step[39] == pytest.approx(1.0, rel=0.15)
+    assert np.corrcoef(by_step[10:], np.arange(30))[0, 1] > 0.95
+
+
+def test_a_late_save_keeps_all_others_in_the_barrier() -> None:
+    late = run(replace(JOB, checkpoint_every=15), Fault(kind="save", ranks=(2,), severity=1.5))
+    phase = self_s(late, 1, "checkpoint")[:, 5]
+    assert int(phase.argmax()) == 2 and phase[2] > 1.5 * np.delete(phase, 2).max()
+    lasts = late.end_s[15] - late.start_s[15]
+    assert np.ptp(lasts) < 0.2 * lasts.mean()
+
+
+def test_a_gap_loses_records_and_slows_nobody() -> None:
+    gap = Fault(kind="gap", ranks=(4, 5), start_step=10, end_step=20)
+    torn = run(JOB, gap)
+    assert np.array_equal(torn.end_s, run().end_s)
+    assert [part.rank for part in list(torn.windows(WindowPlan()))[1].parts] == [0, 1, 2, 3, 6, 7]
+    assert torn.records[4].dropped == {"ring_full": 10} and not torn.records[3].dropped
+
+
+def test_ranks_may_tell_hosts_they_are_not_on() -> None:
+    job = replace(JOB, told_hosts=tuple(f"old-{rank % 2}" for rank in range(8)))
+    done = run(job)
+    told = {
+        done.layouts[0].host,
+        next(done.windows(WindowPlan())).parts[0].host,
+        done.beats(job.start_s + 2)[0].host,
+    }
+    assert told == {"old-0"} and job.host(0) == "h-0000"
+    with pytest.raises(ValueError, match="must name a host for each"):
+        replace(JOB, told_hosts=("a",))
 
 
 @pytest.mark.parametrize("wrong", [{"ranks": 1}, {"ranks": 6, "tp": 4}, {"ranks": 4, "tp": 4}, {"steps": 0}])

@@ -177,43 +177,10 @@ def test_trap_13_a_withdrawn_theory_stays_on_record_and_the_new_one_opens() -> N
 
 
 @pytest.mark.slow
-def test_fixture_f1_half_a_host_is_slow() -> None:
-    job = replace(DATA, ranks=32, gpu=False)
-    half = Fault(kind="starved", ranks=(12, 13, 14, 15), severity=1.5, start_step=60)
-    found = run(job, half).incidents
-    assert accused(found) == {12, 13, 14, 15}
-
-
-@pytest.mark.slow
-def test_fixture_h1_collections_of_one_length_at_changing_ranks() -> None:
-    staggered = [
-        Fault(kind="gc", ranks=(rank,), severity=4.0, start_step=step, end_step=step + 1, every=2)
-        for step, rank in ((45, 3), (53, 6), (61, 1), (69, 7), (77, 4), (85, 0), (93, 2))
-    ]
-    found = run(DATA, *staggered).incidents
-    assert {i.cause.fault_class for i in found} == {"host.gc"} and not accused(found)
-
-
-@pytest.mark.slow
 def test_fixture_i1_a_periodic_stall_of_the_loader_is_the_loaders() -> None:
     stall = Fault(kind="data", ranks=(3,), severity=2.0, start_step=60, every=3)
     found = run(DATA, stall).incidents
     assert accused(found) == {3} and {i.cause.fault_class for i in found} == {"data.slow_loader"}
-
-
-@pytest.mark.slow
-def test_fixture_e4_a_dip_of_the_whole_job_accuses_no_rank() -> None:
-    everybody = Fault(kind="slow_all", ranks=tuple(range(8)), severity=1.3, start_step=80)
-    assert not run(DATA, everybody).incidents  # for less than a minute
-    (found,) = run(replace(DATA, step_s=2.5, steps=140), everybody).incidents
-    assert found.cause.fault_class == "step.slower" and not found.cause.suspects
-
-
-@pytest.mark.slow
-def test_fixture_y1_a_hang_names_the_rank_behind() -> None:
-    hang = Fault(kind="hang", ranks=(6,), start_step=60)
-    (found,) = run(DATA, hang).incidents
-    assert found.cause.fault_class == "stop.hang" and found.cause.suspects == (6,)
 
 
 @pytest.mark.slow

@@ -1,0 +1,30 @@
+"""Every step of the whole job takes a little longer than the one before, without an end: something leaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from argus.evals.scenarios._draw import draw_cluster
+from argus.evals.scenarios.slow_job import STEP_S
+from argus.evals.simulator.job import Fault
+from argus.evals.truth import Scenario
+
+MISSED = (
+    "a steady rise is its own spread: the last test wants a level with a width of its own, and drift "
+    "of the series alone opens nothing"
+)
+
+
+def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:
+    """step.slower of the whole run."""
+    drawn = draw_cluster(seed=seed, ranks=ranks)
+    drawn = replace(drawn, job=replace(drawn.job, step_s=STEP_S), onset_step=60)
+    fault = Fault(kind="slow_all", ranks=tuple(range(ranks)), severity=severity, grows=True)
+    return drawn.with_fault(
+        "step.slower",
+        fault,
+        scope=f"run:{drawn.job.run}",
+        ranks=(),
+        end_step=None,
+        exonerated=("compute.slow", "link.slow"),
+    )
