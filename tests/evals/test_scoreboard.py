@@ -21,7 +21,7 @@ from argus.evals.rates import wilson
 from argus.evals.score import Outcome, Trial, score
 from argus.evals.scoreboard import Share, ladder, line, lines, matrix
 from argus.evals.scoreboard_page import Made, page, render
-from argus.evals.side_by_side import chosen, compare, read_book
+from argus.evals.side_by_side import chosen, read_book
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
 from argus.evals.suites import HELDOUT_SEED, SUITES
