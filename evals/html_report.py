@@ -18,6 +18,7 @@ from argus.evals.report_plots import curves, reliability, shares
 from argus.evals.scoreboard import CLASS_TRIALS, Share, failures, ladder, line, lines, matrix
 from argus.evals.scoreboard_page import (
     Made,
+    diagnosis_line,
     failure_line,
     flagged,
     made_line,
@@ -46,6 +47,8 @@ def html(marks: Sequence[Mark], made: Made) -> str:
         "<h2>What must hold</h2>",
         _list([_plain(one) for one in promises(marks)]),
         *_plots(marks),
+        "<h2>Time to diagnosis</h2>",
+        f"<p>{_code(diagnosis_line(marks))}</p>",
         "<h2>Side by side</h2>",
         _table(system_rows(lines(marks))),
     ]

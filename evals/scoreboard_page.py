@@ -68,6 +68,8 @@ def page(marks: Sequence[Mark], made: Made) -> str:
         "\n".join(f"- {line}" for line in promises(marks)),
         "## Side by side",
         _systems(lines(marks)),
+        "## Time to diagnosis",
+        diagnosis_line(marks),
         "## Class by class (Argus)",
         (
             f"Shares of trials; `L1` … `L3` = a finding of that level at the fault's place and time. Classes marked † had "
@@ -97,6 +99,19 @@ def made_line(marks: Sequence[Mark], made: Made) -> str:
     return (
         f"Written by `{made.command}` on {made.date}, {made.machine}, {made.took}; all slices took {core_s:.0f} seconds "
         f"of one core. {faulty} faulty and {healthy} healthy trials, {of}. {_made_of(marks)}"
+    )
+
+
+def diagnosis_line(marks: Sequence[Mark]) -> str:
+    """How long after the onset the diagnosis stands, in words."""
+    ours = next((one for one in lines(marks) if one.system == OURS), None)
+    if ours is None or ours.took.diagnosis_s is None:
+        return "Not measured."
+    return (
+        f"Without a model, from the onset of the fault to the worded diagnosis: {_number(ours.took.diagnosis_s)} s in the "
+        f"median, {_number(ours.took.diagnosis_s_p95)} s at the 95th percentile of the faults that were found. Nearly all of "
+        "it is the job's own time until a window is full. With the agent the diagnosis stands as early, and what the model "
+        "adds comes later by what `argus eval agent` measures on an endpoint; no endpoint was in this run."
     )
 
 

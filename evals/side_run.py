@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from argus.evals.score import Trial
 from argus.evals.scoreboard import to_json
 from argus.evals.scoreboard_page import Made, page, render
 from argus.evals.semi.suite import lacking
-from argus.evals.side_by_side import chosen, run_all, sliced
+from argus.evals.side_by_side import chosen, read_book, run_all, sliced
 from argus.evals.systems import OURS
 
 STDOUT = "-"
@@ -62,6 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="one HTML file with plots, on stdout if no FILE is named",
     )
+    parser.add_argument(
+        "--with",
+        dest="others",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="BOOK",
+        help="add the marks of another book to the pages, for instance those of the suite days; may be repeated",
+    )
     parser.add_argument("--scoreboard", type=Path, metavar="FILE", help="write the scoreboard as a page")
 
 
@@ -87,6 +96,8 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
         wanted = sliced(wanted, args.slice)
     resumed = args.book is not None and args.book.exists()
     marks = run_all(wanted, names=names, data=args.data, book=args.book, jobs=args.jobs)
+    for other in args.others:
+        marks += _marks_of(other, names)
     took = f"{time.monotonic() - started:.0f} s" + (" (the last slice)" if resumed else "")
     made = Made(
         suite=suite,
@@ -114,6 +125,13 @@ def _there(trials: Iterator[Trial], data: Path) -> Iterator[Trial]:
         raise CliError(
             f"every trial is skipped, there are no recordings in {data}: name their folder by --data"
         )
+
+
+def _marks_of(book: Path, names: Sequence[str]) -> list[Mark]:
+    """What a book says of these systems. CliError if it is not there or is none."""
+    if not book.exists():
+        raise CliError(f"{book} is not there: --with takes the --book of another run")
+    return [one for one in read_book(book) if one.system in names]
 
 
 def _write(args: argparse.Namespace, marks: list[Mark], made: Made) -> None:
@@ -147,4 +165,6 @@ def _words(args: argparse.Namespace, suite: str) -> list[str]:
     for option in ("slice", "book", "scoreboard"):
         if (value := getattr(args, option)) is not None:
             words += [f"--{option}", str(value)]
+    for other in args.others:
+        words += ["--with", str(other)]
     return words + (["--repeats", str(args.repeats)] if args.repeats != 1 else [])

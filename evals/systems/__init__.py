@@ -12,7 +12,6 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from types import ModuleType
 from typing import Protocol, cast
 
 import numpy as np
@@ -45,22 +44,21 @@ class Peer(Protocol):
 @cache
 def systems() -> Mapping[str, System]:
     """Every simple system by name, found by walking this folder."""
-    return {
-        name: cast(System, module.accuse) for name, module in _modules().items() if hasattr(module, "accuse")
-    }
+    return {name: cast(System, call) for name, call in _named("accuse")}
 
 
 @cache
 def peers() -> Mapping[str, Peer]:
     """Every peer by name, found by walking this folder, installed or not."""
-    return {
-        name: cast(Peer, module) for name, module in _modules().items() if hasattr(module, "accuse_traces")
-    }
+    return {name: cast(Peer, import_module(f"{__name__}.{name}")) for name, _ in _named("accuse_traces")}
 
 
-def _modules() -> Mapping[str, ModuleType]:
-    names = sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
-    return {name: import_module(f"{__name__}.{name}") for name in names}
+def _named(what: str) -> Iterator[tuple[str, object]]:
+    """Modules of this folder with a function of that name."""
+    for name in sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_")):
+        module = import_module(f"{__name__}.{name}")
+        if hasattr(module, what):
+            yield name, getattr(module, what)
 
 
 def reads(name: str) -> frozenset[str]:

@@ -221,3 +221,8 @@ def test_marks_go_to_lines_and_the_report_to_stdout(
     assert len(book.read_text(encoding="utf-8").splitlines()) == 2, "the first slice is not played again"
     assert main([*words, "--jsonl", str(tmp_path)]) == 2
     assert "cannot be written" in capsys.readouterr().err
+    other = tmp_path / "days.jsonl"
+    assert main([*words, "--with", str(other)]) == 2
+    other.write_text(json.dumps(replace(ALARMED, scenario="healthy_day").to_json()) + "\n", encoding="utf-8")
+    assert main([*words, "--with", str(other), "--html"]) == 0
+    assert "1 faulty and 2 healthy trials" in capsys.readouterr().out
