@@ -16,7 +16,7 @@ from argus.api.cli.errors import CliError
 from argus.evals.answers import compare
 from argus.evals.marks import Mark, from_json
 from argus.evals.score import Trial
-from argus.evals.semi.suite import SOURCES, takes
+from argus.evals.semi import suite as semi
 from argus.evals.systems import OURS, peers, systems
 
 ALL = "all"
@@ -70,8 +70,10 @@ def run_all(
     """Marks of every trial and every system that can read it; what the book holds is not run again, what is run is
     added to it. `data` holds the recordings of those trials that are made of some.
     """
+    if book:
+        _mend(book)
     known = {one.key: one for one in read_book(book)} if book else {}
-    pairs = [(t, name) for t in trials for name in names if takes(t.scenario, name)]
+    pairs = [(t, name) for t in trials for name in names if semi.takes(t.scenario, name)]
     lacking: dict[Trial, list[str]] = {}
     for trial, name in pairs:
         if (name, *vars(trial).values()) not in known:
@@ -82,12 +84,28 @@ def run_all(
         new = [one for one in marks if one.key not in known]
         known |= {one.key: one for one in new}
         if book and new:
-            with book.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(one.to_json()) + "\n" for one in new)
+            _add(book, new)
         if done == len(todo) or clock() - started > last + 5.0:
             last = clock() - started
             print(f"argus eval: {done} of {len(todo)} trials, {last:.0f} s", file=sys.stderr)
     return [known[name, trial.scenario, trial.seed, trial.ranks, trial.severity] for trial, name in pairs]
+
+
+def _mend(book: Path) -> None:
+    """Take off a line that was cut short by a stop: its trial is played again."""
+    if not book.exists() or (content := book.read_bytes()).endswith(b"\n") or not content:
+        return
+    book.write_bytes(content[: content.rfind(b"\n") + 1])
+    print(f"argus eval: the last line of {book} was cut short and is taken off", file=sys.stderr)
+
+
+def _add(book: Path, marks: Sequence[Mark]) -> None:
+    """One write a trial: what was written before a stop is whole lines."""
+    try:
+        with book.open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(one.to_json()) + "\n" for one in marks))
+    except OSError as error:
+        raise CliError(f"{book} cannot be written: {error.strerror}") from None
 
 
 def read_book(path: Path) -> list[Mark]:
@@ -120,6 +138,6 @@ def _marks(todo: Sequence[Work], *, jobs: int) -> Iterator[list[Mark]]:
 
 def _compared(work: Work) -> list[Mark]:
     trial, names, data = work
-    if trial.scenario in SOURCES and data is not None:
-        return SOURCES[trial.scenario].compare(trial, names=names, data=data)
+    if trial.scenario in semi.SOURCES and data is not None:
+        return semi.compare(trial, names=names, data=data)
     return compare(trial, names=names)

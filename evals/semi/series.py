@@ -15,6 +15,7 @@ from argus.analytics.incident import Incident
 from argus.analytics.series.follow import read_whole
 from argus.analytics.series.recorded import series_findings
 from argus.analytics.window import Floats, assemble
+from argus.api.cli.errors import CliError
 from argus.collectors.host.window import cut
 from argus.collectors.records.events import STEP, RankRecords
 from argus.collectors.records.layout import Layout
@@ -58,6 +59,8 @@ def _quiet(data: Path) -> dict[str, Floats]:
         periods = read_whole(part)[0].rhythm.periods
         if steepest(without_periods(part, periods)) < UNSURE_RATIO:
             found[name] = part
+    if not found:
+        raise CliError(f"{data / FOLDER} holds no series of {LEAST_VALUES} step times without an event")
     return found
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from argus.api.cli.errors import CliError
+from argus.api.report import NothingUsable
+from argus.collectors.readers import ReaderError
 from argus.evals.marks import Mark
 from argus.evals.score import Trial
 from argus.evals.semi import kernels, phases, series
@@ -58,6 +61,14 @@ def takes(scenario: str, system: str) -> bool:
     if scenario == series.NAME:
         return system == OURS or (system not in peers() and reads(system) == {"steps"})
     return system not in peers() or scenario == kernels.NAME
+
+
+def compare(trial: Trial, *, names: Sequence[str], data: Path) -> list[Mark]:
+    """The marks of each system for one trial. CliError if its recording cannot be read."""
+    try:
+        return SOURCES[trial.scenario].compare(trial, names=names, data=data)
+    except (ReaderError, NothingUsable) as error:
+        raise CliError(f"the recording of {trial.scenario} below {data} cannot be read: {error}") from None
 
 
 def lacking(data: Path) -> dict[str, str]:

@@ -218,7 +218,11 @@ def test_marks_go_to_lines_and_the_report_to_stdout(
     assert "1 faulty and 0 healthy trials" in capsys.readouterr().out
     assert main([*words, "--jsonl", str(lines), "--json"]) == 0
     assert [json.loads(one)["ok"] for one in lines.read_text(encoding="utf-8").splitlines()] == [True, True]
-    assert len(book.read_text(encoding="utf-8").splitlines()) == 2, "the first slice is not played again"
+    kept = book.read_text(encoding="utf-8")
+    assert len(kept.splitlines()) == 2, "the first slice is not played again"
+    book.write_text(kept + '{"system": "arg', encoding="utf-8")
+    assert main([*words, "--json"]) == 0 and book.read_text(encoding="utf-8") == kept
+    assert "cut short" in capsys.readouterr().err
     assert main([*words, "--jsonl", str(tmp_path)]) == 2
     assert "cannot be written" in capsys.readouterr().err
     other = tmp_path / "days.jsonl"

@@ -18,7 +18,7 @@ from argus.evals.semi import kernels, series
 from argus.evals.semi.jobs import cost_ratio, stretches, truth_of
 from argus.evals.semi.kernels import _moved
 from argus.evals.semi.retime import Slow, Warp, retimed
-from argus.evals.semi.suite import SOURCES, Semi, lacking, takes
+from argus.evals.semi.suite import SOURCES, Semi, compare, lacking, takes
 from argus.evals.side_by_side import chosen
 from argus.evals.simulator.job import Job
 from argus.evals.simulator.simulate import simulate
@@ -144,6 +144,18 @@ def test_sources_that_are_not_there_are_skipped_with_a_sentence(
     assert main(["eval", "run", "--suite", "semi", "--data", str(empty)]) == 2
     said = capsys.readouterr().err
     assert "semi_kernels is skipped" in said and "name their folder by --data" in said
+
+
+def test_a_recording_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+    for name, content in (
+        (kernels.ARCHIVE, b"garbage"),
+        ("iteration-time/a.json", b'{"a": {"values": [1, 2]}}'),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    for name in (kernels.NAME, series.NAME):
+        with pytest.raises(CliError, match="cannot be read|no series"):
+            compare(Trial(scenario=name, seed=0, ranks=0, severity=1.5), names=[OURS], data=tmp_path)
 
 
 def test_a_trial_goes_to_whoever_can_read_it() -> None:
