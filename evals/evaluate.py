@@ -10,22 +10,18 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
-from argus.evals import agent_report, calibrate, fidelity, real
-from argus.evals.bench import machine_class
+from argus.evals import agent_report, calibrate, fidelity, real, side_run
+from argus.evals.board_suites import ALL_SUITES as SUITES
+from argus.evals.board_suites import OTHERS
 from argus.evals.live import command as live
 from argus.evals.rates import per_steps
 from argus.evals.score import Outcome, Row, Trial, summarise
-from argus.evals.scoreboard import to_json
-from argus.evals.scoreboard_page import page
-from argus.evals.scoreboard_page import render as render_systems
-from argus.evals.side_by_side import chosen, run_all
-from argus.evals.suites import SUITES, run_trial
+from argus.evals.suites import run_trial
 from argus.evals.sweep import matrix
 
 GATED = ("ok_ratio", "recall", "class_ratio", "precision")
@@ -69,27 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run_parser.add_argument(
         "--write-gate", type=Path, metavar="FILE", help="write this run's scores as the suite's new baseline"
     )
-    _add_side_by_side(run_parser)
+    side_run.add_arguments(run_parser)
     run_parser.add_argument("--jobs", type=int, default=0, help="processes (default: one per core)")
-
-
-def _add_side_by_side(parser: argparse.ArgumentParser) -> None:
-    """Options that put several systems on the same trials."""
-    parser.add_argument(
-        "--system",
-        action="append",
-        metavar="NAME",
-        help="put it beside others on the same trials: argus, a file of evals/systems, or all; may be repeated",
-    )
-    parser.add_argument(
-        "--book",
-        type=Path,
-        metavar="FILE",
-        help="with --system: keep every mark here (JSON lines), resume from it",
-    )
-    parser.add_argument(
-        "--scoreboard", type=Path, metavar="FILE", help="with --system: write the scoreboard as a page"
-    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,10 +82,8 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "real":
         return real.run(args)
     suite = "smoke" if args.smoke else "dev-full" if args.full else args.suite or "dev"
-    if args.system:
-        return _side_by_side(args, suite)
-    if args.book or args.scoreboard:
-        raise CliError("--book and --scoreboard need --system: name the systems, or all")
+    if suite in OTHERS or side_run.is_wanted(args):
+        return side_run.run(args, suite, trials=SUITES[suite].trials())
     gate = _read_gate(args.gate, suite) if args.gate else {}
     started = time.monotonic()
     outcomes = list(_progress(list(SUITES[suite].trials()), jobs=args.jobs or os.cpu_count() or 1))
@@ -118,28 +93,6 @@ def run(args: argparse.Namespace) -> int:
         _write_gate(args.write_gate, report)
     print(json.dumps(report) if args.json else render(report))
     return 1 if report["dropped"] else 0
-
-
-def _side_by_side(args: argparse.Namespace, suite: str) -> int:
-    """Several systems on the suite's trials. There is no gate: rows of simple rules may be as bad as they are."""
-    if args.gate or args.write_gate:
-        raise CliError("--gate and --write-gate compare Argus with itself: leave out --system")
-    names, started = chosen(args.system), time.monotonic()
-    resumed = args.book is not None and args.book.exists()
-    marks = run_all(list(SUITES[suite].trials()), names=names, book=args.book, jobs=args.jobs)
-    if args.scoreboard:
-        options = " ".join(f"--system {name}" for name in args.system)
-        text = page(
-            marks,
-            command=f"argus eval run --suite {suite} {options} --scoreboard {args.scoreboard}"
-            + (f" --book {args.book}" if args.book else ""),
-            date=f"{datetime.now(UTC):%Y-%m-%d}",
-            machine=machine_class(),
-            took=f"{time.monotonic() - started:.0f} s" + (" (the last slice)" if resumed else ""),
-        )
-        args.scoreboard.write_text(text, encoding="utf-8")
-    print(json.dumps({"suite": suite, **to_json(marks)}) if args.json else render_systems(marks))
-    return 0
 
 
 def make_report(suite: str, outcomes: Iterable[Outcome], *, elapsed_s: float) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.evals.expected import overclaimed
+from argus.evals.expected import forbidden_advice, overclaimed
 from argus.evals.score import Outcome, is_true
 from argus.evals.truth import Truth
 
@@ -16,17 +16,46 @@ SURE = ("CONFIRMED", "LIKELY")
 COUNTED_WINDOWS = 10
 """Faults that end sooner are scored apart: who must see something twice has had little chance."""
 
+LEAST_COST = 0.01
+"""Share of the step a fault must cost to count; below, nobody would look for it."""
+
+SILENT_CLASSES = ("link.slow",)
+"""Causes that count whatever they cost: a path that degrades behind other work is what hides for weeks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What an answer took: `wall_s` and `cpu_s` for all `windows` of the trial, `peak_bytes` the most memory
+    held meanwhile, `bytes_per_rank_step` of the records it reads as they are uploaded, `diagnosis_s` from the
+    fault's onset to the worded diagnosis of the incident that names it, `staged_s` seconds of one core to simulate
+    the trial, for all systems together. None = not measured.
+    """
+
+    wall_s: float | None = None
+    cpu_s: float | None = None
+    windows: int = 0
+    peak_bytes: int | None = None
+    bytes_per_rank_step: float | None = None
+    diagnosis_s: float | None = None
+    staged_s: float | None = None
+
+
+UNKNOWN = Spent()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
     """One (system, trial). `fault_class` None = healthy. Questions that do not apply are None.
 
-    `counted` = the fault stops the job or lasts ten windows and more. `top_1` = the incident that costs most names
+    `counted` = the fault stops the job, or lasts ten windows and more and costs one per cent of the step (or is of
+    a silent class); `smaller` = it lasts but costs less. `cost_ratio` = what it adds to the job's steps. `top_1` = the incident that costs most names
     the truth, `right_scope` = a true incident names the smallest object that explains it. `onset_off` = steps
     between the onset told and the true one. `exonerated` = no class was named that the truth says is innocent.
     `unsafe` = false incidents, told as confirmed or likely, that accuse a rank with which nothing is wrong.
-    `overclaimed` = incidents told firmer than the data supports. `abstained` = nothing was told as confirmed or likely. `sure` are verdicts of incidents with whether each is
-    true. `levels` are those with a finding at the fault's place and time. `rank_s` = ranks × seconds of the job.
+    `overclaimed` = incidents told firmer than the data supports, `forbidden` = actions advised that the truth forbids.
+    `abstained` = nothing was told as confirmed or likely. `sure` are verdicts of incidents with whether each is
+    true, `weights` what each is told to cost of the step. `levels` are those with a finding at the fault's place and
+    time. `rank_s` = ranks × seconds of the job.
     """
 
     system: str
@@ -53,7 +82,12 @@ class Mark:
     levels: tuple[str, ...] = ()
     error: str = ""
     rank_s: float = 0.0
+    smaller: bool = False
+    cost_ratio: float | None = None
+    weights: tuple[float, ...] = ()
+    spent: Spent = UNKNOWN
     overclaimed: int = 0
+    forbidden: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, int, int, float]:
@@ -73,7 +107,16 @@ class Mark:
 def from_json(row: Mapping[str, Any]) -> Mark:
     """A mark as `to_json` wrote it. KeyError or TypeError if it is none."""
     sure = tuple((str(verdict), bool(true)) for verdict, true in row["sure"])
-    return Mark(**{**row, "sure": sure, "levels": tuple(row["levels"])})
+    return Mark(
+        **{
+            **row,
+            "sure": sure,
+            "levels": tuple(row["levels"]),
+            "weights": tuple(map(float, row["weights"])),
+            "forbidden": tuple(row["forbidden"]),
+            "spent": Spent(**row["spent"]),
+        }
+    )
 
 
 def mark(
@@ -85,19 +128,33 @@ def mark(
     findings: Sequence[Finding] = (),
     window_steps: int,
     rank_s: float,
+    cost_ratio: float | None = None,
+    spent: Spent = UNKNOWN,
+    is_long: bool | None = None,
+    advice: Iterable[str] = (),
 ) -> Mark:
-    """The mark of a scored trial; `incidents` are those the outcome was made of."""
+    """The mark of a scored trial; `incidents` are those the outcome was made of.
+
+    `cost_ratio` None = nobody knows what the fault costs: then it counts by how long it lasts alone. `is_long` None =
+    by the truth; a recording may be shorter than what counts, and the fault last to its end. `advice` are
+    ids of the actions the system proposed.
+    """
     trial, truth = outcome.trial, truths[0]
     said = [one for one in incidents if one.cause.verdict != "NO_FAULT"]
     true = [any(is_true(one, fault, window_steps=window_steps) for fault in truths) for one in said]
     right = [one for one, is_right in zip(said, true, strict=True) if is_right]
     is_faulty = truth.fault_class is not None
     tempting = {name for fault in truths for name in fault.exonerated}
+    if is_long is None:
+        is_long = lasts(truth, steps=outcome.steps, window_steps=window_steps)
+    is_small = is_faulty and is_long and _is_small(truth, cost_ratio)
     return Mark(
         system=system,
         **vars(trial),
         fault_class=truth.fault_class,
-        counted=is_faulty and _is_counted(truth, steps=outcome.steps, window_steps=window_steps),
+        counted=is_faulty and is_long and not is_small,
+        smaller=is_small,
+        cost_ratio=cost_ratio,
         said=outcome.num_incidents,
         false=outcome.num_false,
         noticed=any(_overlaps(one, truth, window_steps=window_steps) for one in said) if is_faulty else None,
@@ -113,9 +170,12 @@ def mark(
         abstained=not any(one.cause.verdict in SURE for one in said),
         sure=tuple((one.cause.verdict, is_right) for one, is_right in zip(said, true, strict=True)),
         levels=_levels(findings, truth, window_steps=window_steps) if is_faulty else (),
+        weights=tuple(one.cause.share_of_step for one in said),
         error=outcome.error,
         rank_s=rank_s,
+        spent=spent,
         overclaimed=len(overclaimed([one.cause for one in said], truths)),
+        forbidden=forbidden_advice(advice, truths),
     )
 
 
@@ -124,11 +184,24 @@ def _is_unsafe(incident: Incident, truths: Sequence[Truth]) -> bool:
     return incident.cause.verdict in SURE and not set(incident.cause.suspects) <= roots
 
 
-def _is_counted(truth: Truth, *, steps: int, window_steps: int) -> bool:
-    if truth.fault_class is not None and truth.fault_class.startswith("stop."):
+def lasts(truth: Truth, *, steps: int, window_steps: int) -> bool:
+    """Whether a fault is long enough to count in a job of `steps`; nothing is not."""
+    if truth.fault_class is None:
+        return False
+    if _is_stop(truth):
         return True
     end = steps if truth.end_step is None else truth.end_step
     return end - truth.onset_step >= COUNTED_WINDOWS * window_steps
+
+
+def _is_stop(truth: Truth) -> bool:
+    return truth.fault_class is not None and truth.fault_class.startswith("stop.")
+
+
+def _is_small(truth: Truth, cost_ratio: float | None) -> bool:
+    if cost_ratio is None or _is_stop(truth) or truth.fault_class in SILENT_CLASSES:
+        return False
+    return cost_ratio < LEAST_COST
 
 
 def _overlaps(incident: Incident, truth: Truth, *, window_steps: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from argus.analytics.attempt import AttemptState, advance
@@ -14,7 +14,7 @@ from argus.analytics.run_diff import RunDiff
 from argus.analytics.run_facts import RunFacts
 from argus.analytics.window import Window, assemble
 from argus.collectors.records.outside_event import OutsideEvent
-from argus.evals.moments import moments
+from argus.evals.moments import Moment, moments
 from argus.evals.restart import change_since
 from argus.evals.simulator.simulate import Simulation
 from argus.topology.layout import Topology, build
@@ -43,11 +43,13 @@ def play(
     events: Sequence[OutsideEvent] = (),
     before: RunFacts | None = None,
     keeps_windows: bool = False,
+    heard: Iterable[Moment] | None = None,
 ) -> Played:
     """Everything the analysis says of `simulation`, from its start to some time after its end.
 
     `events` are what others say meanwhile, `time_s` counted from the job's start, `before` the facts of the run's
     attempt before. Windows are many and large: they are in the answer if `keeps_windows`.
+    `heard` are the job's moments where somebody has them already.
     """
     outside = [replace(event, time_s=simulation.job.start_s + event.time_s) for event in events]
     topology = build(simulation.layouts)
@@ -57,7 +59,7 @@ def play(
     findings, windows, first = list[Finding](), list[Window](), list[Window]()
     change: RunDiff | None = None
     num_windows = 0
-    for moment in moments(simulation):
+    for moment in moments(simulation) if heard is None else heard:
         window = align(assemble(moment.parts, topology)) if moment.parts else None
         if before is not None and change is None and window is not None:
             first.append(window)

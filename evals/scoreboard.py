@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from argus.evals.marks import Mark
+import numpy as np
+
+from argus.evals.marks import Mark, Spent
 from argus.evals.rates import poisson_upper, wilson
 from argus.evals.systems import OURS
 
@@ -19,6 +21,7 @@ RANK_DAYS = 10_000 * 86_400.0
 """Rank-seconds of a day of 10,000 ranks."""
 
 LEVELS = ("L1", "L2", "L3")
+ALL_CLASSES = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +44,29 @@ class Share:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Took:
+    """Medians over trials but for `peak_bytes`, the most of any; None where nothing was measured.
+
+    `diagnosis_s` is from the onset to the diagnosis, over the faults that were found; `_p95` its 95th percentile.
+    """
+
+    wall_s_per_window: float | None
+    cpu_s_per_window: float | None
+    peak_bytes: int | None
+    bytes_per_rank_step: float | None
+    diagnosis_s: float | None
+    diagnosis_s_p95: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Line:
     """All marks of one system. `precision` is of incidents, all other shares are of trials.
 
-    `noticed` = anything was said in the fault's time. `recall` is over counted faults, `recall_short` over those that end before ten windows. `false_healthy` =
+    `noticed` = anything was said in the fault's time. `recall` is over counted faults, `recall_short` over those that
+    end before ten windows, `recall_smaller` over those that cost less than a per cent of the step. `false_healthy` =
     incidents in healthy trials, `per_day` the same per 10,000 ranks and day with `per_day_upper` at 95 %.
-    `brier` = mean squared error of taking CONFIRMED as 1, LIKELY as 0.75, anything else as 0.5.
+    `brier` = mean squared error of taking CONFIRMED as 1, LIKELY as 0.75, anything else as 0.5. `forbidden` = actions
+    advised that the truths forbid, `overclaimed` = verdicts firmer than the data supports, `took` what the answers took.
     """
 
     system: str
@@ -55,6 +75,7 @@ class Line:
     noticed: Share
     recall: Share
     recall_short: Share
+    recall_smaller: Share
     top_1: Share
     right_class: Share
     right_scope: Share
@@ -69,9 +90,12 @@ class Line:
     per_day: float | None
     per_day_upper: float | None
     unsafe: int
+    forbidden: int
+    overclaimed: int
     calibration: Mapping[str, Share]
     brier: float | None
     crashed: int
+    took: Took
 
 
 SAID = ("CONFIRMED", "LIKELY", "INCONCLUSIVE")
@@ -96,7 +120,8 @@ def line(system: str, marks: Iterable[Mark]) -> Line:
         precision=precision,
         noticed=_share([bool(one.noticed) for one in faulty]),
         recall=recall,
-        recall_short=_share([one.found for one in faulty if not one.counted]),
+        recall_short=_share([one.found for one in faulty if not one.counted and not one.smaller]),
+        recall_smaller=_share([one.found for one in faulty if one.smaller]),
         top_1=_share([bool(one.top_1) for one in faulty]),
         right_class=_share([one.right_class for one in faulty]),
         right_scope=_share([bool(one.right_scope) for one in faulty]),
@@ -111,10 +136,33 @@ def line(system: str, marks: Iterable[Mark]) -> Line:
         per_day=alarms / days if days else None,
         per_day_upper=poisson_upper(alarms) / days if days else None,
         unsafe=sum(one.unsafe for one in rows),
+        forbidden=sum(len(one.forbidden) for one in rows),
+        overclaimed=sum(one.overclaimed for one in rows),
         calibration={name: _share([true for verdict, true in sure if verdict == name]) for name in SAID},
         brier=_brier(sure),
         crashed=sum(bool(one.error) for one in rows),
+        took=took([one.spent for one in rows]),
     )
+
+
+def took(spent: Iterable[Spent]) -> Took:
+    """Sums of what answers took."""
+    rows = list(spent)
+    diagnosed = [one.diagnosis_s for one in rows if one.diagnosis_s is not None]
+    return Took(
+        wall_s_per_window=_median([one.wall_s / one.windows for one in rows if one.wall_s and one.windows]),
+        cpu_s_per_window=_median([one.cpu_s / one.windows for one in rows if one.cpu_s and one.windows]),
+        peak_bytes=max((one.peak_bytes for one in rows if one.peak_bytes is not None), default=None),
+        bytes_per_rank_step=_median(
+            [one.bytes_per_rank_step for one in rows if one.bytes_per_rank_step is not None]
+        ),
+        diagnosis_s=_median(diagnosed),
+        diagnosis_s_p95=float(np.percentile(diagnosed, 95)) if diagnosed else None,
+    )
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None
 
 
 def lines(marks: Iterable[Mark]) -> list[Line]:
@@ -126,18 +174,22 @@ def lines(marks: Iterable[Mark]) -> list[Line]:
 
 
 def matrix(marks: Iterable[Mark], *, system: str = OURS) -> dict[str, dict[str, Share]]:
-    """Of the trials of each class: recall, class, and at which levels there was a finding."""
+    """Of the trials of each class, and of all: recall, class, and at which levels there was a finding."""
     rows = [one for one in marks if one.system == system and one.fault_class is not None]
-    table: dict[str, dict[str, Share]] = {}
-    for name in sorted({str(one.fault_class) for one in rows}):
-        mine = [one for one in rows if one.fault_class == name]
-        table[name] = {
-            "found": _share([one.found for one in mine]),
-            "class": _share([one.right_class for one in mine]),
-            **{level: _share([level in one.levels for one in mine]) for level in LEVELS},
-            "any level": _share([bool(one.levels) for one in mine]),
-        }
-    return table
+    by_class = {
+        name: [one for one in rows if one.fault_class == name]
+        for name in sorted({str(one.fault_class) for one in rows})
+    }
+    return {name: _levels(mine) for name, mine in (*by_class.items(), (ALL_CLASSES, rows)) if mine}
+
+
+def _levels(mine: Sequence[Mark]) -> dict[str, Share]:
+    return {
+        "found": _share([one.found for one in mine]),
+        "class": _share([one.right_class for one in mine]),
+        **{level: _share([level in one.levels for one in mine]) for level in LEVELS},
+        "any level": _share([bool(one.levels) for one in mine]),
+    }
 
 
 def ladder(marks: Sequence[Mark]) -> dict[str, dict[str, Share]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from argus.evals.marks import Mark
 from argus.evals.scoreboard import (
@@ -41,32 +42,38 @@ def render(marks: Sequence[Mark]) -> str:
         f"{_percent(one.right_scope):>8}{one.false_healthy:>15}{one.unsafe:>8}{_delay(one):>15}"
         for one in lines(marks)
     ]
-    return "\n".join([*map(_failure, failures(marks)), head, *rows])
+    return "\n".join([*map(failure_line, failures(marks)), head, *rows])
 
 
-def page(marks: Sequence[Mark], *, command: str, date: str, machine: str, took: str) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """How marks were made, to be printed with them."""
+
+    suite: str
+    command: str
+    date: str
+    machine: str
+    took: str
+
+
+def page(marks: Sequence[Mark], made: Made) -> str:
     """The page: how it was made, what failed, what was missed, then the tables."""
-    seeds = sorted({one.seed for one in marks})
-    healthy = len({one.key[1:] for one in marks if one.fault_class is None})
-    total = len({one.key[1:] for one in marks})
     failed = failures(marks)
     parts = [
         "# Scoreboard",
-        (
-            f"Written by `{command}` on {date}, {machine}, {took}. {total - healthy} faulty and {healthy} "
-            f"healthy trials, seeds {seeds[0]} to {seeds[-1]}. Everything is simulated. What each number means: "
-            "[evals](evals.md)."
-        ),
+        made_line(marks, made) + " What each number means: [evals](evals.md).",
         "## What failed",
-        "\n".join(f"- {_failure(one)}" for one in failed) or "No trial of Argus in this run.",
+        "\n".join(f"- {failure_line(one)}" for one in failed) or "No trial of Argus in this run.",
         "## What must hold",
-        _promises(marks, faulty=total - healthy, healthy=healthy),
+        "\n".join(f"- {line}" for line in promises(marks)),
         "## Side by side",
         _systems(lines(marks)),
+        "## Time to diagnosis",
+        diagnosis_line(marks),
         "## Class by class (Argus)",
         (
-            f"Shares of trials; `L1` … `L3` = a finding of that level at the fault's place and time. Classes with fewer "
-            f"than {CLASS_TRIALS} trials say little."
+            f"Shares of trials; `L1` … `L3` = a finding of that level at the fault's place and time. Classes marked † had "
+            f"fewer than {CLASS_TRIALS} trials and say little."
         ),
         _grid("class", matrix(marks)),
         "## Recall by severity",
@@ -76,31 +83,80 @@ def page(marks: Sequence[Mark], *, command: str, date: str, machine: str, took: 
     return "\n\n".join(parts) + "\n"
 
 
-def _promises(marks: Sequence[Mark], *, faulty: int, healthy: int) -> str:
+def sizes(marks: Sequence[Mark]) -> tuple[int, int]:
+    """How many faulty and how many healthy trials there were."""
+    healthy = len({one.key[1:] for one in marks if one.fault_class is None})
+    return len({one.key[1:] for one in marks}) - healthy, healthy
+
+
+def made_line(marks: Sequence[Mark], made: Made) -> str:
+    """By what, when, where and in what time; what was run."""
+    seeds = sorted({one.seed for one in marks})
+    faulty, healthy = sizes(marks)
+    core_s = sum({one.key[1:]: one.spent.staged_s or 0.0 for one in marks}.values())
+    core_s += sum(one.spent.cpu_s or 0.0 for one in marks)
+    of = f"seeds {seeds[0]} to {seeds[-1]}" if seeds else "no trial"
+    return (
+        f"Written by `{made.command}` on {made.date}, {made.machine}, {made.took}; all slices took {core_s:.0f} seconds "
+        f"of one core. {faulty} faulty and {healthy} healthy trials, {of}. {_made_of(marks)}"
+    )
+
+
+def diagnosis_line(marks: Sequence[Mark]) -> str:
+    """How long after the onset the diagnosis stands, in words."""
+    ours = next((one for one in lines(marks) if one.system == OURS), None)
+    if ours is None or ours.took.diagnosis_s is None:
+        return "Not measured."
+    return (
+        f"Without a model, from the onset of the fault to the worded diagnosis: {_number(ours.took.diagnosis_s)} s in the "
+        f"median, {_number(ours.took.diagnosis_s_p95)} s at the 95th percentile of the faults that were found. Nearly all of "
+        "it is the job's own time until a window is full. With the agent the diagnosis stands as early, and what the model "
+        "adds comes later by what `argus eval agent` measures on an endpoint; no endpoint was in this run."
+    )
+
+
+def _made_of(marks: Sequence[Mark]) -> str:
+    recorded = [one.cost_ratio is not None and not one.rank_s for one in marks if one.fault_class is not None]
+    if recorded and all(recorded):
+        return "Recordings of real jobs with faults put in."
+    return (
+        "Everything is simulated."
+        if not any(recorded)
+        else "Simulated jobs, and recordings with faults put in."
+    )
+
+
+def promises(marks: Sequence[Mark]) -> list[str]:
+    """What must hold, each with whether it does."""
+    faulty, healthy = sizes(marks)
     ours = next((one for one in lines(marks) if one.system == OURS), None)
     if ours is None:
-        return "Argus itself was not run."
+        return ["Argus itself was not run."]
     shares: Mapping[str, Share] = {name: getattr(ours, name) for name, _ in WANTED}
     rows = [
-        f"- {name.replace('_', '-')} ≥ {least:g}: {shares[name]} — {_met(shares[name].ratio, least)}"
+        f"{name.replace('_', '-')} ≥ {least:g}: {shares[name]} — {_met(shares[name].ratio, least)}"
         for name, least in WANTED
     ]
     late = ours.delay_windows_max
     rows.append(
-        f"- at most {WINDOWS} windows to the incident: {_number(late)} at most — "
+        f"at most {WINDOWS} windows to the incident: {_number(late)} at most — "
         f"{'not measured' if late is None else 'met' if late <= WINDOWS else 'MISSED'}"
     )
     rows.append(
-        f"- at most 1 false incident per healthy day of 10,000 ranks: {ours.false_healthy} seen, 95 % bound "
+        f"at most 1 false incident per healthy day of 10,000 ranks: {ours.false_healthy} seen, 95 % bound "
         f"{_number(ours.per_day_upper)} a day — {_budget(ours)}"
     )
-    rows.append(f"- no unsafe advice: {ours.unsafe} — {'met' if not ours.unsafe else 'MISSED'}")
+    unsafe = ours.unsafe + ours.forbidden
+    rows.append(
+        f"no unsafe advice: {ours.unsafe} healthy ranks accused, {ours.forbidden} forbidden actions — "
+        f"{'met' if not unsafe else 'MISSED'}"
+    )
     if min(faulty, healthy) < HEADLINE_TRIALS:
         rows.append(
-            f"- a headline takes {HEADLINE_TRIALS} faulty and as many healthy trials; this run had {faulty} and "
+            f"a headline takes {HEADLINE_TRIALS} faulty and as many healthy trials; this run had {faulty} and "
             f"{healthy}: **too few**, read the intervals"
         )
-    return "\n".join(rows)
+    return rows
 
 
 def _budget(ours: Line) -> str:
@@ -117,13 +173,15 @@ def _met(ratio: float | None, least: float) -> str:
     return "met" if ratio >= least else "MISSED"
 
 
-def _systems(rows: Sequence[Line]) -> str:
+def system_rows(rows: Sequence[Line]) -> list[list[str]]:
+    """A head and a row a score, a column a system."""
     columns: Mapping[str, Callable[[Line], object]] = {
         "right": lambda one: one.right,
         "precision": lambda one: one.precision,
         "noticed": lambda one: one.noticed,
         "recall": lambda one: one.recall,
         "recall, short faults": lambda one: one.recall_short,
+        "recall, faults below 1 % of the step": lambda one: one.recall_smaller,
         "F1": lambda one: _number(one.f1),
         "top-1": lambda one: one.top_1,
         "class": lambda one: one.right_class,
@@ -137,28 +195,54 @@ def _systems(rows: Sequence[Line]) -> str:
             f"{_number(one.per_day)} ({_number(one.per_day_upper)})"
         ),
         "unsafe": lambda one: one.unsafe,
+        "forbidden actions": lambda one: one.forbidden if one.system == OURS else "–",
+        "overclaimed": lambda one: one.overclaimed,
         "CONFIRMED true": lambda one: one.calibration["CONFIRMED"],
         "LIKELY true": lambda one: one.calibration["LIKELY"],
         "Brier": lambda one: _number(one.brier),
         "crashed": lambda one: one.crashed,
+        "onset to diagnosis p50/p95, s": lambda one: (
+            f"{_number(one.took.diagnosis_s)}/{_number(one.took.diagnosis_s_p95)}"
+        ),
+        "ms a window, wall (core)": lambda one: (
+            f"{_number(_scaled(one.took.wall_s_per_window, 1e3))} ({_number(_scaled(one.took.cpu_s_per_window, 1e3))})"
+        ),
+        "memory at most, MiB": lambda one: _number(_scaled(one.took.peak_bytes, 2**-20)),
+        "bytes per rank-step": lambda one: _number(one.took.bytes_per_rank_step),
     }
-    head = f"| | {' | '.join(one.system for one in rows)} |\n|---|{'---|' * len(rows)}"
-    body = [f"| {name} | {' | '.join(str(get(one)) for one in rows)} |" for name, get in columns.items()]
-    return "\n".join([head, *body])
+    head = ["", *(one.system for one in rows)]
+    return [head, *([name, *(str(get(one)) for one in rows)] for name, get in columns.items())]
+
+
+def _systems(rows: Sequence[Line]) -> str:
+    head, *body = (f"| {' | '.join(row)} |" for row in system_rows(rows))
+    return "\n".join([head, f"|---|{'---|' * len(rows)}", *body])
 
 
 def _grid(what: str, table: Mapping[str, Mapping[str, Share]]) -> str:
     keys = list(next(iter(table.values()), {}))
     head = f"| {what} | trials | {' | '.join(keys)} |\n|---|---|{'---|' * len(keys)}"
     body = [
-        f"| {name} | {sum(share.whole for share in row.values()) if what == 'system' else row[keys[0]].whole} | "
+        f"| {flagged(name, _whole(row, what)) if what == 'class' else name} | {_whole(row, what)} | "
         f"{' | '.join(_percent(row[key]) for key in keys)} |"
         for name, row in table.items()
     ]
     return "\n".join([head, *body])
 
 
-def _failure(one: Mark) -> str:
+def flagged(name: str, trials: int) -> str:
+    """A class's name, with a mark if its trials are too few."""
+    return name if trials >= CLASS_TRIALS else f"{name} †"
+
+
+def _whole(row: Mapping[str, Share], what: str) -> int:
+    """Trials of a row: each severity has its own, every level has all."""
+    parts = [share.whole for share in row.values()]
+    return sum(parts) if what == "system" else parts[0]
+
+
+def failure_line(one: Mark) -> str:
+    """A mark that is not in order, in a line."""
     wanted = one.fault_class or "nothing"
     if one.error:
         got = one.error
@@ -166,11 +250,16 @@ def _failure(one: Mark) -> str:
         got = f"{one.false} of {one.said} incidents false"
     else:
         got = "the right ranks, another cause" if one.found else "not found"
-    return f"FAILED {one.scenario} ranks {one.ranks} severity {one.severity} seed {one.seed}: wanted {wanted}, got {got}"
+    size = f" ranks {one.ranks}" if one.ranks else ""
+    return f"FAILED {one.scenario}{size} severity {one.severity} seed {one.seed}: wanted {wanted}, got {got}"
 
 
 def _percent(share: Share) -> str:
     return "–" if share.ratio is None else f"{share.ratio:.1%}"
+
+
+def _scaled(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
 
 
 def _number(value: float | None) -> str:

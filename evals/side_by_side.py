@@ -8,33 +8,35 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
-from functools import partial
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
-import numpy as np
-
-from argus.analytics.finding import Finding
-from argus.analytics.incident import Incident
 from argus.api.cli.errors import CliError
-from argus.collectors.records.plan import DEFAULT_STEPS
-from argus.evals.marks import Mark, from_json, mark
-from argus.evals.play import play
-from argus.evals.restart import facts_before
-from argus.evals.score import Outcome, Trial, score
-from argus.evals.simulator.simulate import Simulation, simulate
-from argus.evals.suites import entropy, made
-from argus.evals.systems import OURS, systems
-from argus.evals.systems._seen import Seen, incidents_of, watch
-from argus.evals.truth import Scenario
+from argus.evals.answers import compare
+from argus.evals.marks import Mark, from_json
+from argus.evals.score import Trial
+from argus.evals.semi import suite as semi
+from argus.evals.systems import OURS, peers, systems
 
 ALL = "all"
 
 
-def chosen(names: Sequence[str]) -> tuple[str, ...]:
-    """The systems to run, ours first. CliError for a name that is none."""
-    known = (OURS, *systems())
+def chosen(names: Sequence[str], *, reads_traces: bool = False) -> tuple[str, ...]:
+    """The systems to run, ours first, and with traces to read the peers that are installed.
+
+    CliError for a name that is none, or of a peer that cannot be run.
+    """
+    there = {name: peer.why_not() for name, peer in peers().items()}
+    named = sorted(set(names) & set(there))
+    if named and not reads_traces:
+        raise CliError(f"{named[0]} reads traces, which --suite semi alone has")
+    if named and there[named[0]]:
+        raise CliError(there[named[0]])
+    for reason in there.values() if reads_traces and ALL in names else ():
+        if reason:
+            print(f"argus eval: skipped: {reason}", file=sys.stderr)
+    known = (OURS, *systems(), *(name for name, reason in there.items() if reads_traces and not reason))
     wrong = sorted(set(names) - {*known, ALL})
     if wrong:
         raise CliError(
@@ -43,85 +45,67 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
     return known if ALL in names else tuple(name for name in known if name in names)
 
 
-def compare(trial: Trial, *, names: Sequence[str]) -> list[Mark]:
-    """The marks of each system for one trial, which is simulated once."""
-    one = made(trial)
-    simulation = simulate(one.job, one.faults, rng=np.random.default_rng(entropy(trial)))
-    seen = watch(simulation) if set(names) - {OURS} else ()
-    return [_marked(trial, one, simulation=simulation, name=name, seen=seen) for name in names]
+def sliced(trials: Sequence[Trial], part: str) -> list[Trial]:
+    """The i-th of n parts of the trials, `i/n`, in their order. CliError if it is not such a part.
 
-
-Answer = tuple[Sequence[Incident], Sequence[float], Sequence[Finding]]
-"""Incidents, when each was told, and what they rest on."""
-
-
-def _marked(trial: Trial, made: Scenario, *, simulation: Simulation, name: str, seen: Sequence[Seen]) -> Mark:
-    """One system's mark; its crash is an outcome too."""
-    is_faulty = made.truth.fault_class is not None
-    ends = simulation.end_s[np.isfinite(simulation.end_s)]
-    rank_s = made.job.ranks * float(ends.max(initial=0.0))
-    try:
-        incidents, told_s, findings = _answer(trial, made, simulation=simulation, name=name, seen=seen)
-    except Exception as error:  # noqa: BLE001  one crashed trial is a result, not the end of the suite
-        crash = f"{type(error).__name__}: {error}"
-        outcome = Outcome(trial=trial, truth=made.truth, is_faulty=is_faulty, error=crash)
-        outcome = replace(outcome, steps=made.job.steps)
-        return mark(name, outcome, truths=made.truths, window_steps=DEFAULT_STEPS, rank_s=rank_s)
-    outcome = score(
-        trial,
-        made.truths,
-        incidents=incidents,
-        told_s=told_s,
-        onset_s=made.job.start_s + float(simulation.start_s[made.truth.onset_step].max()),
-        window_steps=DEFAULT_STEPS,
-    )
-    return mark(
-        name,
-        replace(outcome, steps=made.job.steps),
-        truths=made.truths,
-        incidents=incidents,
-        findings=findings,
-        window_steps=DEFAULT_STEPS,
-        rank_s=rank_s,
-    )
-
-
-def _answer(
-    trial: Trial, made: Scenario, *, simulation: Simulation, name: str, seen: Sequence[Seen]
-) -> Answer:
-    if name == OURS:
-        before = facts_before(made, entropy=entropy(trial))
-        played = play(simulation, events=made.events, before=before)
-        return played.incidents, played.told_s, played.findings
-    rng = np.random.default_rng([*entropy(trial), 1])
-    incidents, told_s = incidents_of(systems()[name](seen, rng=rng), seen)
-    return incidents, told_s, ()
+    >>> sliced([1, 2, 3, 4, 5], "2/3")
+    [2, 3]
+    """
+    number, _, of = part.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise CliError(f"--slice takes a part i/n, for instance 1/4, got {part!r:.40}")
+    first, end = ((len(trials) * at) // int(of) for at in (int(number) - 1, int(number)))
+    return list(trials[first:end])
 
 
 def run_all(
     trials: Sequence[Trial],
     *,
     names: Sequence[str],
+    data: Path | None = None,
     book: Path | None = None,
     jobs: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Mark]:
-    """Marks of every trial and system; what the book holds is not run again, what is run is added to it."""
+    """Marks of every trial and every system that can read it; what the book holds is not run again, what is run is
+    added to it. `data` holds the recordings of those trials that are made of some.
+    """
+    if book:
+        _mend(book)
     known = {one.key: one for one in read_book(book)} if book else {}
-    wanted = [(name, t.scenario, t.seed, t.ranks, t.severity) for t in trials for name in names]
-    lacking = {key[1:] for key in wanted if key not in known}
-    todo = [t for t in trials if (t.scenario, t.seed, t.ranks, t.severity) in lacking]
+    pairs = [(t, name) for t in trials for name in names if semi.takes(t.scenario, name)]
+    lacking: dict[Trial, list[str]] = {}
+    for trial, name in pairs:
+        if (name, *vars(trial).values()) not in known:
+            lacking.setdefault(trial, []).append(name)
+    todo = [(trial, missing, data) for trial, missing in lacking.items()]
     started, last = clock(), 0.0
-    for done, marks in enumerate(_marks(todo, names=names, jobs=jobs or os.cpu_count() or 1), start=1):
+    for done, marks in enumerate(_marks(todo, jobs=jobs or os.cpu_count() or 1), start=1):
         new = [one for one in marks if one.key not in known]
         known |= {one.key: one for one in new}
         if book and new:
-            with book.open("a", encoding="utf-8") as file:
-                file.writelines(json.dumps(one.to_json()) + "\n" for one in new)
+            _add(book, new)
         if done == len(todo) or clock() - started > last + 5.0:
             last = clock() - started
-            print(f"argus eval: {done} of {len(todo)} trials", file=sys.stderr)
-    return [known[key] for key in wanted]
+            print(f"argus eval: {done} of {len(todo)} trials, {last:.0f} s", file=sys.stderr)
+    return [known[name, trial.scenario, trial.seed, trial.ranks, trial.severity] for trial, name in pairs]
+
+
+def _mend(book: Path) -> None:
+    """Take off a line that was cut short by a stop: its trial is played again."""
+    if not book.exists() or (content := book.read_bytes()).endswith(b"\n") or not content:
+        return
+    book.write_bytes(content[: content.rfind(b"\n") + 1])
+    print(f"argus eval: the last line of {book} was cut short and is taken off", file=sys.stderr)
+
+
+def _add(book: Path, marks: Sequence[Mark]) -> None:
+    """One write a trial: what was written before a stop is whole lines."""
+    try:
+        with book.open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(one.to_json()) + "\n" for one in marks))
+    except OSError as error:
+        raise CliError(f"{book} cannot be written: {error.strerror}") from None
 
 
 def read_book(path: Path) -> list[Mark]:
@@ -134,10 +118,26 @@ def read_book(path: Path) -> list[Mark]:
         raise CliError(f"{path} is no book of marks ({error!r:.100}): name a new file") from None
 
 
-def _marks(trials: Sequence[Trial], *, names: Sequence[str], jobs: int) -> Iterator[list[Mark]]:
-    work = partial(compare, names=names)
-    if jobs == 1 or len(trials) < 2 * jobs:
-        yield from map(work, trials)
+Work = tuple[Trial, list[str], Path | None]
+"""A trial, the systems to play it, and where recordings are."""
+
+
+def _marks(todo: Sequence[Work], *, jobs: int) -> Iterator[list[Mark]]:
+    if jobs == 1 or len(todo) < 2 * jobs:
+        yield from map(_compared, todo)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(work, trials)
+        try:
+            yield from pool.map(_compared, todo)
+        except BrokenProcessPool:
+            raise CliError(
+                "a process that played a trial was killed, for want of memory perhaps: try --jobs 1; "
+                "what a --book holds is not lost"
+            ) from None
+
+
+def _compared(work: Work) -> list[Mark]:
+    trial, names, data = work
+    if trial.scenario in semi.SOURCES and data is not None:
+        return semi.compare(trial, names=names, data=data)
+    return compare(trial, names=names)

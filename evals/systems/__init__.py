@@ -1,8 +1,9 @@
 """Simple rules to stand beside Argus on the same trials: one file each, `accuse(seen, *, rng) -> suspicions`.
 
-The file's name is the system's name, its docstring what it does. They see the windows that Argus sees and nothing
-of the truth; a suspicion that repeats in the next windows is one incident. A file with
-`answer(case, context, ask, *, endpoint, limits)` instead asks a language model.
+The file's name is the system's name, its docstring what it does, `READS` the tables of a rank's window it looks at.
+They see the windows that Argus sees and nothing of the truth; a suspicion that repeats in the next windows is one
+incident. A file that offers `answer(case, context, ask, *, endpoint, limits)` instead asks a language model; one with
+`accuse_traces(files)` and `why_not()` is a peer: a tool of others, run on traces.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import Protocol, cast
 
@@ -21,12 +23,24 @@ from argus.evals.systems._seen import Seen, Suspicion
 OURS = "argus"
 """The system under test itself; it is no file here."""
 
+ALL_TABLES = frozenset({"steps", "cells", "collectives", "events", "details", "kernels", "use"})
+
 
 class System(Protocol):
     """A system module's `accuse`."""
 
     def __call__(self, seen: Sequence[Seen], *, rng: np.random.Generator) -> Iterator[Suspicion]:
         """Suspicions in the order of the windows they rest on; each may look back, never ahead."""
+
+
+class Peer(Protocol):
+    """A module for a tool of others that reads trace files instead of windows."""
+
+    def why_not(self) -> str:
+        """Why it cannot be run here, "" if it can."""
+
+    def accuse_traces(self, files: Mapping[int, Path]) -> tuple[int, ...]:
+        """The ranks it names, given each rank's file."""
 
 
 @cache
@@ -41,9 +55,22 @@ def asked_systems() -> Mapping[str, AskedSystem]:
     return {name: cast(AskedSystem, call) for name, call in _named("answer")}
 
 
+@cache
+def peers() -> Mapping[str, Peer]:
+    """Every peer by name, found by walking this folder, installed or not."""
+    return {name: cast(Peer, import_module(f"{__name__}.{name}")) for name, _ in _named("accuse_traces")}
+
+
 def _named(what: str) -> Iterator[tuple[str, object]]:
     """Modules of this folder with a function of that name."""
     for name in sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_")):
         module = import_module(f"{__name__}.{name}")
         if hasattr(module, what):
             yield name, getattr(module, what)
+
+
+def reads(name: str) -> frozenset[str]:
+    """Tables of a rank's window that a system looks at; ours looks at all."""
+    if name == OURS:
+        return ALL_TABLES
+    return frozenset(import_module(f"{__name__}.{name}").READS)

@@ -10,7 +10,7 @@ import numpy as np
 from argus.analytics.clocks import align
 from argus.analytics.incident import Cause, Cost, Incident
 from argus.analytics.window import Floats, Window, assemble
-from argus.evals.moments import moments
+from argus.evals.moments import Moment, moments
 from argus.evals.simulator.simulate import Simulation
 from argus.topology.layout import build
 
@@ -44,12 +44,12 @@ class Suspicion:
     share: float = 0.0
 
 
-def watch(simulation: Simulation) -> tuple[Seen, ...]:
-    """Every window of a job in order of arrival, on one clock."""
+def watch(simulation: Simulation, heard: Iterable[Moment] | None = None) -> tuple[Seen, ...]:
+    """Every window of a job in order of arrival, on one clock; `heard` are its moments where they are known."""
     topology = build(simulation.layouts)
     return tuple(
         Seen(now_s=moment.now_s, window=align(assemble(moment.parts, topology)))
-        for moment in moments(simulation)
+        for moment in (moments(simulation) if heard is None else heard)
         if moment.parts
     )
 
@@ -68,9 +68,15 @@ def incidents_of(
             made[at] = replace(made[at], last_window=window.index)
             continue
         last[key] = len(made)
-        made.append(_opened(one, window))
+        made.append(opened(one, window))
         told.append(seen[one.at].now_s)
     return tuple(made), tuple(told)
+
+
+def job_steps(window: Window) -> Floats:
+    """Time of each usable step that any rank showed, its slowest rank's. (step,)"""
+    steps = window.step_s[:, window.usable]
+    return np.asarray(np.fmax.reduce(steps[:, np.isfinite(steps).any(axis=0)], axis=0))
 
 
 def over_steps(values: Floats, window: Window) -> Floats:
@@ -87,7 +93,8 @@ def _scope(one: Suspicion, window: Window) -> str:
     return f"rank:{one.ranks[0]}" if len(one.ranks) == 1 else f"run:{window.run}"
 
 
-def _opened(one: Suspicion, window: Window) -> Incident:
+def opened(one: Suspicion, window: Window) -> Incident:
+    """The incident a suspicion opens in a window."""
     scope = _scope(one, window)
     kind, _, name = scope.partition(":")
     cause = Cause(

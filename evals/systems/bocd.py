@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import gammaln
 
 from argus.analytics.window import Floats
 from argus.evals.systems._seen import Seen, Suspicion
+
+READS = ("steps",)
+"""Which of the uploaded records it looks at."""
 
 HAZARD = 1 / 250
 """One change in 250 steps."""
@@ -34,7 +37,7 @@ class Runs:
     def hear(self, value: float, *, level: float) -> Runs:
         """The belief after one more step of log time `value`; a new run starts about `level`."""
         spread = np.sqrt(self.scale * (self.weight + 1) / (self.shape * self.weight))
-        likely = student.pdf(value, 2 * self.shape, loc=self.mean, scale=spread) * self.belief
+        likely = _student(value - self.mean, spread, freedom=2 * self.shape) * self.belief
         belief = np.append(likely.sum() * HAZARD, likely * (1 - HAZARD))
         total = max(float(belief.sum()), 1e-300)
         old = fresh(level)
@@ -46,6 +49,12 @@ class Runs:
             shape=np.append(old.shape, self.shape + 0.5)[:LONGEST],
             scale=np.append(old.scale, self.scale + gain)[:LONGEST],
         )
+
+
+def _student(away: Floats, spread: Floats, *, freedom: Floats) -> Floats:
+    """Density of Student's t at so far from its middle; scipy's own takes ten times as long for a few values."""
+    height = np.exp(gammaln((freedom + 1) / 2) - gammaln(freedom / 2)) / (np.sqrt(freedom * np.pi) * spread)
+    return np.asarray(height * (1 + (away / spread) ** 2 / freedom) ** (-(freedom + 1) / 2))
 
 
 def fresh(level: float) -> Runs:

@@ -8,6 +8,9 @@ import numpy as np
 
 from argus.evals.systems._seen import Seen, Suspicion
 
+READS = ()
+"""It looks at no record."""
+
 
 def accuse(seen: Sequence[Seen], *, rng: np.random.Generator) -> Iterator[Suspicion]:
     """One suspicion, in the middle of the run."""

@@ -12,6 +12,9 @@ import numpy as np
 from argus.analytics.window import Floats, Window
 from argus.evals.systems._seen import Seen, Suspicion
 
+READS = ("use",)
+"""Which of the uploaded records it looks at."""
+
 LIMIT = 3.0
 """Deviations of a rank's distance from the mean distance."""
 WINDOWS = 2

@@ -8,6 +8,9 @@ import numpy as np
 
 from argus.evals.systems._seen import CLASS_OF_PHASE, Seen, Suspicion, over_steps
 
+READS = ("cells",)
+"""Which of the uploaded records it looks at."""
+
 LIMIT = 3.5
 """Iglewicz and Hoaglin's usual cut for the modified z-score."""
 MAD_TO_SIGMA = 1.4826

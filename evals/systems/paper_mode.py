@@ -17,7 +17,10 @@ from argus.analytics.kernel_peers import classes
 from argus.analytics.kernel_table import dense, open_table
 from argus.analytics.peers import work_classes
 from argus.analytics.window import Window
-from argus.evals.systems._seen import CLASS_OF_PHASE, Seen, Suspicion, over_steps
+from argus.evals.systems._seen import CLASS_OF_PHASE, Seen, Suspicion, job_steps, over_steps
+
+READS = ("steps", "cells", "kernels")
+"""Which of the uploaded records it looks at."""
 
 JITTER_STEPS, JITTER_RATIO = 8, 2.0
 LEAST_CV, LEAST_Z = 0.15, 2.0
@@ -34,8 +37,7 @@ def accuse(seen: Sequence[Seen], *, rng: np.random.Generator) -> Iterator[Suspic
 
 
 def _jitters(window: Window) -> bool:
-    steps = window.step_s[:, window.usable]
-    job = np.nanmax(steps, axis=0)[-JITTER_STEPS:] if steps.size else np.empty(0)
+    job = job_steps(window)[-JITTER_STEPS:]
     return len(job) > 1 and bool(job.max() / job.min() >= JITTER_RATIO)
 
 

@@ -9,6 +9,9 @@ import numpy as np
 from argus.analytics.classes import cause_classes
 from argus.evals.systems._seen import Seen, Suspicion
 
+READS = ()
+"""It looks at no record."""
+
 
 def accuse(seen: Sequence[Seen], *, rng: np.random.Generator) -> Iterator[Suspicion]:
     """One suspicion."""

@@ -8,6 +8,9 @@ import numpy as np
 
 from argus.evals.systems._seen import CLASS_OF_PHASE, Seen, Suspicion, over_steps
 
+READS = ("cells",)
+"""Which of the uploaded records it looks at."""
+
 LIMIT = 0.7
 """The documented default of the fault-tolerance library that made this score known."""
 

@@ -8,6 +8,9 @@ import numpy as np
 
 from argus.evals.systems._seen import Seen, Suspicion
 
+READS = ("collectives",)
+"""Which of the uploaded records it looks at."""
+
 RATIO = 1.1
 """Over the median rank."""
 

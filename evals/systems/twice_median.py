@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from argus.evals.systems._seen import Seen, Suspicion
+from argus.evals.systems._seen import Seen, Suspicion, job_steps
+
+READS = ("steps",)
+"""Which of the uploaded records it looks at."""
 
 RATIO = 2.0
 LEAST_STEPS = 10
@@ -17,8 +20,7 @@ def accuse(seen: Sequence[Seen], *, rng: np.random.Generator) -> Iterator[Suspic
     """A suspicion of the whole run for each window with such a step; the job's step is its slowest rank's."""
     before = np.empty(0)
     for at, one in enumerate(seen):
-        steps = one.window.step_s[:, one.window.usable]
-        job = np.nanmax(steps, axis=0) if steps.size else np.empty(0)
+        job = job_steps(one.window)
         if len(before) >= LEAST_STEPS and bool((job > RATIO * np.median(before)).any()):
             yield Suspicion(at=at, fault_class="step.slower", scope=f"run:{one.window.run}")
-        before = np.append(before, job[np.isfinite(job)])
+        before = np.append(before, job)

@@ -15,12 +15,13 @@ from argus.analytics.incident import Cause, Cost, Incident
 from argus.api.cli import main
 from argus.api.cli.errors import CliError
 from argus.evals import suites
+from argus.evals.answers import compare
 from argus.evals.marks import Mark, from_json, mark
 from argus.evals.rates import wilson
 from argus.evals.score import Outcome, Trial, score
 from argus.evals.scoreboard import Share, ladder, line, lines, matrix
-from argus.evals.scoreboard_page import page, render
-from argus.evals.side_by_side import chosen, compare, read_book
+from argus.evals.scoreboard_page import Made, page, render
+from argus.evals.side_by_side import chosen, read_book
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
 from argus.evals.suites import HELDOUT_SEED, SUITES
@@ -38,6 +39,7 @@ TRUTH = Truth(
     exonerated=("link.slow",),
 )
 CALM = Truth()
+MADE = Made(suite="dev", command="argus eval run", date="2026-01-01", machine="2 cores", took="1 s")
 
 
 def incident(
@@ -161,11 +163,11 @@ def test_the_interval_is_wilsons() -> None:
 
 def test_the_page_shows_failures_first_and_says_what_is_missed() -> None:
     marks = [replace(one, system=OURS) for one in (marked(), marked(truth=CALM))]
-    text = page(marks, command="argus eval run", date="2026-01-01", machine="2 cores", took="1 s")
+    text = page(marks, MADE)
     assert text.index("FAILED slow_rank") < text.index("## Side by side")
     assert re.search(r"recall ≥ 0.99: 0.0% .* MISSED", text) and "too few" in text
     assert render(marks).startswith("FAILED slow_rank")
-    calm = page(marks[1:], command="argus eval run", date="2026-01-01", machine="2 cores", took="1 s")
+    calm = page(marks[1:], MADE)
     assert "recall ≥ 0.99: – — not measured" in calm and "FAILED" not in calm
 
 
@@ -255,7 +257,14 @@ def test_systems_are_chosen_by_name_ours_first() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["--system", "all", "--gate", "x"], ["--book", "x"], ["--scoreboard", "x"], ["--system", "best"]],
+    [
+        ["--system", "all", "--gate", "x"],
+        ["--html", "x", "--gate", "x"],
+        ["--system", "best"],
+        ["--slice", "0/3"],
+        ["--slice", "half"],
+        ["--repeats", "0"],
+    ],
 )
 def test_what_does_not_go_together_is_refused(words: list[str]) -> None:
     assert main(["eval", "run", "--smoke", *words]) == 2
