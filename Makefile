@@ -7,7 +7,7 @@ ARGUS := $(BIN)/argus
 # Hundreds of processes start in these targets: each would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test format lint checks types bench-smoke eval-smoke unit soak soak-ingest soak-chaos soak-crowd soak-fuzz clean
+.PHONY: help setup demo test format lint checks types bench-smoke eval-smoke live-smoke unit soak soak-ingest soak-chaos soak-crowd soak-fuzz clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -23,7 +23,7 @@ $(VENV)/.done: pyproject.toml deploy/constraints.txt
 demo: setup  ## a real 4-rank job, a real fault, the incident it makes
 	$(ARGUS) demo
 
-test: format lint checks bench-smoke unit  ## everything CI checks, in its short form
+test: format lint checks bench-smoke live-smoke unit  ## everything CI checks, in its short form
 
 format: setup
 	$(BIN)/ruff format --check .
@@ -43,6 +43,8 @@ bench-smoke: setup
 eval-smoke: setup
 	$(ARGUS) eval run --smoke --gate evals/baseline.json
 	$(ARGUS) eval fidelity --smoke >/dev/null
+
+live-smoke: setup
 	$(ARGUS) eval live --smoke
 
 unit: setup
