@@ -25,8 +25,9 @@ class Mark:
     the truth, `right_scope` = a true incident names the smallest object that explains it. `onset_off` = steps
     between the onset told and the true one. `exonerated` = no class was named that the truth says is innocent.
     `unsafe` = false incidents, told as confirmed or likely, that accuse a rank with which nothing is wrong.
-    `overclaimed` = incidents told firmer than the data supports. `abstained` = nothing was told as confirmed or likely. `sure` are verdicts of incidents with whether each is
-    true. `levels` are those with a finding at the fault's place and time. `rank_s` = ranks × seconds of the job.
+    `overclaimed` = incidents told firmer than the data supports. `abstained` = nothing was told as confirmed or
+    likely. `sure` are verdicts of incidents with whether each is true. `levels` are those with a finding at the
+    fault's place and time. `rank_s` = ranks × seconds of the job.
     """
 
     system: str
