@@ -26,6 +26,7 @@ from argus.analytics.store.tables import ATTEMPTS, INCIDENTS, WINDOWS
 from argus.api.cli.errors import CliError
 from argus.evals.bench import Size
 from argus.evals.load.bodies import PP, STEP_S, TP
+from argus.evals.load.play import FLUSH_S
 from argus.evals.stack import clean_env
 
 BYTES_PER_RANK_STEP = 18_700
@@ -61,6 +62,12 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     if args.ranks < 2 * TP * PP or args.ranks % (2 * TP * PP):
         raise CliError(f"--ranks must be a multiple of {2 * TP * PP}, got {args.ranks}")
     seconds, window_steps = args.seconds or SECONDS[size], args.window_steps or WINDOW_STEPS[size]
+    first_s = window_steps * STEP_S + FLUSH_S
+    if seconds < first_s:
+        raise CliError(
+            f"the first window of {window_steps} steps is sent after {first_s:.0f} s, and --seconds is {seconds:.0f}: "
+            "more --seconds or fewer --window-steps"
+        )
     with tempfile.TemporaryDirectory(prefix="argus-ingest-") as name:
         folder = Path(name)
         with _service(folder, window_steps=window_steps) as (service, url):
