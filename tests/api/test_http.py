@@ -321,8 +321,7 @@ def test_ready_says_why_not(client: TestClient, service: Service, clock: FakeClo
         assert client.get("/healthz").json() == {"status": "ok"}
     service.published.show_backlog(service.settings.max_backlog + 1, 120.0)
     answer = TestClient(client.app).get("/readyz")
-    assert answer.status_code == 503
-    assert any("to be analysed: " in reason for reason in answer.json()["reasons"])
+    assert answer.status_code == 503 and any("to be analysed: " in why for why in answer.json()["reasons"])
 
 
 def test_a_failed_analysis_degrades_and_keeps_taking(
