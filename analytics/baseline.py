@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -76,24 +77,31 @@ def outliers(
     difference between healthy items is noise around zero, and repeats; how far each strays from its own is much less.
     """
 
-    def test(now: Floats, history: Floats, budget: float) -> Outlier:
-        return _outliers(
-            now,
-            history,
-            tests_per_day=tests * DAY_S / max(window_s, MIN_WINDOW_S),
-            budget_per_day=budget,
-            rho=rho,
-            is_skewed=is_skewed,
-            is_lone=is_lone,
-            unsteady=unsteady,
-        )
-
+    test = partial(
+        _outliers,
+        tests_per_day=tests * DAY_S / max(window_s, MIN_WINDOW_S),
+        rho=rho,
+        is_skewed=is_skewed,
+        is_lone=is_lone,
+        unsteady=unsteady,
+    )
     if not learns_level or is_lone:
-        return test(now, history, budget_per_day)
+        return test(now, history, budget_per_day=budget_per_day)
+    usual = _levels(history)
+    around_zero = test(now, history, budget_per_day=budget_per_day / 2)
+    around_own = test(now - usual, history - usual, budget_per_day=budget_per_day / 2)
+    return _either(around_zero, around_own, usual)
+
+
+def _levels(history: Floats) -> Floats:
+    """What each item used to be, NaN where too few windows tell. (item,)"""
     usual = median_of_columns(history)
     usual[np.isfinite(history).sum(axis=0) < MIN_LEVEL] = np.nan
-    around_zero = test(now, history, budget_per_day / 2)
-    around_own = test(now - usual, history - usual, budget_per_day / 2)
+    return usual
+
+
+def _either(around_zero: Outlier, around_own: Outlier, usual: Floats) -> Outlier:
+    """What exceeds one of two limits, the second counted from each item's own level."""
     return Outlier(
         exceeds=around_zero.exceeds | around_own.exceeds,
         limit=np.fmin(around_zero.limit, usual + around_own.limit),
@@ -106,8 +114,8 @@ def _outliers(
     now: Floats,
     history: Floats,
     *,
-    tests_per_day: float,
     budget_per_day: float,
+    tests_per_day: float,
     rho: float | None,
     is_skewed: bool,
     is_lone: bool,

@@ -80,8 +80,7 @@ def detect(
         chosen &= test.exceeds
         if chosen.any():
             chosen &= _repeats(view, classes, phase, deviation=dev, share=share)
-        for row in np.flatnonzero(chosen):
-            found.append(_finding(view, digest, int(row), phase, test))
+        found += [_finding(view, digest, int(row), phase, test) for row in np.flatnonzero(chosen)]
     return tuple(found)
 
 
