@@ -64,7 +64,7 @@ class PipelineGroups:
         from torch.distributed import get_process_group_ranks
 
         if str(getattr(group, "group_desc", "")) in UNNAMED:
-            ranks = tuple(get_process_group_ranks(group))  # type: ignore[arg-type]
+            ranks = tuple(get_process_group_ranks(group))
             if ranks not in self._session.pipelines:
                 self._session.pipelines.append(ranks)
 
