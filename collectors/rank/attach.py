@@ -149,13 +149,7 @@ def _arm(attachment: Attachment) -> None:
     )
     session = Session(recorder)
     session.run = run
-    watch = LayoutWatch(
-        run=run,
-        place=place,
-        env=dict(env),
-        on_change=session.groups_changed,
-        pipelines=session.pipelines,
-    )
+    watch = _layout_watch(session, place, dict(env))
     path = socket_path(env)
     stream = Stream(
         session,
@@ -176,6 +170,16 @@ def _arm(attachment: Attachment) -> None:
     state.user = UserMarks(recorder, marks)
     attachment.writer.start()
     _at_exit(_leave)
+
+
+def _layout_watch(session: Session, place: Place, env: Mapping[str, str]) -> LayoutWatch:
+    return LayoutWatch(
+        run=session.run,
+        place=place,
+        env=env,
+        on_change=session.groups_changed,
+        pipelines=session.pipelines,
+    )
 
 
 def _connector(path: Path, env: Mapping[str, str], *, now_s: Callable[[], float]) -> Connect:

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from argus.evals.live.faults import Fault, faults
 from argus.evals.live.machine import Machine
 from argus.evals.live.network import network
@@ -107,7 +109,7 @@ def run_trial(plan: Plan, *, directory: Path, machine: Machine, say: Say, record
             say("stopping the job, the processor and the service")
             scene.stack.stop_job()
             incidents = incidents_of(scene.stack)
-    except (StackError, OSError) as failed:
+    except (StackError, OSError, psutil.Error) as failed:  # a rank that ended while it was struck, too
         error = str(failed)
     return Outcome(
         fault=plan.fault,

@@ -37,7 +37,8 @@ def hit(scene: Scene) -> Iterator[None]:
         for thread in os.listdir(f"/proc/{scene.pid}/task"):
             _bind(int(thread), core, undo)
         for _ in range(HOGS):
-            hog = subprocess.Popen([*bound(), sys.executable, "-c", SPIN])
+            # The scheduler shares a core between sessions: together in one they would take as much as the rank.
+            hog = subprocess.Popen([*bound(), sys.executable, "-c", SPIN], start_new_session=True)
             undo.callback(_end, hog)
             os.sched_setaffinity(hog.pid, {core})
         yield

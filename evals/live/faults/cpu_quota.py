@@ -1,8 +1,12 @@
-"""A rank's process may use a tenth of one core, by a control group of version 1 or 2."""
+"""A rank's process may use a third of the CPU time it used before, by a control group of version 1 or 2."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
 
 from argus.evals.live.cgroup import limited
 from argus.evals.live.machine import Machine
@@ -12,7 +16,10 @@ from argus.evals.live.truth import Truth, one_rank
 
 WORKLOADS = ("ddp", "fsdp2", "moe", "pp")
 SETTING = Setting()
-SHARE = 0.1
+PART = 1 / 3
+LOOK_S = 2.0
+LEAST = 0.01
+"""Of a core: what the kernel takes as a quota at least."""
 
 
 def truth(*, rank: int, ranks: int) -> Truth:
@@ -25,8 +32,20 @@ def can(machine: Machine) -> str | None:
     return machine.lacks("root", "cpu_quota")
 
 
-def hit(scene: Scene) -> AbstractContextManager[object]:
+@contextmanager
+def hit(scene: Scene) -> Iterator[None]:
     """Into a group with a quota, and back."""
-    controller = scene.machine.controller
+    controller, pid = scene.machine.controller, scene.pid
     assert controller is not None
-    return limited(scene.pid, controller=controller, name=name_of("quota"), share=SHARE)
+    share = max(PART * _used(pid), LEAST)
+    with limited(pid, controller=controller, name=name_of("quota"), share=share):
+        yield
+
+
+def _used(pid: int) -> float:
+    """Cores the process uses, over some steps."""
+    process = psutil.Process(pid)
+    before = process.cpu_times()
+    time.sleep(LOOK_S)
+    after = process.cpu_times()
+    return (after.user + after.system - before.user - before.system) / LOOK_S
