@@ -68,7 +68,7 @@ def _of_everybody(window: Window, usable: set[int], *, least_s: float) -> list[P
             mine[event.rank] = mine.get(event.rank, 0.0) + event.dur_s
     found = []
     for step, by_rank in waited.items():
-        all_s = np.zeros(len(window.ranks))
+        all_s = np.zeros(max(len(window.ranks), len(by_rank)))
         all_s[: len(by_rank)] = list(by_rank.values())
         dur_s = float(np.quantile(all_s, NEARLY_ALL, method="lower"))
         if dur_s >= least_s:

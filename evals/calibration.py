@@ -146,7 +146,7 @@ def _lengths(one: RankRecords) -> list[float]:
 
 def call_waits(records: Sequence[RankRecords]) -> Samples:
     """Of each rank and collective: the share of its time in the call that it waits for the last to enter."""
-    calls: dict[tuple[object, ...], list[tuple[int, int]]] = defaultdict(list)
+    calls: dict[tuple[str, str, int, int], list[tuple[int, int]]] = defaultdict(list)
     sizes = {group.name: len(group.ranks) for one in records for group in one.layout.groups}
     for one in records:
         for row in one.collectives:
@@ -155,12 +155,12 @@ def call_waits(records: Sequence[RankRecords]) -> Samples:
                 key = (op, group, int(row["step"]), int(row["seq"]))
                 calls[key].append((int(row["entry_ns"]), int(row["end_ns"])))
     found: Samples = defaultdict(list)
-    for (op, group, *_), rows in calls.items():
-        if len(rows) < 2 or len(rows) != sizes.get(str(group), len(rows)):
+    for (op, group, _, _), times in calls.items():
+        if len(times) < 2 or len(times) != sizes.get(group, len(times)):
             continue
-        entry, end = np.array(rows, np.float64).T
+        entry, end = np.array(times, np.float64).T
         waited = (entry.max() - entry) / np.maximum(end.max() - entry, 1.0)
-        found[str(op)] += [float(value) for value in np.clip(waited, 0.0, 1.0)]
+        found[op] += [float(value) for value in np.clip(waited, 0.0, 1.0)]
     return dict(found)
 
 

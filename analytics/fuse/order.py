@@ -60,7 +60,8 @@ CHECKS: tuple[Check, ...] = (
 
 def decide(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     """The causes of what lasted, one per suspect, checked; where there is none, that all ranks are slower alike."""
-    causes = without_unserved(one_per_suspect([cause for rule in RULES for cause in rule(view, lasting)]))
+    named = one_per_suspect([cause for rule in RULES for cause in rule(view, lasting)])
+    causes = without_delayed(without_unserved(named))
     causes = causes or job_causes(view, lasting)
     return tuple(checked(view, cause) for cause in causes)
 
@@ -69,6 +70,22 @@ def without_unserved(causes: Sequence[Cause]) -> tuple[Cause, ...]:
     """Without the slow links one of whose members does not get the CPU: it could not serve the transfer."""
     starved = {rank for cause in causes if cause.fault_class == STARVED for rank in cause.suspects}
     return tuple(c for c in causes if c.fault_class != "link.slow" or not starved & set(c.suspects))
+
+
+def without_delayed(causes: Sequence[Cause]) -> tuple[Cause, ...]:
+    """Without ranks of which nothing is known but that they come late, and that have a slow path to wait for.
+
+    Who leaves a slow transfer late comes late to its next call, in the step after at the latest.
+    """
+    paths = [cause for cause in causes if cause.fault_class == "link.slow"]
+    waits_s = {rank: path.s_per_step for path in paths for rank in path.suspects}
+    return tuple(
+        cause
+        for cause in causes
+        if cause.fault_class != "unknown"
+        or not cause.suspects
+        or any(cause.s_per_step > waits_s.get(rank, 0.0) for rank in cause.suspects)
+    )
 
 
 def checked(view: View, cause: Cause) -> Cause:

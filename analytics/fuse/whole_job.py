@@ -1,8 +1,8 @@
 """The last test: the whole job became slower and stays so, and nothing that stands out explains it.
 
-Where all wait for their data, that is told. No rank, group, stage or work is to blame then, so nobody is: the incident says when, what grew in everybody, and
-which command comes next (incidents.md, rows T, V, M4 and "all ranks"). Steps are compared per unit of work as far
-as it is known, so that a batch that grew is no slowdown.
+Where all wait for their data, that is told. No rank, group, stage or work is to blame then, so nobody is: the
+incident says when, what grew in everybody, and which command comes next (incidents.md, rows T, V, M4 and "all ranks").
+Steps are compared per unit of work as far as it is known, so that a batch that grew is no slowdown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Since a restart every rank computes longer: a change of the code put synchronisation into every step."""
+"""Since a restart every rank computes longer: a setting makes every launch wait for the device."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ MAX_WINDOWS = 5
 
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:
     """run.changed from the first step of the second attempt on."""
-    drawn, before = draw_restart(seed=seed, ranks=ranks, env=(("ARGUS_TAG", "b"),))
+    drawn, before = draw_restart(seed=seed, ranks=ranks, env=(("CUDA_LAUNCH_BLOCKING", "1"),))
     fault = Fault(kind="compute", ranks=tuple(range(ranks)), severity=severity)
     return drawn.restarted("run.changed", fault, before=before)

@@ -18,7 +18,7 @@ MISSED = (
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:
     """step.slower of the whole run."""
     drawn = draw_cluster(seed=seed, ranks=ranks)
-    drawn = replace(drawn, job=replace(drawn.job, step_s=STEP_S), onset_step=60)
+    drawn = replace(drawn, job=replace(drawn.job, step_s=STEP_S), onset_step=30 + drawn.onset_step // 2)
     fault = Fault(kind="slow_all", ranks=tuple(range(ranks)), severity=severity, grows=True)
     return drawn.with_fault(
         "step.slower",

@@ -109,3 +109,13 @@ def test_a_replica_with_more_micro_batches_is_not_slow() -> None:
     found = digest_of(replace(seen, num=num, dur_s=dur_s))
     assert abs(found.own_dev[row]) < 0.04
     assert digest_of(replace(seen, dur_s=dur_s)).own_dev[row] > 0.2
+
+
+def test_one_hot_rank_among_ranks_with_a_little_more_or_less_is_explained_in_every_window() -> None:
+    """Most samples differ by noise alone; where the work differs much decides whether it explains the times."""
+    job = Job(ranks=8, ep=8, steps=120, tells_work=True, routing_spread=0.02)
+    hot = Fault(kind="work", group="ep", ranks=(4,), severity=1.6)
+    done = simulate(job, [hot], rng=np.random.default_rng(1))
+    topology = build(done.layouts)
+    seen = [digest_of(assemble(closed.parts, topology)) for closed in done.windows(WindowPlan())]
+    assert max(abs(one.own_dev[4]) for one in seen) < 0.03

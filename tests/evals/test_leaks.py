@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -25,6 +25,8 @@ SEED = 987_654
 TRIAL = Trial(scenario="slow_data", seed=SEED, ranks=4, severity=1.5)
 OTHER = Truth(fault_class="host.lock", ranks=(0,), scope="rank:0", best_verdict="LIKELY")
 
+QUESTIONS: tuple[Mapping[str, object], ...] = ({}, {"rank": 1}, {"ranks": [1]}, {"nodes": ["rank:1"]})
+
 
 @cache
 def told(*, lies: bool = False) -> tuple[str, ...]:
@@ -34,7 +36,7 @@ def told(*, lies: bool = False) -> tuple[str, ...]:
             make = scenarios()[TRIAL.scenario]
 
             def lying(**settings: int) -> Scenario:
-                return replace(make(**settings), truth=OTHER)  # type: ignore[arg-type]
+                return replace(make(**settings), truth=OTHER)
 
             patch.setattr(agent_cases, "scenarios", lambda: {TRIAL.scenario: lying})
         made = agent_case(TRIAL)
@@ -48,11 +50,11 @@ def texts(made: AgentCase) -> Iterator[str]:
     yield system_text(guard, terminal="submit_diagnosis").replace(guard.canary, "")
     yield first_view(case, triage_page(case), guard=guard).replace(guard.canary, "")
     for name in registry().tools:
-        for args in ({}, {"rank": 1}, {"ranks": [1]}, {"nodes": ["rank:1"]}):
+        for args in QUESTIONS:
             yield answer(name, args, context)
 
 
-def answer(name: str, args: dict[str, object], context: ToolContext) -> str:
+def answer(name: str, args: Mapping[str, object], context: ToolContext) -> str:
     result = registry().call(name, args, context)
     return json.dumps([result.status, result.data, result.note], sort_keys=True)
 

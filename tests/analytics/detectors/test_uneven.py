@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from argus.analytics.detectors.l2_majority import Usual, _split
+from argus.analytics.digest import digest_of
 from argus.analytics.incident import Incident
+from argus.analytics.pauses import EVERYBODY as EVERYBODY_PAUSED
+from argus.analytics.pauses import pauses_of
+from argus.analytics.window import Window, assemble
+from argus.collectors.records.plan import WindowPlan
 from argus.evals.play import Played, play
 from argus.evals.simulator.job import SCHEDULES, Fault, Job
-from argus.evals.simulator.simulate import simulate
+from argus.evals.simulator.simulate import Simulation, simulate
+from argus.topology.layout import build
 
 PIPELINE = Job(ranks=8, pp=4, micro_batches=8, steps=120)
 LAST_STAGE = (6, 7)
@@ -135,3 +142,33 @@ def test_rare_pauses_of_one_rank_are_its_own() -> None:
 
 def test_one_pause_is_no_incident() -> None:
     assert not run(replace(DATA, steps=80), *pauses([3])).incidents
+
+
+def grown(own: Sequence[float], usual: Sequence[float]) -> bool:
+    """Whether `l2_majority` sees a slow part in ranks that took `usual` before."""
+    seen = digest_of(window_of(simulate(Job(ranks=len(own), steps=20), rng=np.random.default_rng(0))))
+    seen = replace(seen, own_s=np.array(own), unsteady_s=np.full(len(own), 0.001))
+    past = Usual(own=np.log(np.array(usual)), strayed=np.full((4, len(own)), 0.005))
+    everybody = np.ones(len(own), np.bool_)
+    return _split(seen, past, everybody, gates=(1.06, 6.0, 0.5, 4)) is not None
+
+
+def window_of(done: Simulation) -> Window:
+    return assemble(next(done.windows(WindowPlan())).parts, build(done.layouts))
+
+
+def test_the_many_are_not_slow_because_the_few_got_well_again() -> None:
+    assert grown([1.5] * 6 + [1.0] * 2, [1.0] * 8)
+    assert not grown([1.0] * 8, [1.0] * 6 + [1.5] * 2)
+
+
+def test_a_wait_for_data_of_everybody_is_a_pause_and_that_of_one_rank_is_not() -> None:
+    job = Job(ranks=8, steps=20)
+
+    def paused(*ranks: int) -> set[tuple[str, int]]:
+        stall = Fault(kind="data", ranks=ranks, severity=4.0, start_step=5, end_step=6)
+        done = simulate(job, [stall], rng=np.random.default_rng(0))
+        return {(pause.kind, pause.rank) for pause in pauses_of(window_of(done)) if pause.step == 5}
+
+    assert paused(*range(8)) == {("loader_wait", EVERYBODY_PAUSED)}
+    assert not paused(3) and not paused(0, 1, 2, 3)

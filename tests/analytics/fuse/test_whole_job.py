@@ -11,6 +11,7 @@ import pytest
 from argus.analytics.digest import digest_of
 from argus.analytics.fuse.whole_job import LASTS_S, rise_of
 from argus.analytics.incident import Incident
+from argus.analytics.lifecycle import RUN_OVER
 from argus.analytics.view import Digest
 from argus.analytics.window import Floats, assemble
 from argus.collectors.records.plan import WindowPlan
@@ -120,3 +121,11 @@ def test_a_rank_that_explains_it_takes_the_incident_over() -> None:
 def test_a_healthy_job_of_long_steps_has_no_incident(seed: int) -> None:
     noisy = replace(JOB.noise, daily=0.03, drift=0.02)
     assert not incidents(replace(JOB, steps=300, noise=noisy), seed=seed)
+
+
+@pytest.mark.slow
+def test_where_all_wait_longer_for_their_data_that_is_told() -> None:
+    late = Fault(kind="data", ranks=EVERYBODY, severity=1.2, start_step=80)
+    (found,) = incidents(JOB, late)
+    assert (found.cause.fault_class, found.cause.verdict) == ("data.slow_loader", "LIKELY")
+    assert not found.cause.suspects and found.ended == RUN_OVER
