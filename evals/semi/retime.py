@@ -1,7 +1,8 @@
 """A recording as it would have been, had some ranks been slower for some time: what waits for them moves along.
 
 Own work keeps its length, stretched where the fault is; a call ends as long after its last member came as it did;
-who stood in it goes on from there. Written apart from the analysis' own replay, which it is to test.
+who stood in it goes on from there. A long gap between both ends when it ended, counted from the step's begin, unless
+the rank itself comes later: what it waited for is not recorded, and taken to be on time. Written apart from the analysis' own replay, which it is to test.
 """
 
 from __future__ import annotations
@@ -56,6 +57,25 @@ def retimed(
     return tuple(one.moved(warps[one.records.layout.rank], base_ns) for one in ranks), warps
 
 
+_STEP, _GAP, _SLOW = range(3)
+
+LEAST_GAP = 0.01
+"""Of a step: time in which neither work nor a call is recorded, and so waiting for something that is not."""
+
+
+SLACK = 0.01
+"""Of a call: who comes to the next one so little before its end has stood in it, by clocks that differ a little."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Piece:
+    """A stretch of a rank's time that is no plain work: a step's begin, a gap, or where the fault is."""
+
+    start: float
+    end: float
+    kind: int
+
+
 @dataclass
 class _Call:
     """Members' rows as they come: (rank, row)."""
@@ -74,15 +94,33 @@ class _Rank:
         self.order = np.argsort(rows["entry_ns"], kind="stable")
         self.entry = (rows["entry_ns"] - base_ns).astype(np.float64)
         self.end = (rows["end_ns"] - base_ns).astype(np.float64)
+        self.due = self.end - SLACK * (self.end - self.entry)
         self.keys = _keys(records)
         self.new_entry, self.new_end = self.entry.copy(), self.end.copy()
         later = np.append(self.entry[self.order][1:], np.inf)
-        is_send = np.array([name == "send" for name in records.names])[rows["op"]]
-        self.stands = np.zeros(len(rows), np.bool_)
-        self.stands[self.order] = (later >= self.end[self.order]) & ~is_send[self.order]
-        self.next, self.stood_at = 0, -1
+        self.is_send = np.array([name == "send" for name in records.names])[rows["op"]]
+        self.stands = rows["blocked_ns"] > 0
+        if not self.stands.any():  # nobody looked at the thread: what the rank does not overlap it stands in
+            self.stands[self.order] = later >= self.due[self.order]
+        self.stands &= ~self.is_send
+        self.is_over = np.zeros(len(rows), np.bool_)
+        self.next, self.open, self.blocked_by = 0, list[int](), -1
         first = float(records.steps["start_ns"].min() - base_ns)
         self.knots: list[tuple[float, float]] = [(first, first)]
+        self.pieces, self.at, self.shift = _pieces(records, slow, base_ns=base_ns), 0, 0.0
+
+    def goes_on(self) -> bool:
+        """Whether the rank gets to its next call: those it stood in before are over. False at the end too."""
+        row = int(self.order[self.next]) if self.next < len(self.order) else -1
+        until = float(self.entry[row]) if row >= 0 else np.inf
+        while self.open and self.due[self.open[0]] <= until:
+            self.blocked_by = self.open[0]
+            if not self.is_over[self.blocked_by]:
+                return False
+            self._at(float(self.end[self.blocked_by]), float(self.new_end[self.blocked_by]))
+            self.open.pop(0)
+        self.blocked_by = -1
+        return row >= 0
 
     def come(self) -> int:
         """Go on to the next call; its row."""
@@ -90,34 +128,46 @@ class _Rank:
         self.next += 1
         self._work_until(float(self.entry[row]))
         self.new_entry[row] = self.knots[-1][1]
-        self.stood_at = row if self.stands[row] else -1
+        if self.stands[row]:
+            self.open = sorted([*self.open, row], key=lambda one: self.due[one])
         return row
 
     def leave(self, row: int, end: float) -> None:
         """The call of a row is over at `end`."""
-        self.new_end[row] = end
-        if self.stood_at == row:
-            self.stood_at = -1
-            self._at(float(self.end[row]), end)
+        self.new_end[row], self.is_over[row] = end, True
 
     def _work_until(self, time: float) -> None:
         old, new = self.knots[-1]
-        if self.slow is not None:
-            starts, ends = self.slow.start_ns - self.base_ns, self.slow.end_ns - self.base_ns
-            for at in range(int(np.searchsorted(ends, old, "right")), int(np.searchsorted(starts, time))):
-                begin, stop = max(float(starts[at]), old), min(float(ends[at]), time)
+        while self.at < len(self.pieces) and self.pieces[self.at].start < time:
+            piece = self.pieces[self.at]
+            begin, stop = max(piece.start, old), min(piece.end, time)
+            if stop >= begin:
                 new += begin - old
                 self._at(begin, new)
-                new += (stop - begin) * self.slow.factor
+                new = self._after(piece, begin, stop, new)
                 old = stop
                 self._at(old, new)
+            if piece.end > time:
+                break
+            self.at += 1
         self._at(time, new + time - old)
 
+    def _after(self, piece: _Piece, begin: float, stop: float, new: float) -> float:
+        """When the rank has come to the end of a piece, begun at `new`."""
+        if piece.kind == _STEP:
+            self.shift = new - begin
+            return new
+        if piece.kind == _GAP:
+            return max(new, stop + self.shift)
+        assert self.slow is not None
+        return new + (stop - begin) * self.slow.factor
+
     def _at(self, old: float, new: float) -> None:
-        if old > self.knots[-1][0]:
-            self.knots.append((old, new))
-        elif old == self.knots[-1][0]:
-            self.knots[-1] = (old, max(new, self.knots[-1][1]))
+        last_old, last_new = self.knots[-1]
+        if old > last_old:
+            self.knots.append((old, max(new, last_new)))
+        elif old == last_old:
+            self.knots[-1] = (old, max(new, last_new))
 
     def warp(self, base_ns: int) -> Warp:
         self._work_until(float(self.records.steps["end_ns"].max() - base_ns))
@@ -148,6 +198,36 @@ class _Rank:
         )
 
 
+def _pieces(records: RankRecords, slow: Slow | None, *, base_ns: int) -> list[_Piece]:
+    """In order of time, disjoint."""
+    begins = records.steps["start_ns"] - base_ns
+    found = [_Piece(start=float(at), end=float(at), kind=_STEP) for at in begins]
+    found += [_Piece(start=a, end=b, kind=_GAP) for a, b in _gaps(records, base_ns)]
+    if slow is not None:
+        pairs = zip((slow.start_ns - base_ns).tolist(), (slow.end_ns - base_ns).tolist(), strict=True)
+        found += [_Piece(start=float(a), end=float(b), kind=_SLOW) for a, b in pairs]
+    return sorted(found, key=lambda one: (one.start, one.kind))
+
+
+def _gaps(records: RankRecords, base_ns: int) -> list[tuple[float, float]]:
+    """Stretches inside of steps without any recorded work or call."""
+    phases, calls = records.phases, records.collectives
+    is_work = np.array([name != "other" for name in records.names])[phases["name"]]
+    starts = np.concatenate([phases["start_ns"][is_work], calls["entry_ns"]]) - base_ns
+    ends = np.concatenate([(phases["start_ns"] + phases["dur_ns"])[is_work], calls["end_ns"]]) - base_ns
+    order = np.argsort(starts, kind="stable")
+    until = np.maximum.accumulate(ends[order])
+    least = LEAST_GAP * float(np.median(records.steps["end_ns"] - records.steps["start_ns"]))
+    begins = np.sort(records.steps["start_ns"] - base_ns)
+    found = []
+    for stop, begin in zip(until[:-1].tolist(), starts[order][1:].tolist(), strict=True):
+        if begin - stop >= least and np.searchsorted(begins, stop, "right") == np.searchsorted(
+            begins, begin, "right"
+        ):
+            found.append((float(stop), float(begin)))
+    return found
+
+
 def _play(ranks: Sequence[_Rank]) -> None:
     """Every rank's calls in its own order; nobody goes on from one it stands in before all have come."""
     sizes: dict[Hashable, int] = defaultdict(int)
@@ -159,14 +239,14 @@ def _play(ranks: Sequence[_Rank]) -> None:
     while going:
         while going:
             rank = going.pop()
-            while rank.next < len(rank.order) and rank.stood_at < 0:
+            while rank.goes_on():
                 row = rank.come()
                 call = calls[rank.keys[row]]
                 call.come.append((rank, row))
                 if len(call.come) >= call.size or call.is_over:
                     going += _meet(call)
         # Calls in another order on two ranks: the one whose members came first is over without the rest.
-        stuck = [calls[rank.keys[rank.stood_at]] for rank in ranks if rank.stood_at >= 0]
+        stuck = [calls[rank.keys[rank.blocked_by]] for rank in ranks if rank.blocked_by >= 0]
         if stuck:
             going += _meet(min(stuck, key=_last_entry))
 
@@ -176,16 +256,17 @@ def _last_entry(call: _Call) -> float:
 
 
 def _meet(call: _Call) -> list[_Rank]:
-    """The call's end for all who came; those who stood in it."""
+    """The call's end for all who came, and who they are."""
     call.is_over = True
     old_last = max(float(rank.entry[row]) for rank, row in call.come)
     new_last = _last_entry(call)
-    freed = []
     for rank, row in call.come:
-        old_end, alone = float(rank.end[row]), float(rank.end[row] - rank.entry[row])
-        waited = old_end >= old_last
-        freed += [rank] if rank.stood_at == row else []
-        rank.leave(row, new_last + old_end - old_last if waited else float(rank.new_entry[row]) + alone)
+        begun, old_end = float(rank.new_entry[row]), float(rank.end[row])
+        end = new_last + old_end - old_last
+        if rank.is_send[row] and old_end < old_last:  # handed over before anybody asked for it
+            end = begun + old_end - float(rank.entry[row])
+        rank.leave(row, max(end, begun))
+    freed = [rank for rank, _ in call.come]
     call.come.clear()
     return freed
 

@@ -20,7 +20,8 @@ from argus.evals.semi.kernels import _moved
 from argus.evals.semi.retime import Slow, Warp, retimed
 from argus.evals.semi.suite import SOURCES, Semi, compare, lacking, takes
 from argus.evals.side_by_side import chosen
-from argus.evals.simulator.job import Job
+from argus.evals.simulator.job import Fault, Job
+from argus.evals.simulator.segments import BACKWARD_SHARE, FORWARD_SHARE
 from argus.evals.simulator.simulate import simulate
 from argus.evals.systems import OURS, hta, peers, systems
 
@@ -68,6 +69,18 @@ def test_a_slow_rank_holds_up_all_from_its_onset_on(recorded: tuple[RankRecords,
         rows = ranks.collectives
         assert (rows["end_ns"] >= rows["entry_ns"]).all() and (ranks.phases["wait_ns"] >= 0).all()
         assert (ranks.phases["wait_ns"] <= ranks.phases["dur_ns"]).all()
+
+
+@pytest.mark.parametrize("pp", [1, 2])
+def test_the_job_becomes_what_the_simulator_makes_of_the_same_fault(pp: int) -> None:
+    job = Job(ranks=4, steps=8, pp=pp, micro_batches=4 if pp > 1 else 1, gc_every=0)
+    healthy = simulate(job, rng=np.random.default_rng(5)).records
+    fault = Fault(kind="compute", ranks=(2,), start_step=4, severity=1.5)
+    truth = ends(simulate(job, [fault], rng=np.random.default_rng(5)).records)
+    factor = 1 + (fault.severity - 1) / (FORWARD_SHARE + BACKWARD_SHARE)
+    moved, _ = retimed(healthy, {2: own_work(healthy[2], factor=factor, first_step=4)})
+    added, wanted = (end[:, -1] - ends(healthy)[:, -1] for end in (ends(moved), truth))
+    assert added == pytest.approx(wanted, rel=0.02)
 
 
 def test_a_larger_fault_costs_no_less(recorded: tuple[RankRecords, ...]) -> None:
