@@ -93,7 +93,6 @@ def mark(
     true = [any(is_true(one, fault, window_steps=window_steps) for fault in truths) for one in said]
     right = [one for one, is_right in zip(said, true, strict=True) if is_right]
     is_faulty = truth.fault_class is not None
-    tempting = {name for fault in truths for name in fault.exonerated}
     return Mark(
         system=system,
         **vars(trial),
@@ -109,7 +108,7 @@ def mark(
         onset_off=min((abs(i.onset_step - truth.onset_step) for i in right), default=None),
         delay_windows=outcome.delay_windows,
         delay_s=outcome.delay_s,
-        exonerated=not tempting & {i.cause.fault_class for i in said} if tempting else None,
+        exonerated=_exonerates(said, truths),
         unsafe=sum(_is_unsafe(one, truths) for one, is_right in zip(said, true, strict=True) if not is_right),
         abstained=not any(one.cause.verdict in SURE for one in said),
         sure=tuple((one.cause.verdict, is_right) for one, is_right in zip(said, true, strict=True)),
@@ -118,6 +117,11 @@ def mark(
         rank_s=rank_s,
         overclaimed=len(overclaimed([one.cause for one in said], truths)),
     )
+
+
+def _exonerates(said: Sequence[Incident], truths: Sequence[Truth]) -> bool | None:
+    tempting = {name for fault in truths for name in fault.exonerated}
+    return not tempting & {one.cause.fault_class for one in said} if tempting else None
 
 
 def _is_unsafe(incident: Incident, truths: Sequence[Truth]) -> bool:
