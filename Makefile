@@ -48,7 +48,7 @@ live-smoke: setup
 	$(ARGUS) eval live --smoke
 
 unit: setup
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 3
 
 soak: setup  ## the full figures, written to docs/benchmarks.md, docs/fidelity.md and docs/evals.md (some hours)
 	$(ARGUS) bench all --full --write docs/benchmarks.md

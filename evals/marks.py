@@ -144,10 +144,13 @@ def mark(
     true = [any(is_true(one, fault, window_steps=window_steps) for fault in truths) for one in said]
     right = [one for one, is_right in zip(said, true, strict=True) if is_right]
     is_faulty = truth.fault_class is not None
+<<<<<<< HEAD
     tempting = {name for fault in truths for name in fault.exonerated}
     if is_long is None:
         is_long = lasts(truth, steps=outcome.steps, window_steps=window_steps)
     is_small = is_faulty and is_long and _is_small(truth, cost_ratio)
+=======
+>>>>>>> wt-scen
     return Mark(
         system=system,
         **vars(trial),
@@ -165,7 +168,7 @@ def mark(
         onset_off=min((abs(i.onset_step - truth.onset_step) for i in right), default=None),
         delay_windows=outcome.delay_windows,
         delay_s=outcome.delay_s,
-        exonerated=not tempting & {i.cause.fault_class for i in said} if tempting else None,
+        exonerated=_exonerates(said, truths),
         unsafe=sum(_is_unsafe(one, truths) for one, is_right in zip(said, true, strict=True) if not is_right),
         abstained=not any(one.cause.verdict in SURE for one in said),
         sure=tuple((one.cause.verdict, is_right) for one, is_right in zip(said, true, strict=True)),
@@ -177,6 +180,11 @@ def mark(
         overclaimed=len(overclaimed([one.cause for one in said], truths)),
         forbidden=forbidden_advice(advice, truths),
     )
+
+
+def _exonerates(said: Sequence[Incident], truths: Sequence[Truth]) -> bool | None:
+    tempting = {name for fault in truths for name in fault.exonerated}
+    return not tempting & {one.cause.fault_class for one in said} if tempting else None
 
 
 def _is_unsafe(incident: Incident, truths: Sequence[Truth]) -> bool:

@@ -14,8 +14,13 @@ from argus.analytics.run_diff import RunDiff
 from argus.analytics.run_facts import RunFacts
 from argus.analytics.window import Window, assemble
 from argus.collectors.records.outside_event import OutsideEvent
+<<<<<<< HEAD
 from argus.evals.moments import Moment, moments
 from argus.evals.restart import change_since
+=======
+from argus.evals.moments import moments
+from argus.evals.restart import Restart
+>>>>>>> wt-scen
 from argus.evals.simulator.simulate import Simulation
 from argus.topology.layout import Topology, build
 
@@ -51,28 +56,17 @@ def play(
     attempt before. Windows are many and large: they are in the answer if `keeps_windows`.
     `heard` are the job's moments where somebody has them already.
     """
-    outside = [replace(event, time_s=simulation.job.start_s + event.time_s) for event in events]
     topology = build(simulation.layouts)
     state = AttemptState.start(simulation.job.run, simulation.job.attempt)
-    last: dict[str, Incident] = {}
-    told: dict[str, float] = {}
-    findings, windows, first = list[Finding](), list[Window](), list[Window]()
-    change: RunDiff | None = None
+    last, told = dict[str, Incident](), dict[str, float]()
+    findings, windows = list[Finding](), list[Window]()
+    restart = Restart(before=before, topology=topology, layouts=simulation.layouts)
     num_windows = 0
     for moment in moments(simulation) if heard is None else heard:
         window = align(assemble(moment.parts, topology)) if moment.parts else None
-        if before is not None and change is None and window is not None:
-            first.append(window)
-            change = change_since(before, topology, simulation.layouts, first)
+        heard = _heard(events, simulation, now_s=moment.now_s, change=restart.hear(window))
         step = advance(
-            state,
-            topology=topology,
-            now_s=moment.now_s,
-            window=window,
-            beats=moment.beats,
-            outside=Outside(
-                events=tuple(event for event in outside if event.time_s <= moment.now_s), change=change
-            ),
+            state, topology=topology, now_s=moment.now_s, window=window, beats=moment.beats, outside=heard
         )
         state = step.state
         findings += step.findings
@@ -89,3 +83,12 @@ def play(
         num_windows=num_windows,
         findings=tuple({finding.id: finding for finding in findings}.values()),
     )
+
+
+def _heard(
+    events: Sequence[OutsideEvent], simulation: Simulation, *, now_s: float, change: RunDiff | None
+) -> Outside:
+    """What others have said by now, in Unix time."""
+    begun_s = simulation.job.start_s
+    timed = (replace(event, time_s=begun_s + event.time_s) for event in events)
+    return Outside(events=tuple(event for event in timed if event.time_s <= now_s), change=change)

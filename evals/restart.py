@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from argus.analytics.numbers import WindowNumbers, window_numbers
+from argus.analytics.numbers import window_numbers
 from argus.analytics.run_diff import RunDiff, diff
 from argus.analytics.run_facts import KernelLevel, RunFacts, facts_of, kernel_levels
 from argus.analytics.window import Window, assemble
@@ -29,14 +30,26 @@ def facts_before(scenario: Scenario, *, entropy: Sequence[int]) -> RunFacts | No
     return facts_of(topology, done.layouts, numbers, kernels=_kernels(windows[-1]))
 
 
-def change_since(
-    before: RunFacts | None, topology: Topology, layouts: Sequence[Layout], seen: Sequence[Window]
-) -> RunDiff | None:
-    """What the attempt's first windows `seen` differ in; None while they are too few to tell."""
-    if before is None or len(seen) < SETTLED_WINDOWS:
-        return None
-    numbers: list[WindowNumbers] = [window_numbers(window) for window in seen[START_UP:SETTLED_WINDOWS]]
-    return diff(before, facts_of(topology, layouts, numbers, kernels=_kernels(seen[SETTLED_WINDOWS - 1])))
+@dataclass(kw_only=True)
+class Restart:
+    """Compares an attempt with the one `before`, None if it is the first; `seen` are its windows so far."""
+
+    before: RunFacts | None
+    topology: Topology
+    layouts: Sequence[Layout]
+    seen: list[Window] = field(default_factory=list)
+    change: RunDiff | None = None
+
+    def hear(self, window: Window | None) -> RunDiff | None:
+        """What the attempt's first windows differ in; None while they are too few to tell."""
+        if self.before is None or self.change is not None or window is None:
+            return self.change
+        self.seen.append(window)
+        if len(self.seen) == SETTLED_WINDOWS:
+            numbers = [window_numbers(one) for one in self.seen[START_UP:]]
+            facts = facts_of(self.topology, self.layouts, numbers, kernels=_kernels(window))
+            self.change = diff(self.before, facts)
+        return self.change
 
 
 def _kernels(window: Window) -> dict[str, KernelLevel]:

@@ -84,10 +84,9 @@ def segments_of(job: Job) -> Segments:
                     (share / parts / pieces, code, has_experts and part % 2 == 1, micro_batch)
                     for part in range(parts)
                 ]
-    if job.rollout_ratio:
-        for kind, share in ((ROLLOUT, 1.0), (REWARD, REWARD_SHARE)):
-            numbers[kind, 0, 0] = (len(rows),)
-            rows.append((job.rollout_ratio * share, 0, False, -1))
+    for kind, share in ((ROLLOUT, 1.0), (REWARD, REWARD_SHARE)) if job.rollout_ratio else ():
+        numbers[kind, 0, 0] = (len(rows),)
+        rows.append((job.rollout_ratio * share, 0, False, -1))
     rows.append((OPTIMIZER_SHARE, 0, False, -1))
     shares, codes, expert, batch = zip(*rows, strict=True)
     return Segments(
