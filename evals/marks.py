@@ -144,13 +144,9 @@ def mark(
     true = [any(is_true(one, fault, window_steps=window_steps) for fault in truths) for one in said]
     right = [one for one, is_right in zip(said, true, strict=True) if is_right]
     is_faulty = truth.fault_class is not None
-<<<<<<< HEAD
-    tempting = {name for fault in truths for name in fault.exonerated}
     if is_long is None:
         is_long = lasts(truth, steps=outcome.steps, window_steps=window_steps)
     is_small = is_faulty and is_long and _is_small(truth, cost_ratio)
-=======
->>>>>>> wt-scen
     return Mark(
         system=system,
         **vars(trial),

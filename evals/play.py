@@ -14,13 +14,8 @@ from argus.analytics.run_diff import RunDiff
 from argus.analytics.run_facts import RunFacts
 from argus.analytics.window import Window, assemble
 from argus.collectors.records.outside_event import OutsideEvent
-<<<<<<< HEAD
 from argus.evals.moments import Moment, moments
-from argus.evals.restart import change_since
-=======
-from argus.evals.moments import moments
 from argus.evals.restart import Restart
->>>>>>> wt-scen
 from argus.evals.simulator.simulate import Simulation
 from argus.topology.layout import Topology, build
 
@@ -64,9 +59,9 @@ def play(
     num_windows = 0
     for moment in moments(simulation) if heard is None else heard:
         window = align(assemble(moment.parts, topology)) if moment.parts else None
-        heard = _heard(events, simulation, now_s=moment.now_s, change=restart.hear(window))
+        outside = _heard(events, simulation, now_s=moment.now_s, change=restart.hear(window))
         step = advance(
-            state, topology=topology, now_s=moment.now_s, window=window, beats=moment.beats, outside=heard
+            state, topology=topology, now_s=moment.now_s, window=window, beats=moment.beats, outside=outside
         )
         state = step.state
         findings += step.findings
