@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from argus.analytics.attempt import AttemptState, advance
@@ -48,39 +48,25 @@ def play(
     """Everything the analysis says of `simulation`, from its start to some time after its end.
 
     `events` are what others say meanwhile, `time_s` counted from the job's start, `before` the facts of the run's
-    attempt before. Windows are many and large: they are in the answer if `keeps_windows`.
-    `heard` are the job's moments where somebody has them already.
+    attempt before. Windows are in the answer if `keeps_windows`, `heard` are the job's moments where they are known.
     """
     outside = [replace(event, time_s=simulation.job.start_s + event.time_s) for event in events]
     topology = build(simulation.layouts)
     state = AttemptState.start(simulation.job.run, simulation.job.attempt)
-    last: dict[str, Incident] = {}
-    told: dict[str, float] = {}
-    findings, windows, first = list[Finding](), list[Window](), list[Window]()
-    change: RunDiff | None = None
-    num_windows = 0
-    for moment in moments(simulation) if heard is None else heard:
-        window = align(assemble(moment.parts, topology)) if moment.parts else None
-        if before is not None and change is None and window is not None:
-            first.append(window)
-            change = change_since(before, topology, simulation.layouts, first)
-        step = advance(
-            state,
-            topology=topology,
-            now_s=moment.now_s,
-            window=window,
-            beats=moment.beats,
-            outside=Outside(
-                events=tuple(event for event in outside if event.time_s <= moment.now_s), change=change
-            ),
-        )
+    last, told = dict[str, Incident](), dict[str, float]()
+    findings, windows, num_windows = list[Finding](), list[Window](), 0
+    made = moments(simulation) if heard is None else heard
+    for moment, window, change in _assembled(made, simulation, topology, before=before):
+        now_s = moment.now_s
+        seen = Outside(events=tuple(e for e in outside if e.time_s <= now_s), change=change)
+        step = advance(state, topology=topology, now_s=now_s, window=window, beats=moment.beats, outside=seen)
         state = step.state
         findings += step.findings
         num_windows += window is not None
         windows += [window] if window is not None and keeps_windows else []
         for incident in step.incidents:
             last[incident.id] = incident
-            told.setdefault(incident.id, moment.now_s)
+            told.setdefault(incident.id, now_s)
     return Played(
         incidents=tuple(last.values()),
         told_s=tuple(told.values()),
@@ -89,3 +75,16 @@ def play(
         num_windows=num_windows,
         findings=tuple({finding.id: finding for finding in findings}.values()),
     )
+
+
+def _assembled(
+    made: Iterable[Moment], simulation: Simulation, topology: Topology, *, before: RunFacts | None
+) -> Iterator[tuple[Moment, Window | None, RunDiff | None]]:
+    """Each moment with its window, and with what changed since the attempt before as soon as that can be told."""
+    first, change = list[Window](), None
+    for moment in made:
+        window = align(assemble(moment.parts, topology)) if moment.parts else None
+        if before is not None and change is None and window is not None:
+            first.append(window)
+            change = change_since(before, topology, simulation.layouts, first)
+        yield moment, window, change
