@@ -61,9 +61,21 @@ def html(marks: Sequence[Mark], made: Made) -> str:
 
 
 def _plots(marks: Sequence[Mark]) -> list[str]:
-    systems = by_system(marks)
-    ours = systems.get(OURS, [])
-    ends = max((point[0] for rows in systems.values() for point in trade_off(rows)), default=0.0)
+    ours = by_system(marks).get(OURS, [])
+    return [
+        *_found(marks),
+        *_beside(marks),
+        _figure(
+            "What the words are worth",
+            reliability(calibration(ours)),
+            "The confidence Argus states with a verdict, and how many of such incidents were true (95 % interval).",
+        ),
+        _figure("What must hold", shares(_headline(ours)), "With Wilson's intervals of 95 %."),
+    ]
+
+
+def _found(marks: Sequence[Mark]) -> list[str]:
+    """What is found, by level and by severity."""
     severities, found = rungs(ladder(marks))
     return [
         _figure(
@@ -85,6 +97,14 @@ def _plots(marks: Sequence[Mark]) -> list[str]:
             else "",
             "Of all faults but stops; 1.5× = the culprit's own step takes half as much again.",
         ),
+    ]
+
+
+def _beside(marks: Sequence[Mark]) -> list[str]:
+    """At what price and how fast, system by system."""
+    systems = by_system(marks)
+    ends = max((point[0] for rows in systems.values() for point in trade_off(rows)), default=0.0)
+    return [
         _figure(
             "Found against disturbed",
             curves(
@@ -107,12 +127,6 @@ def _plots(marks: Sequence[Mark]) -> list[str]:
             ),
             "Stops, which end their last window, are left out.",
         ),
-        _figure(
-            "What the words are worth",
-            reliability(calibration(ours)),
-            "The confidence Argus states with a verdict, and how many of such incidents were true (95 % interval).",
-        ),
-        _figure("What must hold", shares(_headline(ours)), "With Wilson's intervals of 95 %."),
     ]
 
 

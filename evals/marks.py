@@ -19,6 +19,9 @@ COUNTED_WINDOWS = 10
 LEAST_COST = 0.01
 """Share of the step a fault must cost to count; below, nobody would look for it."""
 
+SCORED = ("found", "right_class", "delay_windows", "delay_s", "error")
+"""What a mark takes from the scored outcome as it is."""
+
 SILENT_CLASSES = ("link.slow",)
 """Causes that count whatever they cost: a path that degrades behind other work is what hides for weeks."""
 
@@ -133,54 +136,55 @@ def mark(
     is_long: bool | None = None,
     advice: Iterable[str] = (),
 ) -> Mark:
-    """The mark of a scored trial; `incidents` are those the outcome was made of.
+    """The mark of a scored trial; `incidents` are those the outcome was made of, `advice` ids of actions proposed.
 
-    `cost_ratio` None = nobody knows what the fault costs: then it counts by how long it lasts alone. `is_long` None =
-    by the truth; a recording may be shorter than what counts, and the fault last to its end. `advice` are
-    ids of the actions the system proposed.
+    `cost_ratio` None = not known; `is_long` None = by the truth: a recording may be shorter than what counts.
     """
-    trial, truth = outcome.trial, truths[0]
-    said = [one for one in incidents if one.cause.verdict != "NO_FAULT"]
-    true = [any(is_true(one, fault, window_steps=window_steps) for fault in truths) for one in said]
-    right = [one for one, is_right in zip(said, true, strict=True) if is_right]
-    is_faulty = truth.fault_class is not None
-    if is_long is None:
-        is_long = lasts(truth, steps=outcome.steps, window_steps=window_steps)
-    is_small = is_faulty and is_long and _is_small(truth, cost_ratio)
+    truth, is_faulty = truths[0], truths[0].fault_class is not None
+    by_truth = lasts(truth, steps=outcome.steps, window_steps=window_steps)
+    is_long = is_faulty and (by_truth if is_long is None else is_long)
+    is_small = is_long and _is_small(truth, cost_ratio)
     return Mark(
         system=system,
-        **vars(trial),
+        **vars(outcome.trial),
         fault_class=truth.fault_class,
-        counted=is_faulty and is_long and not is_small,
+        counted=is_long and not is_small,
         smaller=is_small,
         cost_ratio=cost_ratio,
         said=outcome.num_incidents,
         false=outcome.num_false,
-        noticed=any(_overlaps(one, truth, window_steps=window_steps) for one in said) if is_faulty else None,
-        found=outcome.found,
-        right_class=outcome.right_class,
-        top_1=_costliest_is_true(said, true) if is_faulty else None,
-        right_scope=_names_scope(right, truths) if is_faulty else None,
-        onset_off=min((abs(i.onset_step - truth.onset_step) for i in right), default=None),
-        delay_windows=outcome.delay_windows,
-        delay_s=outcome.delay_s,
-        exonerated=_exonerates(said, truths),
-        unsafe=sum(_is_unsafe(one, truths) for one, is_right in zip(said, true, strict=True) if not is_right),
-        abstained=not any(one.cause.verdict in SURE for one in said),
-        sure=tuple((one.cause.verdict, is_right) for one, is_right in zip(said, true, strict=True)),
+        **{name: getattr(outcome, name) for name in SCORED},
         levels=_levels(findings, truth, window_steps=window_steps) if is_faulty else (),
-        weights=tuple(one.cause.share_of_step for one in said),
-        error=outcome.error,
         rank_s=rank_s,
         spent=spent,
-        overclaimed=len(overclaimed([one.cause for one in said], truths)),
         forbidden=forbidden_advice(advice, truths),
+        **_said(incidents, truths, window_steps=window_steps),
     )
 
 
-def _exonerates(said: Sequence[Incident], truths: Sequence[Truth]) -> bool | None:
+def _said(incidents: Sequence[Incident], truths: Sequence[Truth], *, window_steps: int) -> dict[str, Any]:
+    """The fields that are about the incidents alone."""
+    truth, is_faulty = truths[0], truths[0].fault_class is not None
+    said = [one for one in incidents if one.cause.verdict != "NO_FAULT"]
+    true = [any(is_true(one, fault, window_steps=window_steps) for fault in truths) for one in said]
+    right = [one for one, is_right in zip(said, true, strict=True) if is_right]
     tempting = {name for fault in truths for name in fault.exonerated}
-    return not tempting & {one.cause.fault_class for one in said} if tempting else None
+    return {
+        "noticed": any(_overlaps(one, truth, window_steps=window_steps) for one in said)
+        if is_faulty
+        else None,
+        "top_1": _costliest_is_true(said, true) if is_faulty else None,
+        "right_scope": _names_scope(right, truths) if is_faulty else None,
+        "onset_off": min((abs(i.onset_step - truth.onset_step) for i in right), default=None),
+        "exonerated": not tempting & {i.cause.fault_class for i in said} if tempting else None,
+        "unsafe": sum(
+            _is_unsafe(one, truths) for one, is_right in zip(said, true, strict=True) if not is_right
+        ),
+        "abstained": not any(one.cause.verdict in SURE for one in said),
+        "sure": tuple((one.cause.verdict, is_right) for one, is_right in zip(said, true, strict=True)),
+        "weights": tuple(one.cause.share_of_step for one in said),
+        "overclaimed": len(overclaimed([one.cause for one in said], truths)),
+    }
 
 
 def _is_unsafe(incident: Incident, truths: Sequence[Truth]) -> bool:

@@ -48,8 +48,7 @@ def play(
     """Everything the analysis says of `simulation`, from its start to some time after its end.
 
     `events` are what others say meanwhile, `time_s` counted from the job's start, `before` the facts of the run's
-    attempt before. Windows are many and large: they are in the answer if `keeps_windows`.
-    `heard` are the job's moments where somebody has them already.
+    attempt before. Windows are in the answer if `keeps_windows`, `heard` are the job's moments where they are known.
     """
     topology = build(simulation.layouts)
     state = AttemptState.start(simulation.job.run, simulation.job.attempt)

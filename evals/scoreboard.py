@@ -106,12 +106,11 @@ def line(system: str, marks: Iterable[Mark]) -> Line:
     """Sums of one system's marks. A crashed trial is a miss, and never quiet."""
     rows = list(marks)
     faulty = [one for one in rows if one.fault_class is not None]
-    counted = [one for one in faulty if one.counted]
     healthy = [one for one in rows if one.fault_class is None]
-    delays = [one.delay_windows for one in faulty if one.delay_windows is not None]
-    offs = [one.onset_off for one in faulty if one.onset_off is not None]
+    delays, offs = _known([one.delay_windows for one in faulty]), _known([one.onset_off for one in faulty])
     said, false = sum(one.said for one in rows), sum(one.false for one in rows)
-    precision, recall = Share(part=said - false, whole=said), _share([one.found for one in counted])
+    precision = Share(part=said - false, whole=said)
+    recall = _share([one.found for one in faulty if one.counted])
     alarms, days = sum(one.said for one in healthy), sum(one.rank_s for one in healthy) / RANK_DAYS
     sure = [pair for one in rows for pair in one.sure]
     return Line(
@@ -125,7 +124,7 @@ def line(system: str, marks: Iterable[Mark]) -> Line:
         top_1=_share([bool(one.top_1) for one in faulty]),
         right_class=_share([one.right_class for one in faulty]),
         right_scope=_share([bool(one.right_scope) for one in faulty]),
-        exonerated=_share([one.exonerated and not one.error for one in rows if one.exonerated is not None]),
+        exonerated=_exonerated(rows),
         abstained=_share([one.abstained for one in faulty]),
         healthy_quiet=_share([one.ok for one in healthy]),
         f1=_f1(precision.ratio, recall.ratio),
@@ -159,6 +158,14 @@ def took(spent: Iterable[Spent]) -> Took:
         diagnosis_s=_median(diagnosed),
         diagnosis_s_p95=float(np.percentile(diagnosed, 95)) if diagnosed else None,
     )
+
+
+def _exonerated(rows: Sequence[Mark]) -> Share:
+    return _share([one.exonerated and not one.error for one in rows if one.exonerated is not None])
+
+
+def _known(values: Sequence[int | None]) -> list[int]:
+    return [value for value in values if value is not None]
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -52,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeats", type=int, default=1, metavar="N", help="every trial N times, each with a seed of its own"
     )
+    _add_outputs(parser)
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jsonl", type=Path, metavar="FILE", help="write every mark of this run, a line each"
     )

@@ -27,25 +27,20 @@ def marked(
     spent: Spent = UNKNOWN,
 ) -> Mark:
     """The mark; what is true of the `known` faults the recording had before, and not of ours, is not counted."""
+    pairs = zip(incidents, map(float, told_step), strict=True)
     kept = [
-        (one, step)
-        for one, step in zip(incidents, told_step, strict=True)
-        if is_true(one, truth, window_steps=window_steps)
-        or not any(is_true(one, old, window_steps=window_steps) for old in known)
+        pair
+        for pair in pairs
+        if is_true(pair[0], truth, window_steps=window_steps) or not _is_known(pair[0], known, window_steps)
     ]
-    outcome = score(
-        trial,
-        [truth],
-        incidents=[one for one, _ in kept],
-        told_s=[float(step) for _, step in kept],
-        onset_s=float(truth.onset_step),
-        window_steps=window_steps,
-    )
+    told, at = [one for one, _ in kept], [step for _, step in kept]
+    onset_s = float(truth.onset_step)
+    outcome = score(trial, [truth], incidents=told, told_s=at, onset_s=onset_s, window_steps=window_steps)
     return mark(
         system,
         replace(outcome, steps=steps, delay_s=None),
         truths=[truth],
-        incidents=[one for one, _ in kept],
+        incidents=told,
         findings=findings,
         window_steps=window_steps,
         rank_s=0.0,
@@ -53,6 +48,10 @@ def marked(
         spent=spent,
         is_long=True,
     )
+
+
+def _is_known(incident: Incident, known: Sequence[Truth], window_steps: int) -> bool:
+    return any(is_true(incident, old, window_steps=window_steps) for old in known)
 
 
 def crashed(system: str, trial: Trial, truth: Truth, error: Exception) -> Mark:
