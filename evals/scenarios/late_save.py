@@ -1,4 +1,4 @@
-"""One rank writes its part of every checkpoint long after all others have: its way to the storage is slow."""
+"""One rank writes its part of the checkpoints, which are rare, long after all others have."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ from argus.evals.truth import Scenario
 
 EVERY = 20
 
-MISSED = (
-    "a rank is never accused for its checkpoint: saves are left out of all baselines, and no rule "
-    "compares them among the ranks"
-)
+MISSED = "saves are rare here: two before the onset are too few to say how long they should take"
 
 
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:
