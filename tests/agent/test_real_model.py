@@ -30,7 +30,7 @@ from argus.agent.model import doctor
 from argus.agent.model.client import Model
 from argus.agent.model.endpoint import Endpoint
 from argus.agent.registry import Registry, registry
-from tests.agent.talks import case_for, desk_for, over_http
+from tests.agent.talks import case_for, desk_for
 
 WEIGHTS = os.environ.get("ARGUS_TEST_GGUF", "")
 CONTEXT = MIN_WINDOW_TOKENS
@@ -112,7 +112,7 @@ def test_an_investigation_ends_with_an_answer_or_its_budget(
     endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps: list[Step] = []
-    limits = Limits(max_turns=3, max_s=SLOWEST_S * 3, max_reply_tokens=REPLY_TOKENS, max_request_s=SLOWEST_S)
+    limits = Limits(max_turns=2, max_s=SLOWEST_S * 2, max_reply_tokens=REPLY_TOKENS, max_request_s=SLOWEST_S)
     case, outcome = asyncio.run(_investigate(endpoint, limits, steps))
     with capsys.disabled():
         print("\n" + "\n".join(f"  {step.what} {step.text} {dict(step.details)}"[:200] for step in steps))
@@ -128,6 +128,13 @@ def test_an_investigation_ends_with_an_answer_or_its_budget(
     assert outcome.note and outcome.pages
 
 
+def test_a_deadline_holds_with_a_real_model(endpoint: Endpoint) -> None:
+    """On the conversation before: its first view is in the server's cache, and need not be read to its end again."""
+    limits = Limits(max_turns=2, max_s=1.0, max_reply_tokens=REPLY_TOKENS, max_request_s=0.05)
+    _, outcome = asyncio.run(_investigate(endpoint, limits, []))
+    assert outcome.failure == "timeout" and outcome.note.startswith("Without the model: ")
+
+
 def test_a_question_is_answered_or_the_reason_is_said(
     endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,11 +142,6 @@ def test_a_question_is_answered_or_the_reason_is_said(
     with capsys.disabled():
         print(f"\n  {answer.text[:300]!r} {answer.note} {answer.spent}")
     assert answer.text or answer.note
-
-
-def test_a_deadline_holds_with_a_real_model(endpoint: Endpoint) -> None:
-    outcome = over_http(endpoint, limits=Limits(max_turns=3, max_s=1.0, max_request_s=0.05))
-    assert outcome.failure == "timeout" and outcome.note.startswith("Without the model: ")
 
 
 async def _investigate(endpoint: Endpoint, limits: Limits, steps: list[Step]) -> tuple[Case, Outcome]:
