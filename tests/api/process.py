@@ -30,9 +30,9 @@ def environment(**extra: str) -> dict[str, str]:
     return {**kept, **extra}
 
 
-def wait_for(is_true: Callable[[], bool]) -> None:
-    """Until a claim holds; AssertionError if it does not within a minute."""
-    deadline = time.monotonic() + PATIENCE_S
+def wait_for(is_true: Callable[[], bool], *, patience_s: float = PATIENCE_S) -> None:
+    """Until a claim holds; AssertionError if it does not in time."""
+    deadline = time.monotonic() + patience_s
     while not is_true():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -18,6 +18,7 @@ from argus.analytics.store import investigations, notices
 from argus.analytics.store.engine import Store
 from argus.analytics.store.investigations import DONE, Investigation
 from argus.api.notifiers import slack, slack_webhook
+from argus.api.notify.dispatcher import LEASE_S
 from argus.api.notify.matter import Origin
 from argus.api.notify.notifier import Means, Notifier
 from argus.api.notify.pace import Pace
@@ -25,7 +26,7 @@ from argus.api.service import Service
 from argus.api.slack.double import APP_TOKEN, CHANNEL, TOKEN, SlackDouble
 from tests.api.desk.kit import FakeHttp, an_incident, announce, dispatcher_of, save, texts
 from tests.api.kit import FakeClock, layouts_body, make_window, new_service, service_at, upload
-from tests.api.process import ROOT, environment, start, wait_for
+from tests.api.process import PATIENCE_S, ROOT, environment, start, wait_for
 
 slack_sdk = pytest.importorskip("slack_sdk", reason="needs the extra slack")
 pytestmark = pytest.mark.slow
@@ -251,7 +252,11 @@ def test_a_service_posts_within_seconds_and_not_again_after_kill_9(tmp_path: Pat
         wait_for(lambda: len(replies(double)) == 1)
         running.kill()
         again = start(tmp_path / "a.sqlite", **slack_env)
-        wait_for(lambda: again.get("/v1/notices")["items"][0]["status"] == "posted")
+        # Killed between Slack's answer and the note of it, the message is looked for when the dead one's lease is over.
+        wait_for(
+            lambda: again.get("/v1/notices")["items"][0]["status"] == "posted",
+            patience_s=LEASE_S + PATIENCE_S / 2,
+        )
         time.sleep(2.0)  # four looks of the new one
         assert len(roots(double)) == 1 and len(replies(double)) == 1 and double.faults == []
         assert again.terminate() == 0
