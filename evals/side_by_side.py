@@ -21,6 +21,9 @@ from argus.evals.systems import OURS, peers, systems
 
 ALL = "all"
 
+LINE_START = b'{"system'
+"""How every line of a book begins, also one that was cut short: a line is one write."""
+
 
 def chosen(names: Sequence[str], *, reads_traces: bool = False) -> tuple[str, ...]:
     """The systems to run, ours first, and with traces to read the peers that are installed.
@@ -92,10 +95,14 @@ def run_all(
 
 
 def _mend(book: Path) -> None:
-    """Take off a line that was cut short by a stop: its trial is played again."""
-    if not book.exists() or (content := book.read_bytes()).endswith(b"\n") or not content:
+    """Take off a line that was cut short by a stop: its trial is played again. What is no book is left as it is."""
+    if not book.is_file() or (content := book.read_bytes()).endswith(b"\n") or not content:
         return
-    book.write_bytes(content[: content.rfind(b"\n") + 1])
+    whole = content[: content.rfind(b"\n") + 1]
+    if not content[len(whole) :].startswith(LINE_START):
+        raise CliError(f"{book} is no book of marks (its last line begins otherwise): name a new file")
+    _marks_of(whole, book)
+    book.write_bytes(whole)
     print(f"argus eval: the last line of {book} was cut short and is taken off", file=sys.stderr)
 
 
@@ -113,8 +120,16 @@ def read_book(path: Path) -> list[Mark]:
     if not path.exists():
         return []
     try:
-        return [from_json(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CliError(f"{path} cannot be read: {error.strerror}") from None
+    return _marks_of(content, path)
+
+
+def _marks_of(content: bytes, path: Path) -> list[Mark]:
+    try:
+        return [from_json(json.loads(line)) for line in content.decode().splitlines()]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CliError(f"{path} is no book of marks ({error!r:.100}): name a new file") from None
 
 

@@ -28,7 +28,7 @@ from argus.evals.scenarios import scenarios
 from argus.evals.score import Trial
 from argus.evals.scoreboard import CLASS_TRIALS, HEADLINE_TRIALS, Share, ladder, line, took
 from argus.evals.scoreboard_page import Made, failure_line, page, promises
-from argus.evals.side_by_side import sliced
+from argus.evals.side_by_side import run_all, sliced
 from argus.evals.simulator.job import Job
 from argus.evals.simulator.simulate import simulate
 from argus.evals.spent import bytes_per_rank_step
@@ -231,3 +231,12 @@ def test_marks_go_to_lines_and_the_report_to_stdout(
     other.write_text(json.dumps(replace(ALARMED, scenario="healthy_day").to_json()) + "\n", encoding="utf-8")
     assert main([*words, "--with", str(other), "--html"]) == 0
     assert "1 faulty and 2 healthy trials" in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_book_is_left_as_it_is(tmp_path: Path) -> None:
+    for content in (b"a line\nand one that has no end", b"\xff\xfe\n\x00", b"not a line"):
+        other = tmp_path / "other"
+        other.write_bytes(content)
+        with pytest.raises(CliError, match="no book of marks"):
+            run_all([TINY], names=["constant"], book=other)
+        assert other.read_bytes() == content
