@@ -51,6 +51,7 @@ class Metrics:
     errors: Counter
     incidents: Counter
     pushed: Counter
+    otlp: Counter
     channel_changes: Counter
     notices: Counter
     repairs: Counter
@@ -85,6 +86,7 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
         "result",
         "samples pushed by remote write: sent, refused, dropped",
     ),
+    ("argus_otlp_points_total", "counter", "result", "points pushed by OTLP: sent, dropped"),
     (
         "argus_notices_total",
         "counter",
@@ -177,6 +179,7 @@ def make_metrics(watched: Watched, *, max_series: int) -> Metrics:
         errors=counters["argus_analysis_errors_total"],
         incidents=counters["argus_incident_events_total"],
         pushed=counters["argus_remote_write_samples_total"],
+        otlp=counters["argus_otlp_points_total"],
         channel_changes=counters["argus_channel_changes_total"],
         notices=counters["argus_notices_total"],
         repairs=counters["argus_store_repairs_total"],

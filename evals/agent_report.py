@@ -19,7 +19,8 @@ from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Ask, Reply
 from argus.api.agent import endpoint_of, limits_of
 from argus.api.cli.errors import CliError
-from argus.api.settings import SettingsError, load_settings
+from argus.api.settings import SettingsError
+from argus.api.settings_sources import load_settings
 from argus.evals.agent_board import TRIAGE, injected, trials_of
 from argus.evals.agent_cases import AgentCase, agent_case
 from argus.evals.agent_columns import Columns, columns

@@ -15,7 +15,8 @@ from argus.agent.stub_llm.server import MODEL, StubServer
 from argus.api.agent import agent_of
 from argus.api.cli.errors import CliError
 from argus.api.cli.face import stored
-from argus.api.settings import Settings, SettingsError, load_settings
+from argus.api.settings import Settings, SettingsError
+from argus.api.settings_sources import load_settings
 
 STAND_IN = "The model here is a script on loopback that looks and confirms; ARGUS_MODEL_URL names a real one."
 

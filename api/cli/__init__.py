@@ -60,6 +60,7 @@ EXTRA_OF: Mapping[str, str] = {
     "mcp": "mcp",
     "slack_sdk": "slack",
     "websockets": "slack",
+    "opentelemetry": "otel",
     "torch": "demo",
     "ray": "ray",
 }

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from argus.api.cli.errors import CliError
 from argus.api.cli.over_http import add_server, server_of
-from argus.api.settings import SettingsError, load_settings
+from argus.api.settings import SettingsError
+from argus.api.settings_sources import load_settings
 
 if TYPE_CHECKING:
     from argus.agent.evidence import Pages

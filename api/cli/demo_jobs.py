@@ -62,5 +62,7 @@ def demo_jobs(settings: Settings) -> Iterator[DemoJobs]:
     with tempfile.TemporaryDirectory(prefix="argus-demo-") as folder:
         made = module.make_demo(Path(folder), now_s=time.time(), say=say)
         notice = settings.notice or made.notice
-        own = replace(settings, db=made.db, topology=made.topology, notice=notice, remote_write_url="")
+        own = replace(
+            settings, db=made.db, topology=made.topology, notice=notice, remote_write_url="", otlp_url=""
+        )
         yield DemoJobs(settings=own, clock=made.clock)

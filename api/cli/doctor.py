@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from argus.api.cli.errors import CliError
-from argus.api.settings import SettingsError, load_settings
+from argus.api.settings import SettingsError
+from argus.api.settings_sources import load_settings
 from argus.collectors.records.text import tame
 
 if TYPE_CHECKING:

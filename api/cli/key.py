@@ -161,7 +161,8 @@ def _open(args: argparse.Namespace) -> Keyring:
     from argus.analytics.store.engine import StoreError, open_store
     from argus.api.keyring import Keyring
     from argus.api.migrate import is_newest, upgrade
-    from argus.api.settings import SettingsError, load_settings
+    from argus.api.settings import SettingsError
+    from argus.api.settings_sources import load_settings
 
     try:
         settings, _ = load_settings(env=os.environ, path=args.config)

@@ -15,7 +15,8 @@ from argus.api.cli.errors import CliError
 from argus.api.cli.serve_checks import check_agent, check_key, check_topology, tls_of
 from argus.api.cli.serve_http import listen, serve_http
 from argus.api.cli.serve_store import claimed, opened, projects_of
-from argus.api.settings import Settings, SettingsError, load_settings
+from argus.api.settings import Settings, SettingsError
+from argus.api.settings_sources import load_settings
 
 if TYPE_CHECKING:
     from argus.analytics.incident import Incident

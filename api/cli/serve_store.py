@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import random
+import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from argus.api.settings import Settings
 if TYPE_CHECKING:
     from argus.api.course import Analyses
     from argus.api.notify.settings import NotifySettings
+    from argus.api.otlp import OtlpPusher
     from argus.api.projects import Companion, Project, Projects
     from argus.api.remote_write import RemoteWriter
     from argus.api.service import Service
@@ -83,14 +85,17 @@ def projects_of(service: Service, *, analyses: Analyses, notify: NotifySettings 
     settings, auditor, switchboard = service.settings, make_auditor(service), Switchboard()
 
     def beside(project: Project) -> list[Companion]:
-        writer = remote_writer(project.service, project=project.name)
+        pushers = (
+            remote_writer(project.service, project=project.name),
+            otlp_pusher(project.service, project.name),
+        )
         try:
             others = companions_of(
                 project, notify=notify or NO_NOTIFIERS, auditor=auditor, switchboard=switchboard
             )
         except NotifierError as error:
             raise CliError(str(error)) from None
-        return [*others, *([writer] if writer is not None else [])]
+        return [*others, *(pusher for pusher in pushers if pusher is not None)]
 
     def another(name: str) -> Service:
         db = database_of(settings.db, name, root=service.store)
@@ -121,8 +126,39 @@ def remote_writer(service: Service, *, project: str = DEFAULT_PROJECT) -> Remote
         sent=metrics.pushed,
         clock=time.time,
         rng=random.Random(),
-        labels={} if project == DEFAULT_PROJECT else {"project": project},
+        labels={"job": "argus", "instance": instance_of(service.settings)}
+        | _project_label(project, "project"),
     )
+
+
+def otlp_pusher(service: Service, project: str = DEFAULT_PROJECT) -> OtlpPusher | None:
+    """The same by OTLP/HTTP; headers and certificates are those of OTEL_EXPORTER_OTLP_*. Raises CliError."""
+    url = service.settings.otlp_url
+    if not url:
+        return None
+    if not url.startswith(("http://", "https://")):
+        raise CliError(f"otlp_url must be a URL like http://HOST:4318/v1/metrics, got {url!a:.80}")
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+    from argus.api.otlp import OtlpPusher, resource_of
+
+    who = {"service.name": "argus", "service.instance.id": instance_of(service.settings)}
+    return OtlpPusher(
+        OTLPMetricExporter(endpoint=url),
+        service.metrics.registry,
+        resource=resource_of(who | _project_label(project, "argus.project")),
+        sent=service.metrics.otlp,
+        clock=time.time,
+    )
+
+
+def instance_of(settings: Settings) -> str:
+    """What tells the numbers of this service from those of its replicas where it pushes them itself."""
+    return f"{socket.gethostname()}:{settings.port}"
+
+
+def _project_label(project: str, name: str) -> dict[str, str]:
+    return {} if project == DEFAULT_PROJECT else {name: project}
 
 
 def shown(db: str) -> str:

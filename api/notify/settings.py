@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from argus.api.notify.notifier import NotifierError, modules, values_of
-from argus.api.settings import DEFAULT_FILE, NOTIFY_SECTION
+from argus.api.settings_sources import DEFAULT_FILE, NOTIFY_SECTION
 
 Value = str | int | float
 

@@ -23,7 +23,8 @@ from argus.api.agent_metrics import AGENT_METRICS, make_agent_metrics
 from argus.api.cli import main
 from argus.api.cli.face import stored
 from argus.api.cli.serve import product_analyses
-from argus.api.settings import SettingsError, load_settings
+from argus.api.settings import SettingsError
+from argus.api.settings_sources import load_settings
 from argus.evals.moments import moments
 from argus.evals.simulator.frames import rank_frames
 from argus.evals.simulator.job import Fault, Job

@@ -145,6 +145,22 @@ def test_the_oldest_are_dropped_and_counted_when_the_receiver_is_gone() -> None:
     assert count(sent, "sent") == MAX_WAITING and count(sent, "dropped") == 21
 
 
+def test_replicas_push_series_of_their_own(tmp_path: Path) -> None:
+    names = []
+    for port in (1, 2):
+        with service_at(
+            tmp_path / f"{port}.sqlite", clock=FakeClock(), remote_write_url="http://h/w", port=port
+        ) as service:
+            made = remote_writer(service, project="team")
+            assert made is not None
+            receiver = made._post = Receiver()
+            made.step()
+            labels, _, _ = series(receiver.bodies[0])[0]
+            assert (labels["job"], labels["project"]) == ("argus", "team")
+            names.append(labels["instance"])
+    assert len(set(names)) == 2
+
+
 def test_a_receiver_that_is_no_url_is_said_before_the_service_runs(tmp_path: Path) -> None:
     wrong = service_at(tmp_path / "a.sqlite", clock=FakeClock(), remote_write_url="ftp://x")
     with wrong as service, pytest.raises(CliError, match="remote_write_url"):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from argus.api.settings import Settings, SettingsError, load_settings, settings_table
+from argus.api.settings import Settings, SettingsError, settings_table
+from argus.api.settings_sources import load_settings
 
 
 def test_the_command_line_beats_the_environment_beats_the_file(tmp_path: Path) -> None:

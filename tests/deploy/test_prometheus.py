@@ -254,4 +254,4 @@ def test_what_is_pushed_reaches_a_real_receiver(prometheus: Prometheus, tmp_path
         text = render(service.metrics).decode()
     sent = re.search(r'argus_remote_write_samples_total{result="sent"} (\d+)', text)
     assert sent and int(sent[1]) > 10 and 'result="refused"' not in text
-    prometheus.wait_for('argus_analysis_backlog_windows{job=""}')
+    prometheus.wait_for('argus_analysis_backlog_windows{job="argus",instance=~".+:8321"}')

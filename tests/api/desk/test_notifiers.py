@@ -33,7 +33,7 @@ from argus.api.notify.notifier import (
 from argus.api.notify.post import Answer
 from argus.api.notify.settings import load_notify
 from argus.api.service import Service
-from argus.api.settings import load_settings
+from argus.api.settings_sources import load_settings
 from tests.api.desk.kit import FakeHttp, an_incident, announce, matter, save
 from tests.api.kit import FakeClock, service_at
 
