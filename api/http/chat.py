@@ -13,7 +13,7 @@ from argus.agent.context import Unknown
 from argus.agent.loop.course import Step
 from argus.api.asking import Asking
 from argus.api.http import sse
-from argus.api.http.answers import Json, not_found
+from argus.api.http.answers import Json, not_found, overloaded
 from argus.api.http.asking import AskingOf, unknown
 from argus.api.http.desk import Prose, Word
 from argus.api.http.guard import INVESTIGATE
@@ -52,15 +52,21 @@ def router() -> APIRouter:
 
 async def post_chat(*, asking: AskingOf, service: ServiceOf, question: Question) -> Response:
     """The answer with the conversation it belongs to and the deterministic diagnosis; `stream`: its steps first."""
+
+    def is_over() -> bool:
+        return service.board.is_closed
+
     try:
         await _check(asking, question)
         if not question.stream:
-            return Json(await _turn(asking, question))
+            return Json(await sse.whole(_turn(asking, question), is_over=is_over))
+    except sse.Stopped as error:
+        return overloaded(str(error))
     except Unknown as error:
         raise unknown(error) from None
     except NoConversation as error:
         raise not_found(str(error)) from None
-    told = sse.live(lambda push: _streamed(asking, question, push), is_over=lambda: service.board.is_closed)
+    told = sse.live(lambda push: _streamed(asking, question, push), is_over=is_over)
     return sse.streamed(told)
 
 

@@ -152,7 +152,10 @@ async def post_chat_completion(request: Request, *, asking: AskingOf, service: S
     if asked.stream:
         wants_usage = bool((asked.stream_options or {}).get("include_usage"))
         return sse.streamed(_chunks(turn, wants_usage=wants_usage))
-    text, usage = await _answer(turn, lambda step: None)
+    try:
+        text, usage = await sse.whole(_answer(turn, lambda step: None), is_over=turn.is_over)
+    except sse.Stopped as error:
+        return _fault(503, str(error))
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
     return Json({**_head(turn, "chat.completion"), "choices": [choice], "usage": usage})
 

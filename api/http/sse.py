@@ -1,14 +1,17 @@
-"""Server-sent events: kept events from any point on, and what is made while somebody waits."""
+"""Answers made while somebody waits, whole or as server-sent events; the end of the service breaks them off."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
 
 from starlette.responses import StreamingResponse
 
 from argus.analytics.store.documents import dump
+
+T = TypeVar("T")
 
 LOG = logging.getLogger("argus.http")
 
@@ -16,16 +19,13 @@ KEEP_ALIVE_S = 15.0
 """A comment after so long without an event: proxies close what is silent."""
 
 GLANCE_S = 0.5
-"""How long a stream may hold up the end of the service."""
+"""How long an answer under way may hold up the end of the service."""
+
+STOPPED = "the service is being stopped: ask again in a moment"
 
 ENDING = (
     "error",
-    {
-        "type": "about:blank",
-        "title": "Service Unavailable",
-        "status": 503,
-        "detail": "the service is being stopped: ask again in a moment",
-    },
+    {"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": STOPPED},
 )
 """The last event of a stream that the service's end breaks off."""
 
@@ -34,6 +34,11 @@ MAX_STREAMS = 256
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 MEDIA = "text/event-stream"
+
+
+class Stopped(Exception):
+    """The service ends: what was under way is given up."""
+
 
 Push = Callable[[str, object], None]
 """Tells the reader (event, data)."""
@@ -94,5 +99,18 @@ async def live(
                 quiet_s = 0.0
                 yield b": waiting\n\n"
         yield event(*(_end_of(task) if task.done() else ENDING))
+    finally:
+        task.cancel()
+
+
+async def whole(work: Awaitable[T], *, is_over: Callable[[], bool]) -> T:
+    """What `work` returns, without a stream. Raises Stopped once `is_over` says that the service ends."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=GLANCE_S)
+            if not task.done() and is_over():
+                raise Stopped(STOPPED)
+        return task.result()
     finally:
         task.cancel()

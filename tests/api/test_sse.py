@@ -50,3 +50,26 @@ def test_an_error_that_nobody_foresaw_is_the_last_event() -> None:
 
     told = read(work, is_over=lambda: False)
     assert len(told) == 1 and b"RuntimeError" in told[0] and b"secret" not in told[0]
+
+
+def test_an_answer_that_is_no_stream_is_given_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "GLANCE_S", 0.01)
+    ended: list[str] = []
+
+    async def never() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("given up")
+        return "never"
+
+    async def at_once() -> str:
+        return "42"
+
+    async def both() -> str:
+        with pytest.raises(sse.Stopped):
+            await sse.whole(never(), is_over=lambda: True)
+        await asyncio.sleep(0)
+        return await sse.whole(at_once(), is_over=lambda: True)
+
+    assert asyncio.run(both()) == "42" and ended == ["given up"]
