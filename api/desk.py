@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from argus.analytics.store import investigations
 from argus.api.agent import agent_for
 from argus.api.asking import Asking, asking_of
+from argus.api.complaints import Complaints
 from argus.api.investigating import unasked
 from argus.api.investigating.asked import Busy
 from argus.api.investigating.callbacks import Callbacks
@@ -111,11 +112,14 @@ class Desk:
                 return
 
     def _run(self) -> None:
+        complaints = Complaints(LOG)
         while not self._stopping.wait(TEND_S):
             try:
                 self.tend(self.service.clock())
-            except Exception as error:
-                LOG.error("investigations could not be looked after: %s", error, exc_info=error)
+            except Exception as error:  # noqa: BLE001 - what failed is there at the next turn
+                complaints.about("investigations could not be looked after", error)
+            else:
+                complaints.over()
 
 
 def desk_of(

@@ -15,6 +15,7 @@ from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis, historian
 from argus.api.analysis import Means
+from argus.api.complaints import in_words
 from argus.api.healing import Healer
 from argus.api.housekeeping import Housekeeping
 from argus.api.late import Late
@@ -130,11 +131,13 @@ class Worker:
 
     def survive(self, error: Exception) -> None:
         """Count, log once and show what a turn raised."""
-        part = "store" if isinstance(error, SQLAlchemyError) else "turn"
+        is_stores = isinstance(error, SQLAlchemyError)
+        part, why = ("store", in_words(error)) if is_stores else ("turn", f"{type(error).__name__}: {error}")
         self._means.metrics.errors.labels(part=part).inc()
-        trouble = f"{part}: {type(error).__name__}: {error}"[:500]
+        trouble = f"{part}: {why}"[:500]
         if trouble not in self._published.troubles_now():
-            LOG.error("the analysis could not turn: %s", trouble, exc_info=error)
+            # Where in the code the disk was full says nothing.
+            LOG.error("the analysis could not turn: %s", trouble, exc_info=None if is_stores else error)
         self._published.show_troubles((*self._healer.troubles(self._clock()), trouble))
 
     def _wait(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from argus.api.cli.errors import CliError
 from argus.api.cli.serve_checks import check_agent, check_key, check_topology, tls_of
 from argus.api.cli.serve_http import listen, serve_http
+from argus.api.cli.serve_log import logging_lines
 from argus.api.cli.serve_store import claimed, opened, projects_of
 from argus.api.settings import Settings, SettingsError
 from argus.api.settings_sources import load_settings
@@ -118,7 +119,7 @@ def serve(
     tls = tls_of(settings)
     check_agent(settings)
     check_topology(settings)
-    with listen(settings) as listener, claimed(settings.db):
+    with logging_lines(), listen(settings) as listener, claimed(settings.db):
         unmask = mask_logs(settings, more=notify.secrets if notify else ())
         try:
             service = opened(settings, analyses=analyses, clock=clock)

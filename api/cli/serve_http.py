@@ -80,6 +80,7 @@ def _options(settings: Settings, *, crowding: Crowding) -> dict[str, Any]:
 
     return {
         "log_level": "warning",
+        "log_config": None,  # by the handler of the root: see serve_log
         "access_log": False,
         "timeout_graceful_shutdown": SHUTDOWN_S,
         "timeout_keep_alive": KEEP_ALIVE_S,

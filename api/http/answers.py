@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from http import HTTPStatus
@@ -10,10 +11,11 @@ from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 
+from argus.analytics.store.damage import shown
 from argus.analytics.store.documents import dump
 from argus.analytics.store.gate import Unavailable
 from argus.api.service import NothingTaken
@@ -65,7 +67,13 @@ def response_to(error: Exception) -> Response:
     if isinstance(error, Unavailable):
         return overloaded(str(error))
     assert isinstance(error, SQLAlchemyError), error
-    return overloaded(f"the database does not answer: {type(error).__name__}")
+    return overloaded(f"the database does not answer: {_why(error)}")
+
+
+def _why(error: SQLAlchemyError) -> str:
+    """What SQLite says, a full disk say; of another database its kind only: its words name addresses."""
+    is_sqlite = isinstance(error, DBAPIError) and isinstance(error.orig, sqlite3.Error)
+    return shown(error.orig) if is_sqlite else type(error).__name__
 
 
 def add_problem_handlers(app: FastAPI) -> None:

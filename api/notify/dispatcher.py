@@ -17,6 +17,7 @@ from argus.analytics.store.engine import Store
 from argus.analytics.store.notices import DIGESTED, POSTED, Notice
 from argus.analytics.store.silences import ALERTMANAGER, Silence
 from argus.analytics.store.tables import INCIDENT_EVENTS
+from argus.api.complaints import Complaints
 from argus.api.notify import digest
 from argus.api.notify.decide import AGAIN, OPENED, OVERFLOW, REPEATED, RESOLVED, WORSE, decide
 from argus.api.notify.matter import Matter, Origin, read_matters, silenced
@@ -69,6 +70,7 @@ class Dispatcher:
         self._paused_s: dict[str, float] = {}
         self._stopping = threading.Event()
         self._poked = threading.Event()
+        self._complaints = Complaints(LOG)
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -93,8 +95,10 @@ class Dispatcher:
         while not self._stopping.is_set():
             try:
                 self.turn(self._desk.clock())
-            except Exception as error:
-                LOG.error("notices could not be looked at: %s", error, exc_info=error)
+            except Exception as error:  # noqa: BLE001 - no notice is lost: the next turn looks again
+                self._complaints.about("notices could not be looked at", error)
+            else:
+                self._complaints.over()
             self._poked.wait(LOOK_S)
             self._poked.clear()
 
