@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -29,6 +29,9 @@ from argus.api.agent_metrics import AgentMetrics, make_agent_metrics
 from argus.api.service import Service
 from argus.api.settings import Settings, SettingsError
 from argus.api.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from argus.agent.model.client import Model
 
 T = TypeVar("T")
 Watch = Callable[[Step], None]
@@ -115,14 +118,11 @@ class Agent:
         watch: Watch,
         conversation: str = "",
     ) -> T:
-        from argus.agent.model.client import Model  # brings openai: a second that only a model is worth
-
         def watched(step: Step) -> None:
             self.metrics.step(step)
             watch(step)
 
-        around = await asyncio.to_thread(self._around, toolbox, case)
-        model = Model(endpoint)
+        around, model = await asyncio.to_thread(self._prepared, endpoint, toolbox, case)
         attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "argus"}
         if conversation:
             attributes["gen_ai.conversation.id"] = conversation
@@ -131,6 +131,12 @@ class Agent:
                 return await drive_async(course, model.ask, replace(around, watch=watched, endpoint=endpoint))
         finally:
             await model.close()
+
+    def _prepared(self, endpoint: Endpoint, toolbox: Toolbox, case: Case) -> tuple[Surroundings, Model]:
+        """What takes a while, and on the event loop would hold up uploads and probes: openai, certificates, the database."""
+        from argus.agent.model.client import Model  # a second that only a model is worth
+
+        return self._around(toolbox, case), Model(endpoint)
 
     def _around(self, toolbox: Toolbox, case: Case) -> Surroundings:
         """What the course meets; reads the database."""

@@ -53,6 +53,7 @@ class Desk:
     ears: Ears | None = None
     socket: Socket | None = None
     num_streams: int = 0
+    num_asked: int = 0
     signing_secret: str = field(default="", repr=False)
     note: Note = field(default=no_note, repr=False)
 

@@ -164,8 +164,8 @@ def make_auditor(service: Service) -> Auditor:
     )
 
 
-def healthz() -> Response:
-    """200 while the process answers."""
+async def healthz() -> Response:
+    """200 while the process answers: on the event loop, so that no crowd of slow requests keeps it waiting."""
     return Json({"status": "ok"})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated
 
@@ -12,11 +14,32 @@ from argus.agent.context import Unknown
 from argus.analytics.store import conversations
 from argus.api.agent import agent_for
 from argus.api.asking import Asking, asking_of, case_json
+from argus.api.desk import Desk
 from argus.api.http.answers import Json, add_read, not_found
 from argus.api.http.guard import READ
 from argus.api.http.shapes import Document, Items
 from argus.api.http.tools import ToolboxOf
 from argus.api.http.wiring import IdPath, Name, PageQuery, ServiceOf
+
+MAX_ASKED = 32
+"""Questions of a project that are answered at once: each takes threads, the database and a model's time."""
+
+FULL = f"{MAX_ASKED} questions are being answered already"
+
+
+def is_full(desk: Desk) -> bool:
+    """Whether one more question would be turned away."""
+    return desk.num_asked >= MAX_ASKED
+
+
+@contextmanager
+def answering(desk: Desk) -> Iterator[None]:
+    """While a question is answered."""
+    desk.num_asked += 1
+    try:
+        yield
+    finally:
+        desk.num_asked -= 1
 
 
 def the_asking(*, service: ServiceOf, toolbox: ToolboxOf) -> Asking:

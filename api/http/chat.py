@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
 from anyio import to_thread
@@ -12,10 +13,11 @@ from starlette.responses import Response
 from argus.agent.context import Unknown
 from argus.agent.loop.course import Step
 from argus.api.asking import Asking
+from argus.api.desk import Desk
 from argus.api.http import sse
 from argus.api.http.answers import Json, not_found, overloaded
-from argus.api.http.asking import AskingOf, unknown
-from argus.api.http.desk import Prose, Word
+from argus.api.http.asking import FULL, AskingOf, answering, is_full, unknown
+from argus.api.http.desk import DeskOf, Prose, Word
 from argus.api.http.guard import INVESTIGATE
 from argus.api.http.shapes import Document
 from argus.api.http.wiring import ServiceOf
@@ -50,24 +52,34 @@ def router() -> APIRouter:
     return routes
 
 
-async def post_chat(*, asking: AskingOf, service: ServiceOf, question: Question) -> Response:
+async def post_chat(*, asking: AskingOf, service: ServiceOf, desk: DeskOf, question: Question) -> Response:
     """The answer with the conversation it belongs to and the deterministic diagnosis; `stream`: its steps first."""
 
     def is_over() -> bool:
         return service.board.is_closed
 
+    if is_full(desk):
+        return overloaded(FULL)
     try:
-        await _check(asking, question)
-        if not question.stream:
-            return Json(await sse.whole(_turn(asking, question), is_over=is_over))
+        with answering(desk):
+            await _check(asking, question)
+            if not question.stream:
+                return Json(await sse.whole(_turn(asking, question), is_over=is_over))
     except sse.Stopped as error:
         return overloaded(str(error))
     except Unknown as error:
         raise unknown(error) from None
     except NoConversation as error:
         raise not_found(str(error)) from None
-    told = sse.live(lambda push: _streamed(asking, question, push), is_over=is_over)
-    return sse.streamed(told)
+    return sse.streamed(_live(asking, question, desk=desk, is_over=is_over))
+
+
+async def _live(
+    asking: Asking, question: Question, *, desk: Desk, is_over: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    with answering(desk):
+        async for raw in sse.live(lambda push: _streamed(asking, question, push), is_over=is_over):
+            yield raw
 
 
 async def _check(asking: Asking, question: Question) -> None:

@@ -23,12 +23,15 @@ from argus.agent.loop.course import Step
 from argus.agent.model.message import Message, tokens_of
 from argus.analytics.store.documents import dump
 from argus.api.asking import Asking
+from argus.api.desk import Desk
 from argus.api.http import sse
-from argus.api.http.answers import Json
-from argus.api.http.asking import AskingOf
+from argus.api.http.answers import RETRY_AFTER_S, Json
+from argus.api.http.asking import FULL, AskingOf, answering, is_full
+from argus.api.http.desk import DeskOf
 from argus.api.http.guard import INVESTIGATE, READ
 from argus.api.http.shapes import Document
 from argus.api.http.wiring import ServiceOf
+from argus.api.service import Service
 
 MODEL = "argus"
 PREFIX = f"{MODEL}/"
@@ -124,7 +127,9 @@ def list_models(*, asking: AskingOf, service: ServiceOf) -> Response:
     return Json({"object": "list", "data": data})
 
 
-async def post_chat_completion(request: Request, *, asking: AskingOf, service: ServiceOf) -> Response:
+async def post_chat_completion(
+    request: Request, *, asking: AskingOf, service: ServiceOf, desk: DeskOf
+) -> Response:
     """The agent's answer to the last message of the user, those before it as history."""
     try:
         asked = Completion.model_validate(json.loads(await request.body()))
@@ -133,25 +138,37 @@ async def post_chat_completion(request: Request, *, asking: AskingOf, service: S
     said = [message for message in asked.messages if message.role in ("user", "assistant")]
     if not said or said[-1].role != "user" or not said[-1].text.strip():
         return _fault(400, "the last message must be a user's and hold text")
-    try:
-        case = await to_thread.run_sync(_case, asking, asked.model, said[-1].text)
-    except Unknown as error:
-        return _fault(404, str(error))
-    turn = Turn(
+    if is_full(desk):
+        return _fault(503, FULL)
+    with answering(desk):
+        try:
+            case = await to_thread.run_sync(_case, asking, asked.model, said[-1].text)
+        except Unknown as error:
+            return _fault(404, str(error))
+        turn = _turn(asked, said, asking=asking, case=case, service=service)
+        if not asked.stream:
+            return await _whole(turn)
+    wants_usage = bool((asked.stream_options or {}).get("include_usage"))
+    return sse.streamed(_chunks(turn, desk=desk, wants_usage=wants_usage))
+
+
+def _turn(
+    asked: Completion, said: Sequence[ChatMessage], *, asking: Asking, case: Case, service: Service
+) -> Turn:
+    before = [Message(role=one.role, content=question_of(one.text)) for one in said[:-1] if one.text.strip()]
+    return Turn(
         asking=asking,
         case=case,
         question=question_of(said[-1].text),
-        history=[
-            Message(role=one.role, content=question_of(one.text)) for one in said[:-1] if one.text.strip()
-        ][-MAX_HISTORY:],
+        history=before[-MAX_HISTORY:],
         model=asked.model,
         id=f"chatcmpl-{secrets.token_hex(12)}",
         created_s=int(service.clock()),
         is_over=lambda: service.board.is_closed,
     )
-    if asked.stream:
-        wants_usage = bool((asked.stream_options or {}).get("include_usage"))
-        return sse.streamed(_chunks(turn, wants_usage=wants_usage))
+
+
+async def _whole(turn: Turn) -> Response:
     try:
         text, usage = await sse.whole(_answer(turn, lambda step: None), is_over=turn.is_over)
     except sse.Stopped as error:
@@ -194,7 +211,7 @@ def _triage(turn: Turn) -> str:
     return "\n".join(why_lines(turn.case, turn.case.diagnosis, turn.asking.toolbox.book))
 
 
-async def _chunks(turn: Turn, *, wants_usage: bool) -> AsyncIterator[bytes]:
+async def _chunks(turn: Turn, *, desk: Desk, wants_usage: bool) -> AsyncIterator[bytes]:
     """The answer as chunks: comments while the agent works, then the text line by line, then the end."""
 
     async def work(push: sse.Push) -> tuple[str, object]:
@@ -204,13 +221,14 @@ async def _chunks(turn: Turn, *, wants_usage: bool) -> AsyncIterator[bytes]:
         return "answer", await _answer(turn, seen)
 
     yield _chunk(turn, {"role": "assistant", "content": ""})
-    async for raw in sse.live(work, is_over=turn.is_over):
-        if raw.startswith((b"event: answer\n", b"event: error\n")):
-            said = json.loads(raw.partition(b"data: ")[2])
-            for chunk in _told(turn, said, wants_usage=wants_usage):
-                yield chunk
-        else:
-            yield b": the agent works\n\n"
+    with answering(desk):
+        async for raw in sse.live(work, is_over=turn.is_over):
+            if raw.startswith((b"event: answer\n", b"event: error\n")):
+                said = json.loads(raw.partition(b"data: ")[2])
+                for chunk in _told(turn, said, wants_usage=wants_usage):
+                    yield chunk
+            else:
+                yield b": the agent works\n\n"
     yield b"data: [DONE]\n\n"
 
 
@@ -245,7 +263,9 @@ def _head(turn: Turn, kind: str) -> Object:
 def _fault(status: int, text: str) -> JSONResponse:
     """An error in OpenAI's form: that is what these clients read."""
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return Json({"error": {"message": text, "type": kind, "param": None, "code": None}}, status_code=status)
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+    error = {"message": text, "type": kind, "param": None, "code": None}
+    return Json({"error": error}, status_code=status, headers=headers)
 
 
 def _reason(error: Exception) -> str:

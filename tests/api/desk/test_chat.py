@@ -10,6 +10,7 @@ import pytest
 
 from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
+from argus.api.http.asking import MAX_ASKED
 from tests.api.desk.served import Lived, lived
 from tests.api.served import listening_on
 
@@ -121,3 +122,19 @@ def test_without_a_model_the_triage_answers(tmp_path_factory: pytest.TempPathFac
         assert "rank 2" in text and "No model" in text
         said = at.client.post("/v1/chat", json={"question": "Which rank?"}).json()
         assert said["answer"]["failure"] == "no_model" and said["diagnosis"]["headline"]
+
+
+def test_only_so_many_questions_are_answered_at_once(at: Lived) -> None:
+    at.desk.num_asked = MAX_ASKED
+    try:
+        for path, body in (
+            ("/v1/chat", {"question": "?"}),
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}),
+        ):
+            answer = at.client.post(path, json=body)
+            assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
+    finally:
+        at.desk.num_asked = 0
+    for stream in (True, False):
+        assert at.client.post("/v1/chat", json={"question": "?", "stream": stream}).status_code == 200
+    assert at.desk.num_asked == 0
