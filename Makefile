@@ -67,7 +67,7 @@ soak-crowd: setup  ## ten thousand slow clients
 	$(ARGUS) bench crowd --full --write docs/benchmarks.md
 
 soak-fuzz: setup  ## more than a hundred thousand inputs to ingest, five hundred to every operation
-	FUZZ_ROUNDS=7500 SCHEMA_EXAMPLES=500 $(BIN)/python -m pytest -q --timeout=0 tests/api/test_fuzz.py tests/api/test_schema.py
+	FUZZ_ROUNDS=8500 SCHEMA_EXAMPLES=500 $(BIN)/python -m pytest -q --timeout=0 tests/api/test_fuzz.py tests/api/test_schema.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -79,7 +79,7 @@ def _options(settings: Settings, *, crowding: Crowding) -> dict[str, Any]:
     from argus.api.http.connections import HEAD_BYTES, KEEP_ALIVE_S, protocol_of, room_for
 
     return {
-        "log_level": "warning",
+        "log_level": "error",  # its warnings are one for each junk request of a scanner
         "log_config": None,  # by the handler of the root: see serve_log
         "access_log": False,
         "timeout_graceful_shutdown": SHUTDOWN_S,

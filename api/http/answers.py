@@ -72,8 +72,9 @@ def response_to(error: Exception) -> Response:
 
 def _why(error: SQLAlchemyError) -> str:
     """What SQLite says, a full disk say; of another database its kind only: its words name addresses."""
-    is_sqlite = isinstance(error, DBAPIError) and isinstance(error.orig, sqlite3.Error)
-    return shown(error.orig) if is_sqlite else type(error).__name__
+    if isinstance(error, DBAPIError) and isinstance(error.orig, sqlite3.Error):
+        return shown(error.orig)
+    return type(error).__name__
 
 
 def add_problem_handlers(app: FastAPI) -> None:
