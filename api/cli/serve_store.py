@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import random
 import socket
 import sqlite3
@@ -142,6 +143,8 @@ def otlp_pusher(service: Service, project: str = DEFAULT_PROJECT) -> OtlpPusher 
 
     from argus.api.otlp import OtlpPusher, resource_of
 
+    # A line for each try again would be ten a minute while the receiver is away; that it failed is one.
+    logging.getLogger("opentelemetry.exporter").setLevel(logging.ERROR)
     who = {"service.name": "argus", "service.instance.id": instance_of(service.settings)}
     return OtlpPusher(
         OTLPMetricExporter(endpoint=url),
