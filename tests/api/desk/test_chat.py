@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
 from collections.abc import Iterator
 
 import openai
 import pytest
 
+from argus.agent.model.client import Model
+from argus.agent.model.endpoint import Endpoint
 from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
+from argus.api.http.app import healthz
 from argus.api.http.asking import MAX_ASKED
 from tests.api.desk.served import Lived, lived
 from tests.api.served import listening_on
@@ -138,3 +143,20 @@ def test_only_so_many_questions_are_answered_at_once(at: Lived) -> None:
     for stream in (True, False):
         assert at.client.post("/v1/chat", json={"question": "?", "stream": stream}).status_code == 200
     assert at.desk.num_asked == 0
+
+
+def test_neither_making_a_models_client_nor_a_crowd_holds_up_the_event_loop(
+    at: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Endpoint] = []
+    init = Model.__init__
+
+    def noted(model: Model, endpoint: Endpoint) -> None:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        made.append(endpoint)
+        init(model, endpoint)
+
+    monkeypatch.setattr(Model, "__init__", noted)
+    assert at.client.post("/v1/chat", json={"question": "Which rank?"}).json()["answer"]["text"]
+    assert len(made) == 1 and inspect.iscoroutinefunction(healthz)
