@@ -23,6 +23,9 @@ PATH = "/mcp"
 MAX_BODY_BYTES = 1 << 18
 """As for a call over REST."""
 
+NO_STREAM = "there is nothing to listen to: each request is answered by itself"
+"""MCP lets a server refuse the stream of notifications; ours would stay silent and hold a connection for ever."""
+
 MISSING = "this service has no MCP: pip install 'argus-triage[mcp]' where it runs"
 
 
@@ -64,6 +67,9 @@ class McpRoute:
             principal = await the_guard(request).admit(request, "read")
         except HTTPException as error:
             await response_to(error)(scope, receive, send)
+            return
+        if request.method == "GET":
+            await problem(405, NO_STREAM, headers={"Allow": "POST"})(scope, receive, send)
             return
         mine = self.face.toolbox.set(toolbox_for(request.state.project, principal))
         try:

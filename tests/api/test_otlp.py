@@ -107,6 +107,7 @@ def scraped(registry: CollectorRegistry) -> dict[Point, float]:
     }
 
 
+@pytest.mark.slow
 def test_a_receiver_gets_what_a_scrape_gets(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
