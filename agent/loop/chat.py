@@ -13,7 +13,7 @@ from argus.agent.loop.course import Course, Step
 from argus.agent.loop.investigate import Desk, listened
 from argus.agent.loop.limits import Spent, reached
 from argus.agent.loop.prompt import first_view, system_text
-from argus.agent.loop.talk import Ended, Talk, open_talk
+from argus.agent.loop.talk import MAX_KEPT, Ended, Talk, open_talk
 from argus.agent.model.message import Message
 from argus.agent.wording import counted
 
@@ -100,7 +100,7 @@ def _repaired(
     )
     talk.spent = replace(talk.spent, num_repairs=talk.spent.num_repairs + 1)
     unknown = f" Unknown names: {', '.join(checked.unknown[:5])}." if checked.unknown else ""
-    talk.messages.append(Message(role="assistant", content=ended.said))
+    talk.messages.append(Message(role="assistant", content=ended.said[:MAX_KEPT]))
     talk.messages.append(
         Message(
             role="user",

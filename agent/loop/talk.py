@@ -27,6 +27,9 @@ LEAST_REQUEST_S = 1.0
 
 MAX_LENGTH_RAISES = 2
 
+MAX_KEPT = 8_000
+"""Characters of its own words that a model is shown again: what is longer would take the room of evidence."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
@@ -139,7 +142,7 @@ class Talk:
         """Once: a model that answers in prose, or not at all, is told how to end."""
         self.nudged = True
         self.spent = replace(self.spent, num_repairs=self.spent.num_repairs + 1)
-        self.messages.append(Message(role="assistant", content=reply.content or "…"))
+        self.messages.append(Message(role="assistant", content=reply.content[:MAX_KEPT] or "…"))
         how = (
             f"End by calling the tool {self.terminal}." if self.terminal else "Answer the question in words."
         )
@@ -161,7 +164,12 @@ class Talk:
     def _use_tools(self, reply: Reply) -> Course[Mapping[str, Any] | None]:
         """Run the calls of one turn; the terminal tool's arguments once they are taken."""
         self.messages.append(
-            Message(role="assistant", content=reply.content, calls=reply.calls, reasoning=reply.reasoning)
+            Message(
+                role="assistant",
+                content=reply.content[:MAX_KEPT],
+                calls=reply.calls,
+                reasoning=reply.reasoning[:MAX_KEPT],
+            )
         )
         ended = None
         for number, call in enumerate(reply.calls):

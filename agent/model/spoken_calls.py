@@ -11,8 +11,10 @@ from argus.agent.model.arguments import objects_in, read_arguments
 
 _THINK = re.compile(r"<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL)
 _FUNCTION = re.compile(r"<function=([\w.-]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=([\w.-]+)>\s*(.*?)\s*</parameter>", re.DOTALL)
-_NAMED_FENCE = re.compile(r"([\w.-]+)\s*\n```(?:json)?\s*\n(\{.*?\})\s*\n```", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([\w.-]+)>((?:(?!<parameter=).)*?)</parameter>", re.DOTALL)
+_NAMED_FENCE = re.compile(
+    r"(?<![\w.-])([\w.-]+)[ \t]*\n```(?:json)?[ \t]*\n(\{(?:(?!```).)*\})\s*\n```", re.DOTALL
+)
 _MARKS = re.compile(
     r"</?tool_calls?>|\[/?TOOL_CALLS\]|<\|python_tag\|>|<[|｜]tool[^>]*>|<function=[\w.-]+>|</function>|```(?:json)?"
 )
@@ -59,7 +61,7 @@ def _functions(content: str, names: AbstractSet[str]) -> Iterator[tuple[str, Spo
             continue
         parameters = _PARAMETER.findall(match[2])
         if parameters:
-            yield match[0], (match[1], {key: _value(text) for key, text in parameters}, "")
+            yield match[0], (match[1], {key: _value(text.strip()) for key, text in parameters}, "")
         else:
             yield match[0], (match[1], *read_arguments(match[2].strip()))
 

@@ -1,0 +1,117 @@
+"""What systems that ask a model say, as incidents: so their answers are marked as those of all others are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from argus.agent.case import Case, case_of
+from argus.agent.context import ToolContext
+from argus.agent.entities import Entities
+from argus.agent.evidence import MemoryBook
+from argus.agent.loop.drive import Asked
+from argus.analytics.incident import Incident
+from argus.evals.agent_cases import facts_of
+from argus.evals.agent_score import PATH_KINDS
+from argus.evals.asked_model import AskedModel
+from argus.evals.marks import SURE
+from argus.evals.play import Played
+from argus.evals.systems import asked_systems, is_asked_of_each
+from argus.evals.systems._asked import Told
+from argus.evals.systems._seen import Suspicion, opened
+
+NO_ROOT = "unknown"
+"""The class of a fault that is told without a cause."""
+
+OF_NOBODY = (*PATH_KINDS, "run", "stage")
+"""Nodes that accuse no rank."""
+
+
+class NoAnswer(Exception):
+    """A system gave no answer; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """Incidents, when each was told, actions advised, and the seconds a question took on the average."""
+
+    incidents: tuple[Incident, ...]
+    told_s: tuple[float, ...]
+    advice: tuple[str, ...]
+    model_s: float
+
+
+def asked_incidents(
+    name: str,
+    played: Played,
+    *,
+    end_s: float,
+    model: AskedModel,
+    ask: Asked,
+    clock: Callable[[], float] = time.monotonic,
+) -> Said:
+    """A system's answer about a job played to its end, Unix time `end_s`. Raises NoAnswer.
+
+    One that is asked of each incident is told of when the incident is; one asked of the job, when that has ended.
+    """
+    facts = facts_of(played)
+    run = facts.held[0]
+    subjects: Sequence[tuple[Incident | None, float]] = [(None, end_s)]
+    if is_asked_of_each(name) and run.incidents:
+        subjects = list(zip(run.incidents, played.told_s, strict=True))
+    begun_s = clock()
+    incidents, told_s, advice = list[Incident](), list[float](), list[str]()
+    for incident, at_s in subjects:
+        case, book = case_of(run, incident), MemoryBook()
+        window = incident.last_window if incident else None
+        context = ToolContext(facts=facts, book=book, run=run.run, attempt=run.attempt, window=window)
+        told = asked_systems()[name](case, context, ask, endpoint=model.endpoint, limits=model.limits)
+        if not told.is_answer:
+            raise NoAnswer(told.failure)
+        mine = list(_incidents(case, told, played, entities=_entities(case, told, book)))
+        incidents += mine
+        told_s += [at_s] * len(mine)
+        advice += [str(action["id"]) for action in told.diagnosis["remediation"]]
+    took_s = (clock() - begun_s) / len(subjects)
+    return Said(incidents=tuple(incidents), told_s=tuple(told_s), advice=tuple(advice), model_s=took_s)
+
+
+def _entities(case: Case, told: Told, book: MemoryBook) -> Entities:
+    return case.entities(*(page for page in map(book.get, told.pages) if page is not None))
+
+
+def _incidents(case: Case, told: Told, played: Played, *, entities: Entities) -> Iterator[Incident]:
+    """One for each root cause named; a fault told without one is an incident of the run."""
+    diagnosis = told.diagnosis
+    verdict, roots = str(diagnosis["verdict"]), list(diagnosis["root_causes"])
+    if verdict == "NO_FAULT":
+        return
+    if not roots and verdict in SURE:
+        roots = [{"node": f"run:{case.facts.run}", "fault_class": NO_ROOT}]
+    for root in roots:
+        yield _caused(case.incident or _new(diagnosis, played), root, verdict=verdict, entities=entities)
+
+
+def _new(diagnosis: Mapping[str, Any], played: Played) -> Incident:
+    """An incident of the last window, from the step on that the answer names. Raises NoAnswer."""
+    if not played.windows:
+        raise NoAnswer("no window to ask about")
+    last = played.windows[-1]
+    made = opened(Suspicion(at=0, fault_class=NO_ROOT), last)
+    step = diagnosis["onset"]["step"]
+    onset = made.onset_step if step is None else min(max(step, 0), made.onset_step)
+    return replace(made, onset_step=onset, cause=replace(made.cause, onset_step=onset))
+
+
+def _caused(incident: Incident, root: Mapping[str, Any], *, verdict: str, entities: Entities) -> Incident:
+    """The incident with the cause as answered; one that the answer leaves as it was keeps all of it."""
+    node, name = str(root["node"]), str(root["fault_class"])
+    cause = replace(incident.cause, verdict=verdict)
+    if (node, name) != (cause.scope, cause.fault_class):
+        kind, _, rest = node.partition(":")
+        suspects = () if kind in OF_NOBODY else tuple(sorted(entities.ranks_of(node)))
+        group = rest if kind == "group" else None
+        cause = replace(cause, fault_class=name, scope=node, suspects=suspects, group=group)
+    return replace(incident, cause=cause)
