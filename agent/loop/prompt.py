@@ -53,7 +53,8 @@ def first_view(
         f"Run in question: {guard.fence(_job(case), 'job')}",
         f"The triage says, as evidence {page.evidence_id}: {guard.fenced(page, 'triage')}",
         *([f"Past incidents like it: {guard.fenced(past, 'past')}"] if past is not None else []),
-        "Actions: " + "; ".join(_action(remedy) for remedy in actions_in_question(case)),
+        "Actions that a diagnosis may propose, no tools: "
+        + "; ".join(_action(remedy) for remedy in actions_in_question(case)),
     ]
     book = next(iter(case.runbooks), None)
     if book is not None:

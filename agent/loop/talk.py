@@ -17,6 +17,7 @@ from argus.agent.model.arguments import objects_in
 from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Ask, Message, ModelError, Reply, ToolCall
 from argus.agent.model.reading import counted
+from argus.agent.model.spoken_calls import names_a_tool, strange_call
 from argus.analytics.incident import VERDICTS
 
 CALLS_PER_TURN = 8
@@ -61,6 +62,7 @@ class Talk:
     repeats: Repeats = field(default_factory=Repeats)
     num_results: int = 0
     nudged: bool = False
+    must_call: bool = False
     max_reply_tokens: int = 0
     num_raises: int = 0
     squeeze: float = 1.0
@@ -83,7 +85,7 @@ class Talk:
                 return Ended(error=reply, budget=budget)
             if self._leaks(reply):
                 return Ended(leaked=True, budget=budget)
-            if reply.is_cut and self.num_raises < MAX_LENGTH_RAISES and not budget:
+            if self._is_raise_due(reply, budget):
                 self.num_raises, self.max_reply_tokens = self.num_raises + 1, self.max_reply_tokens * 2
                 continue
             if reply.calls and not budget:
@@ -115,9 +117,11 @@ class Talk:
             messages=fit(messages, int(room * self.squeeze)),
             tools=tools,
             schema=self.schema if is_last else None,
+            must_call=bool(tools) and self.must_call,
             max_tokens=self.max_reply_tokens,
             timeout_s=max(min(left_s, self.limits.max_request_s), LEAST_REQUEST_S),
         )
+        self.must_call = False
         yield Step(what="asking", text="asks the model" if tools else "asks the model for its answer")
         heard = yield ask
         value = heard.value
@@ -134,19 +138,38 @@ class Talk:
         spoken = json.dumps([dict(call.arguments) for call in reply.calls], default=str)
         return self.guard.is_leaked(reply.content) or self.guard.is_leaked(spoken)
 
+    def _is_raise_due(self, reply: Reply, budget: str) -> bool:
+        """The same again with more room helps a call that was cut, a thought, and an answer where words are one."""
+        if budget or not reply.is_cut or self.num_raises >= MAX_LENGTH_RAISES:
+            return False
+        if reply.calls:
+            return any(call.error for call in reply.calls)
+        is_prose = bool(reply.content.strip()) and not names_a_tool(reply.content, self._names)
+        return self.nudged or not (self.terminal and is_prose)
+
+    @property
+    def _names(self) -> frozenset[str]:
+        return frozenset(str(tool["function"]["name"]) for tool in self.tools)
+
     def _is_nudge_due(self, reply: Reply, budget: str) -> bool:
+        if self.nudged or budget:
+            return False
         is_mute = not reply.content.strip()
-        return not self.nudged and not budget and (is_mute or bool(self.terminal))
+        return is_mute or bool(self.terminal) or bool(strange_call(reply.content, self._names))
 
     def _nudge(self, reply: Reply) -> None:
-        """Once: a model that answers in prose, or not at all, is told how to end."""
-        self.nudged = True
+        """Once: a model that answers in prose where a call is wanted, calls what there is not, or says nothing at all,
+        is told what it may call and how to end."""
+        self.nudged, self.must_call = True, bool(self.terminal)
         self.spent = replace(self.spent, num_repairs=self.spent.num_repairs + 1)
         self.messages.append(Message(role="assistant", content=reply.content[:MAX_KEPT] or "…"))
-        how = (
+        strange = strange_call(reply.content, self._names)
+        missing = f"There is no tool {strange}. " if strange else ""
+        looks = ", ".join(name for name in sorted(self._names) if name != self.terminal)
+        end = (
             f"End by calling the tool {self.terminal}." if self.terminal else "Answer the question in words."
         )
-        self.messages.append(Message(role="user", content=how))
+        self.messages.append(Message(role="user", content=f"{missing}To look, call one of {looks}. {end}"))
 
     def _last_words(self, reply: Reply) -> Mapping[str, Any] | None:
         """The terminal tool's arguments in a last answer that may call nothing any more."""

@@ -15,6 +15,7 @@ _PARAMETER = re.compile(r"<parameter=([\w.-]+)>((?:(?!<parameter=).)*?)</paramet
 _NAMED_FENCE = re.compile(
     r"(?<![\w.-])([\w.-]+)[ \t]*\n```(?:json)?[ \t]*\n(\{(?:(?!```).)*\})\s*\n```", re.DOTALL
 )
+_CALL = re.compile(r'"name"\s*:\s*"([\w.:/-]{1,64})"\s*,\s*"(?:arguments|parameters)"\s*:')
 _MARKS = re.compile(
     r"</?tool_calls?>|\[/?TOOL_CALLS\]|<\|python_tag\|>|<[|｜]tool[^>]*>|<function=[\w.-]+>|</function>|```(?:json)?"
 )
@@ -53,6 +54,28 @@ def spoken_calls(content: str, names: AbstractSet[str]) -> tuple[list[Spoken], s
             calls.append(call)
             rest = rest.replace(text, "", 1)
     return calls, (_MARKS.sub("", rest).strip() if calls else content)
+
+
+def names_a_tool(content: str, names: AbstractSet[str]) -> bool:
+    """Whether the text calls one of the tools, as far as it goes: it may be cut short.
+
+    >>> names_a_tool('{"name": "stacks", "argu', {"stacks"}), names_a_tool("The stacks say", {"stacks"})
+    (True, False)
+    """
+    either = "|".join(map(re.escape, sorted(names)))
+    return (
+        bool(names) and re.search(rf'["=](?:{either})["> ]|^(?:{either})\s*\n```', content, re.MULTILINE) is not None
+    )
+
+
+def strange_call(content: str, names: AbstractSet[str]) -> str:
+    """Name in the first call in the text if it is none of the tools', "" otherwise; the text may be cut short.
+
+    >>> strange_call('{"name": "rm", "arguments": {"x', {"stacks"})
+    'rm'
+    """
+    found = _CALL.search(content)
+    return found[1] if found and found[1] not in names else ""
 
 
 def _functions(content: str, names: AbstractSet[str]) -> Iterator[tuple[str, Spoken]]:
