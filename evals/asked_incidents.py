@@ -91,17 +91,22 @@ def _incidents(case: Case, told: Told, played: Played, *, entities: Entities) ->
     if not roots and verdict in SURE:
         roots = [{"node": f"run:{case.facts.run}", "fault_class": NO_ROOT}]
     for root in roots:
-        yield _caused(case.incident or _new(diagnosis, played), root, verdict=verdict, entities=entities)
+        incident = case.incident or _new(root, diagnosis["onset"]["step"], played, entities=entities)
+        yield _caused(incident, root, verdict=verdict, entities=entities)
 
 
-def _new(diagnosis: Mapping[str, Any], played: Played) -> Incident:
-    """An incident of the last window, from the step on that the answer names. Raises NoAnswer."""
+def _new(root: Mapping[str, Any], step: int | None, played: Played, *, entities: Entities) -> Incident:
+    """An incident of the last window, from the step on that is told; where none is, from that of the costliest
+    finding at the root's place. Raises NoAnswer."""
     if not played.windows:
         raise NoAnswer("no window to ask about")
-    last = played.windows[-1]
-    made = opened(Suspicion(at=0, fault_class=NO_ROOT), last)
-    step = diagnosis["onset"]["step"]
-    onset = made.onset_step if step is None else min(max(step, 0), made.onset_step)
+    made = opened(Suspicion(at=0, fault_class=NO_ROOT), played.windows[-1])
+    if step is None:
+        ranks = entities.ranks_of(str(root["node"]))
+        there = [one for one in played.findings if not ranks or ranks & set(one.ranks)]
+        costly = max(there, key=lambda one: one.effect_s_per_step or 0.0, default=None)
+        step = costly.start_step if costly else made.onset_step
+    onset = min(step, made.onset_step)
     return replace(made, onset_step=onset, cause=replace(made.cause, onset_step=onset))
 
 

@@ -26,6 +26,9 @@ CALLS_PER_TURN = 8
 LEAST_REQUEST_S = 1.0
 """A request is given at least so long, or is not made."""
 
+FIRST_LOOK = "list_findings"
+"""The tool shown to a model that does not come to call one: it takes no argument that must be known before."""
+
 MAX_LENGTH_RAISES = 2
 
 MAX_KEPT = 8_000
@@ -62,7 +65,6 @@ class Talk:
     repeats: Repeats = field(default_factory=Repeats)
     num_results: int = 0
     nudged: bool = False
-    must_call: bool = False
     max_reply_tokens: int = 0
     num_raises: int = 0
     squeeze: float = 1.0
@@ -117,11 +119,9 @@ class Talk:
             messages=fit(messages, int(room * self.squeeze)),
             tools=tools,
             schema=self.schema if is_last else None,
-            must_call=bool(tools) and self.must_call,
             max_tokens=self.max_reply_tokens,
             timeout_s=max(min(left_s, self.limits.max_request_s), LEAST_REQUEST_S),
         )
-        self.must_call = False
         yield Step(what="asking", text="asks the model" if tools else "asks the model for its answer")
         heard = yield ask
         value = heard.value
@@ -160,16 +160,24 @@ class Talk:
     def _nudge(self, reply: Reply) -> None:
         """Once: a model that answers in prose where a call is wanted, calls what there is not, or says nothing at all,
         is told what it may call and how to end."""
-        self.nudged, self.must_call = True, bool(self.terminal)
+        self.nudged = True
         self.spent = replace(self.spent, num_repairs=self.spent.num_repairs + 1)
         self.messages.append(Message(role="assistant", content=reply.content[:MAX_KEPT] or "…"))
         strange = strange_call(reply.content, self._names)
         missing = f"There is no tool {strange}. " if strange else ""
-        looks = ", ".join(name for name in sorted(self._names) if name != self.terminal)
+        self.messages.append(Message(role="user", content=missing + self._how_on()))
+
+    def _how_on(self) -> str:
+        """How to go on. A small model does what it read last, so before it has looked at anything that is a whole call."""
         end = (
             f"End by calling the tool {self.terminal}." if self.terminal else "Answer the question in words."
         )
-        self.messages.append(Message(role="user", content=f"{missing}To look, call one of {looks}. {end}"))
+        looks = [tool["function"] for tool in self.tools if tool["function"]["name"] != self.terminal]
+        if self.num_results or not looks:
+            return end
+        look = next((one for one in looks if one["name"] == FIRST_LOOK), looks[0])
+        call = {"name": look["name"], "arguments": dict.fromkeys(look["parameters"].get("properties", {}))}
+        return f"{end} First look, by a call such as {json.dumps(call)}"
 
     def _last_words(self, reply: Reply) -> Mapping[str, Any] | None:
         """The terminal tool's arguments in a last answer that may call nothing any more."""

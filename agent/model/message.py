@@ -46,15 +46,11 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """One request to a model. Without `tools` it can only answer in words, of the JSON `schema` where one is given.
-
-    `must_call` = words are no answer to this one: servers that can hold a model to a call do so.
-    """
+    """One request to a model. Without `tools` it can only answer in words, of the JSON `schema` where one is given."""
 
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
     schema: Mapping[str, Any] | None = None
-    must_call: bool = False
     max_tokens: int = 1024
     timeout_s: float = 60.0
 

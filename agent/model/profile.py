@@ -14,7 +14,7 @@ class Profile:
     `stream_tools`: turns with tools may be streamed. `strict`: tools are sent with `strict: true`. `parallel`: the value
     of `parallel_tool_calls` to send, None to leave it out. `reasoning_echo`: reasoning must come back with the
     assistant's tool calls. `sampling`: `temperature` is taken. `response_format`: a JSON schema may be demanded of a
-    turn without tools. `forced_call`: one turn can be held to the call of a tool. `context_tokens`: the window to assume where the server does not tell.
+    turn without tools. `context_tokens`: the window to assume where the server does not tell.
     """
 
     name: str
@@ -26,7 +26,6 @@ class Profile:
     system_role: str = "system"
     max_tokens_field: str = "max_tokens"
     response_format: bool = False
-    forced_call: bool = False
     context_tokens: int = 16_384
     advice: str = ""
 
@@ -41,7 +40,6 @@ _ALL = (
         sampling=False,
         max_tokens_field="max_completion_tokens",
         response_format=True,
-        forced_call=True,
         context_tokens=128_000,
         advice="Check that the key may use this model.",
     ),
@@ -49,7 +47,6 @@ _ALL = (
         name="vllm",
         strict=True,
         response_format=True,
-        forced_call=True,
         advice="Start vLLM with --enable-auto-tool-choice --tool-call-parser NAME.",
     ),
     Profile(
@@ -64,7 +61,6 @@ _ALL = (
         name="llamacpp",
         parallel=True,
         response_format=True,
-        forced_call=True,
         context_tokens=8192,
         advice="Start llama-server with --jinja and --ctx-size 16384.",
     ),

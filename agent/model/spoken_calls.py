@@ -64,7 +64,8 @@ def names_a_tool(content: str, names: AbstractSet[str]) -> bool:
     """
     either = "|".join(map(re.escape, sorted(names)))
     return (
-        bool(names) and re.search(rf'["=](?:{either})["> ]|^(?:{either})\s*\n```', content, re.MULTILINE) is not None
+        bool(names)
+        and re.search(rf'["=](?:{either})["> ]|^(?:{either})\s*\n```', content, re.MULTILINE) is not None
     )
 
 

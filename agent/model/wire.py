@@ -72,8 +72,7 @@ def request_of(ask: Ask, dialect: Dialect, *, model: str, is_streamed: bool) -> 
             _tool(tool, is_strict=profile.strict and "strict" not in refused) for tool in ask.tools
         ]
         if "tool_choice" not in refused:
-            # For one turn at most: a model that is always held to a call never ends.
-            body["tool_choice"] = "required" if ask.must_call and profile.forced_call else "auto"
+            body["tool_choice"] = "auto"
         if profile.parallel is not None and "parallel_tool_calls" not in refused:
             body["parallel_tool_calls"] = profile.parallel
     elif ask.schema is not None and profile.response_format and "response_format" not in refused:
