@@ -17,6 +17,8 @@ from argus.agent.loop.talk import MAX_KEPT, Ended, Talk, open_talk
 from argus.agent.model.message import Message
 from argus.agent.wording import counted
 
+CUT = " … (cut: the model went on and on)"
+
 MAX_HISTORY = 12
 """Earlier questions and answers shown again; their evidence stays in the book."""
 
@@ -87,7 +89,8 @@ def chat_turn(case: Case, desk: Desk, *, question: str, history: Sequence[Messag
 
 def _checked(case: Case, desk: Desk, said: str, pages: Sequence[str]) -> Checked:
     known = [one for one in map(desk.book.get, pages) if one is not None]
-    return check_text(said, book=desk.book, entities=case.entities(*known))
+    text = said if len(said) <= MAX_KEPT else f"{said[:MAX_KEPT]}{CUT}"
+    return check_text(text, book=desk.book, entities=case.entities(*known))
 
 
 def _repaired(

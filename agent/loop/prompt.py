@@ -59,7 +59,7 @@ def first_view(
     book = next(iter(case.runbooks), None)
     if book is not None:
         text = book.text if len(book.text) <= MAX_RUNBOOK else f"{book.text[:MAX_RUNBOOK]}…"
-        parts.append(f"Runbook: {guard.fence(text, 'runbook')}")
+        parts.append(f"Runbook: {guard.fence(question_of(text), 'runbook')}")
     return "\n\n".join(parts)
 
 

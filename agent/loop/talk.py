@@ -152,18 +152,20 @@ class Talk:
         return frozenset(str(tool["function"]["name"]) for tool in self.tools)
 
     def _is_nudge_due(self, reply: Reply, budget: str) -> bool:
-        if self.nudged or budget:
+        if budget:
             return False
         is_mute = not reply.content.strip()
-        return is_mute or bool(self.terminal) or bool(strange_call(reply.content, self._names))
+        due = not self.nudged and (is_mute or bool(self.terminal))
+        return due or bool(strange_call(reply.content, self._names))
 
     def _nudge(self, reply: Reply) -> None:
-        """Once: a model that answers in prose where a call is wanted, calls what there is not, or says nothing at all,
-        is told what it may call and how to end."""
+        """A model that answers in prose where a call is wanted, or not at all, is told how to go on, once; one that calls
+        in words what there is not, each time, until that is a circle."""
+        strange = strange_call(reply.content, self._names)
         self.nudged = True
+        self.repeats.num_stale += bool(strange)
         self.spent = replace(self.spent, num_repairs=self.spent.num_repairs + 1)
         self.messages.append(Message(role="assistant", content=reply.content[:MAX_KEPT] or "…"))
-        strange = strange_call(reply.content, self._names)
         missing = f"There is no tool {strange}. " if strange else ""
         self.messages.append(Message(role="user", content=missing + self._how_on()))
 

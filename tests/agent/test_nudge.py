@@ -94,3 +94,14 @@ def test_after_a_look_a_model_is_told_how_to_end_and_no_more() -> None:
 
     outcome, _ = scripted(looks)
     assert nudge(seen[2]) == "End by calling the tool submit_diagnosis." and outcome.failure == "prose"
+
+
+def test_calls_of_what_there_is_not_are_answered_until_they_are_a_circle() -> None:
+    seen: list[Ask] = []
+
+    def strange(ask: Ask) -> Reply:
+        seen.append(ask)
+        return saying(STRANGE)
+
+    outcome, _ = scripted(strange)
+    assert (outcome.budget, outcome.failure) == ("repeats", "budget") and not seen[-1].tools

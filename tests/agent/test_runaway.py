@@ -6,10 +6,13 @@ import json
 
 import pytest
 
+from argus.agent.loop.chat import CUT, chat_turn
+from argus.agent.loop.drive import Surroundings, drive
 from argus.agent.model.message import Ask, Message, Reply, ToolCall
 from argus.agent.model.reading import MAX_CONTENT, MAX_NAME, read_completion
+from argus.agent.registry import registry
 from argus.agent.stub_llm.seen import calling, saying
-from tests.agent.talks import case_for, scripted
+from tests.agent.talks import Ticks, case_for, desk_for, scripted
 
 SIZE = 10_000_000
 ASK = Ask(
@@ -55,3 +58,11 @@ def test_a_model_that_says_too_much_leaves_the_triage_and_room_in_the_window() -
     case, _ = case_for()
     assert outcome.diagnosis == case.diagnosis and outcome.failure == "prose"
     assert max(sizes) <= 10_000 and len(json.dumps(outcome.to_json())) < 100_000
+
+
+def test_a_chat_answer_without_an_end_is_cut_and_said_to_be() -> None:
+    case, context = case_for()
+    around = Surroundings(registry=registry(), context=context, clock=Ticks())
+    course = chat_turn(case, desk_for(case, context), question="Which rank?")
+    answer = drive(course, lambda ask: saying("word " * 20_000), around)
+    assert answer.text.endswith(CUT) and len(answer.text) < 10_000
