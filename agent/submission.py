@@ -125,8 +125,9 @@ def _text(value: object) -> str:
 
 
 def _step(value: object) -> int | None:
-    is_step = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_STEP
-    return value if is_step else None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_STEP:
+        return None
+    return value
 
 
 def _probability(value: object) -> float:

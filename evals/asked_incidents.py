@@ -105,8 +105,8 @@ def _new(root: Mapping[str, Any], step: int | None, played: Played, *, entities:
         ranks = entities.ranks_of(str(root["node"]))
         there = [one for one in played.findings if not ranks or ranks & set(one.ranks)]
         costly = max(there, key=lambda one: one.effect_s_per_step or 0.0, default=None)
-        step = costly.start_step if costly else made.onset_step
-    onset = min(step, made.onset_step)
+        step = costly.start_step if costly else None
+    onset = made.onset_step if step is None else min(step, made.onset_step)
     return replace(made, onset_step=onset, cause=replace(made.cause, onset_step=onset))
 
 

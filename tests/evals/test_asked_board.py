@@ -21,7 +21,7 @@ from argus.agent.stub_llm.server import StubServer
 from argus.analytics.incident import Incident
 from argus.api.cli import main
 from argus.api.cli.errors import CliError
-from argus.evals import board_suites, evaluate, side_by_side
+from argus.evals import board_suites, side_by_side
 from argus.evals.answers import compare
 from argus.evals.asked_incidents import NoAnswer, Said, asked_incidents
 from argus.evals.asked_model import AskedModel
@@ -162,8 +162,7 @@ def test_the_command_puts_them_beside_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = Suite(ranks=(4,), severities=(1.5,), seeds=(4,), names=("slow_rank",))
-    monkeypatch.setitem(board_suites.ALL_SUITES, "smoke", one)  # type: ignore[arg-type]
-    assert evaluate.SUITES is board_suites.ALL_SUITES
+    monkeypatch.setitem(board_suites.ALL_SUITES, "smoke", one)
     book, words = tmp_path / "book.jsonl", ["eval", "run", "--suite", "smoke", "--json", "--book"]
     monkeypatch.delenv("ARGUS_MODEL_URL", raising=False)
     assert main([*words, str(book), "--system", "agent"]) == 2
