@@ -83,9 +83,13 @@ def _entities(case: Case, told: Told, book: MemoryBook) -> Entities:
 
 
 def _incidents(case: Case, told: Told, played: Played, *, entities: Entities) -> Iterator[Incident]:
-    """One for each root cause named; a fault told without one is an incident of the run."""
+    """The incident as it was where the answer leaves its cause; else one for each root cause named, and one of the run
+    for a fault that is told without any."""
     diagnosis = told.diagnosis
     verdict, roots = str(diagnosis["verdict"]), list(diagnosis["root_causes"])
+    if case.incident is not None and roots == list(case.diagnosis["root_causes"]):
+        yield replace(case.incident, cause=replace(case.incident.cause, verdict=verdict))
+        return
     if verdict == "NO_FAULT":
         return
     if not roots and verdict in SURE:
@@ -111,12 +115,15 @@ def _new(root: Mapping[str, Any], step: int | None, played: Played, *, entities:
 
 
 def _caused(incident: Incident, root: Mapping[str, Any], *, verdict: str, entities: Entities) -> Incident:
-    """The incident with the cause as answered; one that the answer leaves as it was keeps all of it."""
+    """The incident with the cause as answered."""
     node, name = str(root["node"]), str(root["fault_class"])
-    cause = replace(incident.cause, verdict=verdict)
-    if (node, name) != (cause.scope, cause.fault_class):
-        kind, _, rest = node.partition(":")
-        suspects = () if kind in OF_NOBODY else tuple(sorted(entities.ranks_of(node)))
-        group = rest if kind == "group" else None
-        cause = replace(cause, fault_class=name, scope=node, suspects=suspects, group=group)
+    kind, _, rest = node.partition(":")
+    cause = replace(
+        incident.cause,
+        verdict=verdict,
+        fault_class=name,
+        scope=node,
+        suspects=() if kind in OF_NOBODY else tuple(sorted(entities.ranks_of(node))),
+        group=rest if kind == "group" else None,
+    )
     return replace(incident, cause=cause)

@@ -20,8 +20,8 @@ from argus.evals.score import Trial
 from argus.evals.scoreboard import to_json
 from argus.evals.scoreboard_page import Made, page, render
 from argus.evals.semi.suite import lacking
-from argus.evals.side_by_side import chosen, not_measured, read_book, run_all, sliced
-from argus.evals.systems import OURS
+from argus.evals.side_by_side import ALL, chosen, not_measured, read_book, run_all, sliced
+from argus.evals.systems import OURS, asked_systems
 
 STDOUT = "-"
 SEMI = "semi"
@@ -96,7 +96,8 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
     if args.repeats < 1:
         raise CliError(f"--repeats takes a number from 1 on, got {args.repeats}")
     started = time.monotonic()
-    model, wished = model_of_settings(), args.system or [OURS]
+    wished = args.system or [OURS]
+    model = model_of_settings() if {ALL, *asked_systems()} & set(wished) else None
     names = chosen(wished, reads_traces=suite == SEMI, model=model)
     lacking = not_measured(wished, reads_traces=suite == SEMI, model=model)
     wanted = list(_there(repeated(trials, args.repeats), args.data))

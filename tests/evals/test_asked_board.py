@@ -22,6 +22,7 @@ from argus.analytics.incident import Incident
 from argus.api.cli import main
 from argus.api.cli.errors import CliError
 from argus.evals import board_suites, side_by_side
+from argus.evals.agent_models import perfect
 from argus.evals.answers import compare
 from argus.evals.asked_incidents import NoAnswer, Said, asked_incidents
 from argus.evals.asked_model import AskedModel
@@ -100,6 +101,25 @@ def test_a_wrong_or_absent_model_leaves_what_the_agent_is_marked_for(script: Ask
     told = said("agent", script)
     assert causes(told.incidents) == causes(ours.incidents) and told.told_s == ours.told_s
     assert told.advice and said("agent", script, "healthy").incidents == ()
+
+
+@pytest.mark.slow
+def test_an_incident_whose_kind_stays_open_is_named_by_the_agent() -> None:
+    """A refined class moves the mark; one that is left open, without a root cause, stays an incident."""
+    ours = played("slow_rank")
+    (worst,) = ours.incidents
+    is_open = replace(worst, cause=replace(worst.cause, fault_class="unknown"))
+    again = asked_incidents(
+        "agent",
+        replace(ours, incidents=(is_open,)),
+        end_s=9e9,
+        model=NOWHERE,
+        ask=perfect(of_suite(TRIAL).truth),
+        clock=lambda: 0.0,
+    )
+    (named,) = again.incidents
+    assert (named.cause.fault_class, named.cause.scope) == ("compute.slow", worst.cause.scope)
+    assert named.cause.suspects == worst.cause.suspects and named.onset_step == worst.onset_step
 
 
 @pytest.mark.slow
