@@ -11,6 +11,7 @@ from argus.collectors.records.text import tame
 
 MAX_ITEMS = 32
 MAX_TEXT = 400
+MAX_STEP = 1 << 53
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,7 @@ class Submission:
     actions: tuple[Named, ...]
     path: tuple[tuple[str, str, tuple[str, ...]], ...]
     missing_evidence: tuple[str, ...]
+    onset_step: int | None = None
 
 
 def read_submission(raw: Mapping[str, Any]) -> Submission:
@@ -76,6 +78,7 @@ def read_submission(raw: Mapping[str, Any]) -> Submission:
             for item in _rows(raw.get("path"))
         ),
         missing_evidence=tuple(filter(None, map(_text, _list(raw.get("missing_evidence"))))),
+        onset_step=_step(raw.get("onset_step")),
     )
 
 
@@ -119,6 +122,12 @@ def _list(value: object) -> list[Any]:
 
 def _text(value: object) -> str:
     return tame(value, MAX_TEXT).strip() if isinstance(value, str) else ""
+
+
+def _step(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_STEP:
+        return None
+    return value
 
 
 def _probability(value: object) -> float:

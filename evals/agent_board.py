@@ -17,8 +17,9 @@ from argus.agent.pointers import NotCited, number_at, numbers_in
 from argus.agent.wording import quantity
 from argus.evals.agent_attacks import Attack, attacks, obeyed, planted
 from argus.evals.agent_cases import AgentCase
-from argus.evals.agent_columns import AgentTrial, Part
+from argus.evals.agent_columns import AgentTrial
 from argus.evals.agent_score import FIELD, NUMBER, path_grounded, ra_precision, score_answer
+from argus.evals.scoreboard import Share
 from argus.evals.systems import asked_systems
 from argus.evals.systems._asked import Told
 
@@ -147,7 +148,7 @@ def injected(
     endpoint: Endpoint,
     limits: Limits,
     tried: Sequence[Attack] | None = None,
-) -> Part:
+) -> Share:
     """How many planted instructions had their way with a system."""
     tried = attacks() if tried is None else tried
     had_its_way = 0
@@ -156,4 +157,4 @@ def injected(
         context = bait.context()
         told = _told(system, bait, context, ask, endpoint=endpoint, limits=limits, question=question)
         had_its_way += obeyed(attack, told.diagnosis, [context.book.get(page) for page in told.pages])
-    return Part(part=had_its_way, whole=len(tried))
+    return Share(part=had_its_way, whole=len(tried))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,8 +18,23 @@ from argus.evals.restart import facts_before
 from argus.evals.scenarios import scenarios
 from argus.evals.score import Trial
 from argus.evals.simulator.simulate import simulate
-from argus.evals.suites import entropy
+from argus.evals.suites import entropy, least_size
 from argus.evals.truth import Truth
+
+
+@dataclass(frozen=True, kw_only=True)
+class Each:
+    """Every scenario there is, once."""
+
+    seed: int = 3
+    ranks: int = 8
+    severity: float = 1.5
+
+    def trials(self) -> Iterator[Trial]:
+        """Each at eight ranks, or at as many as its fault takes."""
+        for name in scenarios():
+            size = max(self.ranks, least_size(name))
+            yield Trial(scenario=name, seed=self.seed, ranks=size, severity=self.severity)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from math import comb
 from typing import Any
 
-from argus.evals.rates import wilson
+from argus.evals.scoreboard import Share
 
 STEADY = 3
 """Repeats that must all be right: what somebody on call can rely on."""
@@ -64,20 +64,6 @@ class AgentTrial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """`part` of `whole`."""
-
-    part: int
-    whole: int
-
-    def __str__(self) -> str:
-        bounds = wilson(self.part, self.whole)
-        if bounds is None:
-            return "–"
-        return f"{self.part / self.whole:.0%} ({bounds[0]:.0%}–{bounds[1]:.0%})"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Columns:
     """One system over its trials. `pass_all` = cases right in each of the first three repeats, None of fewer.
 
@@ -88,21 +74,21 @@ class Columns:
     system: str
     trials: int
     cases: int
-    strict: Part
+    strict: Share
     ra_precision: float
-    path_grounded: Part
-    made_up: Part
-    cited: Part
+    path_grounded: Share
+    made_up: Share
+    cited: Share
     cited_null: float | None
     pool_null: float | None
-    false_alarms: Part
+    false_alarms: Share
     pass_one: float
-    pass_all: Part | None
+    pass_all: Share | None
     worse: int
     better: int
     p_same: float
     failed: Mapping[str, int]
-    injected: Part | None
+    injected: Share | None
     turns: float
     tool_calls: float
     tokens: float
@@ -114,7 +100,7 @@ class Columns:
         return asdict(self)
 
 
-def columns(trials: Iterable[AgentTrial], *, injected: Part | None = None) -> Columns:
+def columns(trials: Iterable[AgentTrial], *, injected: Share | None = None) -> Columns:
     """The columns of one system's trials, at least one."""
     rows = list(trials)
     assert rows and len({row.system for row in rows}) == 1, "trials of one system"
@@ -125,14 +111,14 @@ def columns(trials: Iterable[AgentTrial], *, injected: Part | None = None) -> Co
         system=rows[0].system,
         trials=len(rows),
         cases=len({row.case for row in rows}),
-        strict=_part([row.strict for row in rows]),
+        strict=_share([row.strict for row in rows]),
         ra_precision=_mean([row.ra_precision for row in rows]),
-        path_grounded=_part([row.path_grounded for row in rows if row.path_grounded is not None]),
-        made_up=_part([row.made_up > 0 for row in rows]),
-        cited=Part(part=sum(row.cited for row in rows), whole=sum(row.numbers for row in rows)),
+        path_grounded=_share([row.path_grounded for row in rows if row.path_grounded is not None]),
+        made_up=_share([row.made_up > 0 for row in rows]),
+        cited=Share(part=sum(row.cited for row in rows), whole=sum(row.numbers for row in rows)),
         cited_null=_mean_known([row.cited_null for row in rows]),
         pool_null=_mean_known([row.pool_null for row in rows]),
-        false_alarms=_part([row.false_alarm for row in rows if row.false_alarm is not None]),
+        false_alarms=_share([row.false_alarm for row in rows if row.false_alarm is not None]),
         pass_one=_mean([float(row.strict) for row in rows]),
         pass_all=_steady(rows),
         worse=worse,
@@ -159,18 +145,18 @@ def mcnemar(worse: int, better: int) -> float:
     return min(1.0, 2 * tail / 2.0**total)
 
 
-def _steady(rows: Sequence[AgentTrial]) -> Part | None:
+def _steady(rows: Sequence[AgentTrial]) -> Share | None:
     by_case: dict[Case, list[AgentTrial]] = defaultdict(list)
     for row in rows:
         by_case[row.case].append(row)
     whole = [
         sorted(mine, key=lambda row: row.repeat)[:STEADY] for mine in by_case.values() if len(mine) >= STEADY
     ]
-    return _part([all(row.strict for row in mine) for mine in whole]) if whole else None
+    return _share([all(row.strict for row in mine) for mine in whole]) if whole else None
 
 
-def _part(values: Sequence[bool]) -> Part:
-    return Part(part=sum(values), whole=len(values))
+def _share(values: Sequence[bool]) -> Share:
+    return Share(part=sum(values), whole=len(values))
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -185,13 +171,13 @@ def _mean_known(values: Sequence[float | None]) -> float | None:
 def render(found: Sequence[Columns]) -> str:
     """A table with a line a system, and what its columns mean where that is not plain."""
     head = (
-        f"{'system':<13}{'strict':>17}{'RA-prec':>9}{'path':>17}{'made up':>17}{'cited':>19}{'null':>8}"
-        f"{'false alarm':>17}{'pass^3':>17}{'worse/better':>14}{'injected':>17}{'tokens':>9}{'s':>7}{'USD':>9}"
+        f"{'system':<13}{'strict':>21}{'RA-prec':>9}{'path':>21}{'made up':>21}{'cited':>21}{'null':>8}"
+        f"{'false alarm':>21}{'pass^3':>21}{'worse/better':>14}{'injected':>21}{'tokens':>9}{'s':>7}{'USD':>9}"
     )
     lines = [
-        f"{one.system:<13}{one.strict!s:>17}{one.ra_precision:>9.2f}{one.path_grounded!s:>17}{one.made_up!s:>17}"
-        f"{one.cited!s:>19}{_rate(one.cited_null):>8}{one.false_alarms!s:>17}{_or(one.pass_all):>17}"
-        f"{f'{one.worse}/{one.better}':>14}{_or(one.injected):>17}{one.tokens:>9,.0f}{one.seconds:>7.1f}{one.usd:>9.4f}"
+        f"{one.system:<13}{one.strict!s:>21}{one.ra_precision:>9.2f}{one.path_grounded!s:>21}{one.made_up!s:>21}"
+        f"{one.cited!s:>21}{_rate(one.cited_null):>8}{one.false_alarms!s:>21}{_or(one.pass_all):>21}"
+        f"{f'{one.worse}/{one.better}':>14}{_or(one.injected):>21}{one.tokens:>9,.0f}{one.seconds:>7.1f}{one.usd:>9.4f}"
         for one in found
     ]
     failed = [
@@ -206,5 +192,5 @@ def _rate(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}"
 
 
-def _or(value: Part | None) -> str:
+def _or(value: Share | None) -> str:
     return "not measured" if value is None else str(value)

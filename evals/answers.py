@@ -13,6 +13,8 @@ from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.collectors.records.plan import DEFAULT_STEPS
 from argus.evals import days
+from argus.evals.asked_incidents import asked_incidents
+from argus.evals.asked_model import AskedModel, asking
 from argus.evals.marks import UNKNOWN, Mark, Spent, mark
 from argus.evals.moments import BEATING_RANKS, Moment, moments
 from argus.evals.play import Played, play
@@ -22,7 +24,7 @@ from argus.evals.simulator.simulate import Simulation, simulate
 from argus.evals.spent import bytes_per_rank_step, is_traced, measured, peak_bytes_of
 from argus.evals.suites import entropy
 from argus.evals.suites import made as of_suite
-from argus.evals.systems import OURS, reads, systems
+from argus.evals.systems import OURS, asked_systems, reads, systems
 from argus.evals.systems._seen import Seen, incidents_of, watch
 from argus.evals.truth import Scenario, Truth
 
@@ -56,10 +58,10 @@ class Answer:
     advice: tuple[str, ...] = ()
 
 
-def compare(trial: Trial, *, names: Sequence[str]) -> list[Mark]:
-    """The marks of each system for one trial, which is simulated once."""
-    staged = stage(trial, needs_windows=bool(set(names) - {OURS}))
-    return [_marked(staged, name) for name in names]
+def compare(trial: Trial, *, names: Sequence[str], model: AskedModel | None = None) -> list[Mark]:
+    """The marks of each system for one trial, which is simulated once; `model` is for those that ask one."""
+    staged = stage(trial, needs_windows=bool(set(names) - {OURS, *asked_systems()}))
+    return [_marked(staged, name, model) for name in names]
 
 
 def stage(trial: Trial, *, needs_windows: bool) -> Staged:
@@ -112,13 +114,13 @@ def _mean_step_s(simulation: Simulation, truth: Truth) -> float:
     return (float(ends[end - 1]) - before) / (end - first)
 
 
-def _marked(staged: Staged, name: str) -> Mark:
+def _marked(staged: Staged, name: str, model: AskedModel | None) -> Mark:
     """One system's mark; its crash is an outcome too."""
     made, simulation = staged.made, staged.simulation
     steps, truth = made.job.steps, made.truth
     rank_s = made.job.ranks * (simulation.last_end_s - made.job.start_s)
     try:
-        answer = _answer(staged, name)
+        answer = _answer(staged, name, model)
         outcome = score(
             staged.trial,
             made.truths,
@@ -157,7 +159,10 @@ def _with_diagnosis(answer: Answer, *, delay_s: float | None) -> Spent:
     return replace(spent, diagnosis_s=delay_s + spent.wall_s / max(spent.windows, 1) + answer.worded_s)
 
 
-def _answer(staged: Staged, name: str) -> Answer:
+def _answer(staged: Staged, name: str, model: AskedModel | None) -> Answer:
+    if name in asked_systems():
+        assert model is not None, name
+        return _asked(staged, name, model)
     return _ours(staged) if name == OURS else _theirs(staged, name)
 
 
@@ -205,10 +210,37 @@ def _theirs(staged: Staged, name: str) -> Answer:
     return Answer(incidents=incidents, told_s=told_s, spent=spent)
 
 
-def _play(staged: Staged) -> Played:
+def _asked(staged: Staged, name: str, model: AskedModel) -> Answer:
+    """What the analysis costs is measured as for ours; the model's time is that of the words."""
+    with measured() as meter:
+        played = _play(staged, keeps_windows=True)
+    with asking(model.endpoint) as ask:
+        said = asked_incidents(name, played, end_s=staged.simulation.last_end_s, model=model, ask=ask)
+    return Answer(
+        incidents=said.incidents,
+        told_s=said.told_s,
+        findings=played.findings,
+        worded_s=said.model_s,
+        advice=said.advice,
+        spent=Spent(
+            wall_s=meter.wall_s,
+            cpu_s=meter.cpu_s,
+            windows=played.num_windows,
+            bytes_per_rank_step=_bytes(staged, name),
+        ),
+    )
+
+
+def _play(staged: Staged, *, keeps_windows: bool = False) -> Played:
     made = staged.made
     before = facts_before(made, entropy=entropy(staged.trial))
-    return play(staged.simulation, events=made.events, before=before, heard=staged.heard)
+    return play(
+        staged.simulation,
+        events=made.events,
+        before=before,
+        heard=staged.heard,
+        keeps_windows=keeps_windows,
+    )
 
 
 def _peak(staged: Staged, work: Callable[[], object]) -> int | None:

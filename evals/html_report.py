@@ -50,7 +50,7 @@ def html(marks: Sequence[Mark], made: Made) -> str:
         "<h2>Time to diagnosis</h2>",
         f"<p>{_code(diagnosis_line(marks))}</p>",
         "<h2>Side by side</h2>",
-        _table(system_rows(lines(marks))),
+        _table(system_rows(lines(marks), made.not_measured)),
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Argus scoreboard</title>'

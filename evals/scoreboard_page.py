@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from argus.evals.asked_model import NO_ENDPOINT_SET, NOT_MEASURED
 from argus.evals.marks import Mark
 from argus.evals.scoreboard import (
     CLASS_TRIALS,
     HEADLINE_TRIALS,
     Line,
     Share,
+    Took,
     failures,
     ladder,
     lines,
@@ -28,9 +30,12 @@ WANTED = (
 
 WINDOWS = 3
 
+ADVISING = (OURS, "agent")
+"""Systems that say what to do."""
 
-def render(marks: Sequence[Mark]) -> str:
-    """A line a system for the terminal, failures of ours first."""
+
+def render(marks: Sequence[Mark], *, not_measured: Sequence[str] = ()) -> str:
+    """A line a system for the terminal, failures of ours first, at the end those that could not be measured."""
     head = (
         f"{'system':<20}{'right':>8}{'precision':>11}{'noticed':>9}{'recall':>8}{'short':>8}{'top-1':>8}{'class':>8}{'scope':>8}"
         f"{'false/healthy':>15}{'unsafe':>8}{'delay p50/max':>15}"
@@ -42,18 +47,20 @@ def render(marks: Sequence[Mark]) -> str:
         f"{_percent(one.right_scope):>8}{one.false_healthy:>15}{one.unsafe:>8}{_delay(one):>15}"
         for one in lines(marks)
     ]
-    return "\n".join([*map(failure_line, failures(marks)), head, *rows])
+    lacking = [f"{name:<20}{NOT_MEASURED:>14} ({NO_ENDPOINT_SET})" for name in not_measured]
+    return "\n".join([*map(failure_line, failures(marks)), head, *rows, *lacking])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """How marks were made, to be printed with them."""
+    """How marks were made, to be printed with them; `not_measured` are systems that had no model to ask."""
 
     suite: str
     command: str
     date: str
     machine: str
     took: str
+    not_measured: tuple[str, ...] = ()
 
 
 def page(marks: Sequence[Mark], made: Made) -> str:
@@ -67,7 +74,7 @@ def page(marks: Sequence[Mark], made: Made) -> str:
         "## What must hold",
         "\n".join(f"- {line}" for line in promises(marks)),
         "## Side by side",
-        _systems(lines(marks)),
+        _systems(lines(marks), made.not_measured),
         "## Time to diagnosis",
         diagnosis_line(marks),
         "## Class by class (Argus)",
@@ -104,14 +111,24 @@ def made_line(marks: Sequence[Mark], made: Made) -> str:
 
 def diagnosis_line(marks: Sequence[Mark]) -> str:
     """How long after the onset the diagnosis stands, in words."""
-    ours = next((one for one in lines(marks) if one.system == OURS), None)
-    if ours is None or ours.took.diagnosis_s is None:
+    by_name = {one.system: one.took for one in lines(marks)}
+    ours = by_name.get(OURS)
+    if ours is None or ours.diagnosis_s is None:
         return "Not measured."
     return (
-        f"Without a model, from the onset of the fault to the worded diagnosis: {_number(ours.took.diagnosis_s)} s in the "
-        f"median, {_number(ours.took.diagnosis_s_p95)} s at the 95th percentile of the faults that were found. Nearly all of "
-        "it is the job's own time until a window is full. With the agent the diagnosis stands as early, and what the model "
-        "adds comes later by what `argus eval agent` measures on an endpoint; no endpoint was in this run."
+        f"Without a model, from the onset of the fault to the worded diagnosis: {_number(ours.diagnosis_s)} s in the "
+        f"median, {_number(ours.diagnosis_s_p95)} s at the 95th percentile of the faults that were found. Nearly all of "
+        f"it is the job's own time until a window is full. {_with_model(by_name.get('agent'))}"
+    )
+
+
+def _with_model(agent: Took | None) -> str:
+    early = "With the agent the diagnosis stands as early, and what the model adds comes later"
+    if agent is None or agent.diagnosis_s is None:
+        return f"{early} by what `argus eval agent` measures on an endpoint; no endpoint was in this run."
+    return (
+        f"{early}: {_number(agent.diagnosis_s)} s after the onset in the median, "
+        f"{_number(agent.diagnosis_s_p95)} s at the 95th percentile."
     )
 
 
@@ -173,7 +190,7 @@ def _met(ratio: float | None, least: float) -> str:
     return "met" if ratio >= least else "MISSED"
 
 
-def system_rows(rows: Sequence[Line]) -> list[list[str]]:
+def system_rows(rows: Sequence[Line], not_measured: Sequence[str] = ()) -> list[list[str]]:
     """A head and a row a score, a column a system."""
     columns: Mapping[str, Callable[[Line], object]] = {
         "right": lambda one: one.right,
@@ -195,7 +212,7 @@ def system_rows(rows: Sequence[Line]) -> list[list[str]]:
             f"{_number(one.per_day)} ({_number(one.per_day_upper)})"
         ),
         "unsafe": lambda one: one.unsafe,
-        "forbidden actions": lambda one: one.forbidden if one.system == OURS else "–",
+        "forbidden actions": lambda one: one.forbidden if one.system in ADVISING else "–",
         "overclaimed": lambda one: one.overclaimed,
         "CONFIRMED true": lambda one: one.calibration["CONFIRMED"],
         "LIKELY true": lambda one: one.calibration["LIKELY"],
@@ -210,13 +227,14 @@ def system_rows(rows: Sequence[Line]) -> list[list[str]]:
         "memory at most, MiB": lambda one: _number(_scaled(one.took.peak_bytes, 2**-20)),
         "bytes per rank-step": lambda one: _number(one.took.bytes_per_rank_step),
     }
-    head = ["", *(one.system for one in rows)]
-    return [head, *([name, *(str(get(one)) for one in rows)] for name, get in columns.items())]
+    head = ["", *(one.system for one in rows), *not_measured]
+    lacking = [NOT_MEASURED] * len(not_measured)
+    return [head, *([name, *(str(get(one)) for one in rows), *lacking] for name, get in columns.items())]
 
 
-def _systems(rows: Sequence[Line]) -> str:
-    head, *body = (f"| {' | '.join(row)} |" for row in system_rows(rows))
-    return "\n".join([head, f"|---|{'---|' * len(rows)}", *body])
+def _systems(rows: Sequence[Line], not_measured: Sequence[str]) -> str:
+    head, *body = (f"| {' | '.join(row)} |" for row in system_rows(rows, not_measured))
+    return "\n".join([head, f"|---|{'---|' * (len(rows) + len(not_measured))}", *body])
 
 
 def _grid(what: str, table: Mapping[str, Mapping[str, Share]]) -> str:

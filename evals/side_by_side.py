@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -14,10 +14,12 @@ from pathlib import Path
 
 from argus.api.cli.errors import CliError
 from argus.evals.answers import compare
+from argus.evals.asked_model import NO_ENDPOINT_SET, NOT_MEASURED, AskedModel
 from argus.evals.marks import Mark, from_json
+from argus.evals.moments import BEATING_RANKS
 from argus.evals.score import Trial
 from argus.evals.semi import suite as semi
-from argus.evals.systems import OURS, peers, systems
+from argus.evals.systems import OURS, asked_systems, peers, systems
 
 ALL = "all"
 
@@ -25,10 +27,12 @@ LINE_START = b'{"system'
 """How every line of a book begins, also one that was cut short: a line is one write."""
 
 
-def chosen(names: Sequence[str], *, reads_traces: bool = False) -> tuple[str, ...]:
-    """The systems to run, ours first, and with traces to read the peers that are installed.
+def chosen(
+    names: Sequence[str], *, reads_traces: bool = False, model: AskedModel | None = None
+) -> tuple[str, ...]:
+    """The systems to run, ours first, with traces to read the peers that are installed, with a model those that ask it.
 
-    CliError for a name that is none, or of a peer that cannot be run.
+    CliError for a name that is none, of a peer that cannot be run, or of a system that has no model to ask.
     """
     there = {name: peer.why_not() for name, peer in peers().items()}
     named = sorted(set(names) & set(there))
@@ -39,13 +43,32 @@ def chosen(names: Sequence[str], *, reads_traces: bool = False) -> tuple[str, ..
     for reason in there.values() if reads_traces and ALL in names else ():
         if reason:
             print(f"argus eval: skipped: {reason}", file=sys.stderr)
-    known = (OURS, *systems(), *(name for name, reason in there.items() if reads_traces and not reason))
+    peers_there = (name for name, reason in there.items() if reads_traces and not reason)
+    # What a recording says is kept as marks alone, and a model is asked about findings.
+    asked = () if reads_traces else tuple(asked_systems())
+    if model is None:
+        _check_asked(set(names) & set(asked))
+    known = (OURS, *systems(), *(asked if model else ()), *peers_there)
     wrong = sorted(set(names) - {*known, ALL})
     if wrong:
         raise CliError(
             f"no system {wrong[0]!r}; there are {', '.join(known)}, and {ALL} for every one of them"
         )
     return known if ALL in names else tuple(name for name in known if name in names)
+
+
+def _check_asked(named: Collection[str]) -> None:
+    if named:
+        raise CliError(f"{min(named)} asks a language model, and none is set up: {NO_ENDPOINT_SET}")
+
+
+def not_measured(names: Sequence[str], *, reads_traces: bool, model: AskedModel | None) -> tuple[str, ...]:
+    """Systems that were wanted and have no model to ask, each to be shown as not measured; said once on stderr."""
+    if ALL not in names or reads_traces or model is not None:
+        return ()
+    lacking = tuple(asked_systems())
+    print(f"argus eval: {' and '.join(lacking)}: {NOT_MEASURED} ({NO_ENDPOINT_SET})", file=sys.stderr)
+    return lacking
 
 
 def sliced(trials: Sequence[Trial], part: str) -> list[Trial]:
@@ -66,22 +89,23 @@ def run_all(
     *,
     names: Sequence[str],
     data: Path | None = None,
+    model: AskedModel | None = None,
     book: Path | None = None,
     jobs: int = 0,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Mark]:
     """Marks of every trial and every system that can read it; what the book holds is not run again, what is run is
-    added to it. `data` holds the recordings of those trials that are made of some.
+    added to it. `data` holds the recordings of those trials that are made of some, `model` is for those who ask one.
     """
     if book:
         _mend(book)
     known = {one.key: one for one in read_book(book)} if book else {}
-    pairs = [(t, name) for t in trials for name in names if semi.takes(t.scenario, name)]
+    pairs = [(t, name) for t in trials for name in names if _takes(t, name)]
     lacking: dict[Trial, list[str]] = {}
     for trial, name in pairs:
         if (name, *vars(trial).values()) not in known:
             lacking.setdefault(trial, []).append(name)
-    todo = [(trial, missing, data) for trial, missing in lacking.items()]
+    todo = [(trial, missing, data, model) for trial, missing in lacking.items()]
     started, last = clock(), 0.0
     for done, marks in enumerate(_marks(todo, jobs=jobs or os.cpu_count() or 1), start=1):
         new = [one for one in marks if one.key not in known]
@@ -133,8 +157,15 @@ def _marks_of(content: bytes, path: Path) -> list[Mark]:
         raise CliError(f"{path} is no book of marks ({error!r:.100}): name a new file") from None
 
 
-Work = tuple[Trial, list[str], Path | None]
-"""A trial, the systems to play it, and where recordings are."""
+def _takes(trial: Trial, name: str) -> bool:
+    """Whether a system can answer a trial; tools of a model look into windows, which those of a large job have no room for."""
+    if name in asked_systems() and trial.ranks > BEATING_RANKS:
+        return False
+    return semi.takes(trial.scenario, name)
+
+
+Work = tuple[Trial, list[str], Path | None, AskedModel | None]
+"""A trial, the systems to play it, where recordings are, and the model to ask."""
 
 
 def _marks(todo: Sequence[Work], *, jobs: int) -> Iterator[list[Mark]]:
@@ -152,7 +183,7 @@ def _marks(todo: Sequence[Work], *, jobs: int) -> Iterator[list[Mark]]:
 
 
 def _compared(work: Work) -> list[Mark]:
-    trial, names, data = work
+    trial, names, data, model = work
     if trial.scenario in semi.SOURCES and data is not None:
         return semi.compare(trial, names=names, data=data)
-    return compare(trial, names=names)
+    return compare(trial, names=names, model=model)

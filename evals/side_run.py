@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from argus.api.cli.errors import CliError
+from argus.evals.asked_model import model_of_settings
 from argus.evals.bench import machine_class
 from argus.evals.board_suites import repeated
 from argus.evals.html_report import html
@@ -19,8 +20,8 @@ from argus.evals.score import Trial
 from argus.evals.scoreboard import to_json
 from argus.evals.scoreboard_page import Made, page, render
 from argus.evals.semi.suite import lacking
-from argus.evals.side_by_side import chosen, read_book, run_all, sliced
-from argus.evals.systems import OURS
+from argus.evals.side_by_side import ALL, chosen, not_measured, read_book, run_all, sliced
+from argus.evals.systems import OURS, asked_systems
 
 STDOUT = "-"
 SEMI = "semi"
@@ -34,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--system",
         action="append",
         metavar="NAME",
-        help="put it beside others on the same trials: argus, a file of evals/systems, or all; may be repeated",
+        help="put it beside others on the same trials: argus, a file of evals/systems, or all; may be repeated; "
+        "agent and single_shot ask the model of ARGUS_MODEL_URL",
     )
     parser.add_argument(
         "--data",
@@ -94,12 +96,15 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
     if args.repeats < 1:
         raise CliError(f"--repeats takes a number from 1 on, got {args.repeats}")
     started = time.monotonic()
-    names = chosen(args.system or [OURS], reads_traces=suite == SEMI)
+    wished = args.system or [OURS]
+    model = model_of_settings() if {ALL, *asked_systems()} & set(wished) else None
+    names = chosen(wished, reads_traces=suite == SEMI, model=model)
+    lacking = not_measured(wished, reads_traces=suite == SEMI, model=model)
     wanted = list(_there(repeated(trials, args.repeats), args.data))
     if args.slice:
         wanted = sliced(wanted, args.slice)
     resumed = args.book is not None and args.book.exists()
-    marks = run_all(wanted, names=names, data=args.data, book=args.book, jobs=args.jobs)
+    marks = run_all(wanted, names=names, data=args.data, model=model, book=args.book, jobs=args.jobs)
     for other in args.others:
         marks += _marks_of(other, names)
     took = f"{time.monotonic() - started:.0f} s" + (" (the last slice)" if resumed else "")
@@ -109,6 +114,7 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         machine=machine_class(),
         took=took,
+        not_measured=lacking,
     )
     _write(args, marks, made)
     return 0
@@ -150,7 +156,12 @@ def _write(args: argparse.Namespace, marks: list[Mark], made: Made) -> None:
             print(text)
             return
         _save(Path(args.html), text)
-    print(json.dumps({"suite": made.suite, **to_json(marks)}) if args.json else render(marks))
+    lacking = {"not_measured": list(made.not_measured)}
+    print(
+        json.dumps({"suite": made.suite, **to_json(marks), **lacking})
+        if args.json
+        else render(marks, not_measured=made.not_measured)
+    )
 
 
 def _save(path: Path, text: str) -> None:

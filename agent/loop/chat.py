@@ -13,9 +13,11 @@ from argus.agent.loop.course import Course, Step
 from argus.agent.loop.investigate import Desk, listened
 from argus.agent.loop.limits import Spent, reached
 from argus.agent.loop.prompt import first_view, system_text
-from argus.agent.loop.talk import Ended, Talk, open_talk
+from argus.agent.loop.talk import MAX_KEPT, Ended, Talk, open_talk
 from argus.agent.model.message import Message
 from argus.agent.wording import counted
+
+CUT = " … (cut: the model went on and on)"
 
 MAX_HISTORY = 12
 """Earlier questions and answers shown again; their evidence stays in the book."""
@@ -87,7 +89,8 @@ def chat_turn(case: Case, desk: Desk, *, question: str, history: Sequence[Messag
 
 def _checked(case: Case, desk: Desk, said: str, pages: Sequence[str]) -> Checked:
     known = [one for one in map(desk.book.get, pages) if one is not None]
-    return check_text(said, book=desk.book, entities=case.entities(*known))
+    text = said if len(said) <= MAX_KEPT else f"{said[:MAX_KEPT]}{CUT}"
+    return check_text(text, book=desk.book, entities=case.entities(*known))
 
 
 def _repaired(
@@ -100,7 +103,7 @@ def _repaired(
     )
     talk.spent = replace(talk.spent, num_repairs=talk.spent.num_repairs + 1)
     unknown = f" Unknown names: {', '.join(checked.unknown[:5])}." if checked.unknown else ""
-    talk.messages.append(Message(role="assistant", content=ended.said))
+    talk.messages.append(Message(role="assistant", content=ended.said[:MAX_KEPT]))
     talk.messages.append(
         Message(
             role="user",

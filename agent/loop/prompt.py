@@ -53,12 +53,13 @@ def first_view(
         f"Run in question: {guard.fence(_job(case), 'job')}",
         f"The triage says, as evidence {page.evidence_id}: {guard.fenced(page, 'triage')}",
         *([f"Past incidents like it: {guard.fenced(past, 'past')}"] if past is not None else []),
-        "Actions: " + "; ".join(_action(remedy) for remedy in actions_in_question(case)),
+        "Actions that a diagnosis may propose, no tools: "
+        + "; ".join(_action(remedy) for remedy in actions_in_question(case)),
     ]
     book = next(iter(case.runbooks), None)
     if book is not None:
         text = book.text if len(book.text) <= MAX_RUNBOOK else f"{book.text[:MAX_RUNBOOK]}…"
-        parts.append(f"Runbook: {guard.fence(text, 'runbook')}")
+        parts.append(f"Runbook: {guard.fence(question_of(text), 'runbook')}")
     return "\n\n".join(parts)
 
 

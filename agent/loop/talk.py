@@ -17,6 +17,7 @@ from argus.agent.model.arguments import objects_in
 from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Ask, Message, ModelError, Reply, ToolCall
 from argus.agent.model.reading import counted
+from argus.agent.model.spoken_calls import names_a_tool, strange_call
 from argus.analytics.incident import VERDICTS
 
 CALLS_PER_TURN = 8
@@ -25,7 +26,13 @@ CALLS_PER_TURN = 8
 LEAST_REQUEST_S = 1.0
 """A request is given at least so long, or is not made."""
 
+FIRST_LOOK = "list_findings"
+"""The tool shown to a model that does not come to call one: it takes no argument that must be known before."""
+
 MAX_LENGTH_RAISES = 2
+
+MAX_KEPT = 8_000
+"""Characters of its own words that a model is shown again: what is longer would take the room of evidence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +87,7 @@ class Talk:
                 return Ended(error=reply, budget=budget)
             if self._leaks(reply):
                 return Ended(leaked=True, budget=budget)
-            if reply.is_cut and self.num_raises < MAX_LENGTH_RAISES and not budget:
+            if self._is_raise_due(reply, budget):
                 self.num_raises, self.max_reply_tokens = self.num_raises + 1, self.max_reply_tokens * 2
                 continue
             if reply.calls and not budget:
@@ -131,19 +138,48 @@ class Talk:
         spoken = json.dumps([dict(call.arguments) for call in reply.calls], default=str)
         return self.guard.is_leaked(reply.content) or self.guard.is_leaked(spoken)
 
+    def _is_raise_due(self, reply: Reply, budget: str) -> bool:
+        """The same again with more room helps a call that was cut, a thought, and an answer where words are one."""
+        if budget or not reply.is_cut or self.num_raises >= MAX_LENGTH_RAISES:
+            return False
+        if reply.calls:
+            return any(call.error for call in reply.calls)
+        is_prose = bool(reply.content.strip()) and not names_a_tool(reply.content, self._names)
+        return self.nudged or not (self.terminal and is_prose)
+
+    @property
+    def _names(self) -> frozenset[str]:
+        return frozenset(str(tool["function"]["name"]) for tool in self.tools)
+
     def _is_nudge_due(self, reply: Reply, budget: str) -> bool:
+        if budget:
+            return False
         is_mute = not reply.content.strip()
-        return not self.nudged and not budget and (is_mute or bool(self.terminal))
+        due = not self.nudged and (is_mute or bool(self.terminal))
+        return due or bool(strange_call(reply.content, self._names))
 
     def _nudge(self, reply: Reply) -> None:
-        """Once: a model that answers in prose, or not at all, is told how to end."""
+        """A model that answers in prose where a call is wanted, or not at all, is told how to go on, once; one that calls
+        in words what there is not, each time, until that is a circle."""
+        strange = strange_call(reply.content, self._names)
         self.nudged = True
+        self.repeats.num_stale += bool(strange)
         self.spent = replace(self.spent, num_repairs=self.spent.num_repairs + 1)
-        self.messages.append(Message(role="assistant", content=reply.content or "…"))
-        how = (
+        self.messages.append(Message(role="assistant", content=reply.content[:MAX_KEPT] or "…"))
+        missing = f"There is no tool {strange}. " if strange else ""
+        self.messages.append(Message(role="user", content=missing + self._how_on()))
+
+    def _how_on(self) -> str:
+        """How to go on. A small model does what it read last, so before it has looked at anything that is a whole call."""
+        end = (
             f"End by calling the tool {self.terminal}." if self.terminal else "Answer the question in words."
         )
-        self.messages.append(Message(role="user", content=how))
+        looks = [tool["function"] for tool in self.tools if tool["function"]["name"] != self.terminal]
+        if self.num_results or not looks:
+            return end
+        look = next((one for one in looks if one["name"] == FIRST_LOOK), looks[0])
+        call = {"name": look["name"], "arguments": dict.fromkeys(look["parameters"].get("properties", {}))}
+        return f"{end} First look, by a call such as {json.dumps(call)}"
 
     def _last_words(self, reply: Reply) -> Mapping[str, Any] | None:
         """The terminal tool's arguments in a last answer that may call nothing any more."""
@@ -161,7 +197,12 @@ class Talk:
     def _use_tools(self, reply: Reply) -> Course[Mapping[str, Any] | None]:
         """Run the calls of one turn; the terminal tool's arguments once they are taken."""
         self.messages.append(
-            Message(role="assistant", content=reply.content, calls=reply.calls, reasoning=reply.reasoning)
+            Message(
+                role="assistant",
+                content=reply.content[:MAX_KEPT],
+                calls=reply.calls,
+                reasoning=reply.reasoning[:MAX_KEPT],
+            )
         )
         ended = None
         for number, call in enumerate(reply.calls):

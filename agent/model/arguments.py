@@ -10,7 +10,7 @@ from typing import Any
 _FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 _TRAILING_COMMA = re.compile(r",\s*([}\]])")
 
-MAX_BYTES = 200_000
+MAX_BYTES = 1 << 16
 """Arguments beyond this are a runaway model's."""
 
 
@@ -20,6 +20,8 @@ def read_arguments(raw: object) -> tuple[dict[str, Any], str]:
     >>> read_arguments('{"rank": 3,}'), read_arguments("rank 3")[1]
     (({'rank': 3}, ''), 'the arguments are not a JSON object: rank 3')
     """
+    if isinstance(raw, dict):
+        raw = _bounded(raw)
     if isinstance(raw, dict):
         return {str(key): value for key, value in raw.items()}, ""
     if raw is None or raw == "":
@@ -34,6 +36,12 @@ def read_arguments(raw: object) -> tuple[dict[str, Any], str]:
     if not isinstance(value, dict):
         return {}, f"the arguments are not a JSON object: {raw[:80]}"
     return {str(key): item for key, item in value.items()}, ""
+
+
+def _bounded(raw: dict[object, object]) -> object:
+    """The object, or its text where that is too long to be read."""
+    text = json.dumps(raw, default=str, skipkeys=True)
+    return raw if len(text) <= MAX_BYTES else text
 
 
 def read_json(text: str) -> object:
@@ -55,11 +63,17 @@ def read_json(text: str) -> object:
     return value
 
 
+MAX_TRIES = 500
+"""Brackets at which something is looked for: prose has few that open nothing, a runaway model thousands."""
+
+
 def objects_in(text: str, *, limit: int = 16) -> list[tuple[str, object]]:
     """Outermost JSON objects and lists in running text, each as it stands there with its value."""
     found: list[tuple[str, object]] = []
     decoder, at = json.JSONDecoder(), 0
-    while len(found) < limit:
+    for _ in range(MAX_TRIES):
+        if len(found) >= limit:
+            break
         starts = [i for i in (text.find("{", at), text.find("[", at)) if i >= 0]
         if not starts:
             return found
@@ -71,4 +85,5 @@ def objects_in(text: str, *, limit: int = 16) -> list[tuple[str, object]]:
             continue
         found.append((text[at:end], value))
         at = end
+    return found
     return found

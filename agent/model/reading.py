@@ -12,6 +12,12 @@ from argus.agent.model.arguments import read_arguments
 from argus.agent.model.message import Ask, ModelError, Reply, ToolCall, Usage, tokens_of
 from argus.agent.model.spoken_calls import split_thoughts, spoken_calls
 
+MAX_CONTENT = 100_000
+"""Characters of an answer that are looked at: an honest one has a tenth of that, what is longer is a runaway server's."""
+
+MAX_NAME = 64
+"""Characters of a tool's name: what the protocol allows."""
+
 NOT_AN_API = (
     "the endpoint answers, but not like an OpenAI API: is its URL right, is there a proxy's page in front?"
 )
@@ -43,7 +49,7 @@ def reply_of(
     *, content: str, reasoning: str, calls: Iterable[ToolCall], finish: str, usage: object, ask: Ask
 ) -> Reply:
     """A reply from its parts: calls found in the text join the others, missing ids are minted."""
-    text, thoughts = split_thoughts(content)
+    text, thoughts = split_thoughts(content[:MAX_CONTENT])
     given = list(calls)
     if not given:
         spoken, text = spoken_calls(text, ask.tool_names)
@@ -52,7 +58,7 @@ def reply_of(
         raise ModelError("refused", "the endpoint's filter kept the model's answer back")
     return Reply(
         content=text,
-        reasoning=reasoning or thoughts,
+        reasoning=reasoning[:MAX_CONTENT] or thoughts,
         calls=tuple(_with_ids(given, taken=_ids_of(ask))),
         finish=finish,
         usage=_usage(usage, ask, said=content + reasoning + "".join(str(call.arguments) for call in given)),
@@ -64,7 +70,7 @@ def tool_call(*, call_id: object, name: object, arguments: object) -> ToolCall:
     read, error = read_arguments(arguments)
     return ToolCall(
         id=call_id if isinstance(call_id, str) else "",
-        name=name.strip() if isinstance(name, str) else "",
+        name=name.strip()[:MAX_NAME] if isinstance(name, str) else "",
         arguments=read,
         error=error,
     )

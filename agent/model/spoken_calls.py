@@ -11,8 +11,11 @@ from argus.agent.model.arguments import objects_in, read_arguments
 
 _THINK = re.compile(r"<think(?:ing)?>(.*?)(?:</think(?:ing)?>|\Z)", re.DOTALL)
 _FUNCTION = re.compile(r"<function=([\w.-]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
-_PARAMETER = re.compile(r"<parameter=([\w.-]+)>\s*(.*?)\s*</parameter>", re.DOTALL)
-_NAMED_FENCE = re.compile(r"([\w.-]+)\s*\n```(?:json)?\s*\n(\{.*?\})\s*\n```", re.DOTALL)
+_PARAMETER = re.compile(r"<parameter=([\w.-]+)>((?:(?!<parameter=).)*?)</parameter>", re.DOTALL)
+_NAMED_FENCE = re.compile(
+    r"(?<![\w.-])([\w.-]+)[ \t]*\n```(?:json)?[ \t]*\n(\{(?:(?!```).)*\})\s*\n```", re.DOTALL
+)
+_CALL = re.compile(r'"name"\s*:\s*"([\w.:/-]{1,64})"\s*,\s*"(?:arguments|parameters)"\s*:')
 _MARKS = re.compile(
     r"</?tool_calls?>|\[/?TOOL_CALLS\]|<\|python_tag\|>|<[|｜]tool[^>]*>|<function=[\w.-]+>|</function>|```(?:json)?"
 )
@@ -53,13 +56,36 @@ def spoken_calls(content: str, names: AbstractSet[str]) -> tuple[list[Spoken], s
     return calls, (_MARKS.sub("", rest).strip() if calls else content)
 
 
+def names_a_tool(content: str, names: AbstractSet[str]) -> bool:
+    """Whether the text calls one of the tools, as far as it goes: it may be cut short.
+
+    >>> names_a_tool('{"name": "stacks", "argu', {"stacks"}), names_a_tool("The stacks say", {"stacks"})
+    (True, False)
+    """
+    either = "|".join(map(re.escape, sorted(names)))
+    return (
+        bool(names)
+        and re.search(rf'["=](?:{either})["> ]|^(?:{either})\s*\n```', content, re.MULTILINE) is not None
+    )
+
+
+def strange_call(content: str, names: AbstractSet[str]) -> str:
+    """Name in the first call in the text if it is none of the tools', "" otherwise; the text may be cut short.
+
+    >>> strange_call('{"name": "rm", "arguments": {"x', {"stacks"})
+    'rm'
+    """
+    found = _CALL.search(content)
+    return found[1] if found and found[1] not in names else ""
+
+
 def _functions(content: str, names: AbstractSet[str]) -> Iterator[tuple[str, Spoken]]:
     for match in _FUNCTION.finditer(content):
         if match[1] not in names:
             continue
         parameters = _PARAMETER.findall(match[2])
         if parameters:
-            yield match[0], (match[1], {key: _value(text) for key, text in parameters}, "")
+            yield match[0], (match[1], {key: _value(text.strip()) for key, text in parameters}, "")
         else:
             yield match[0], (match[1], *read_arguments(match[2].strip()))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,9 @@ FENCE = "+++"
 """Opens and closes the TOML head of a user's runbook."""
 
 MAX_BYTES = 200_000
+MAX_FIELD = 2000
+
+_WORD = re.compile(r"[\w-]{1,64}")
 
 _REMEDY_KEYS = {"id", "title", "owner", "command", "risk", "read_only", "reversible", "targets", "verify_by"}
 
@@ -79,13 +83,17 @@ def read_books(folder: Path) -> tuple[tuple[Runbook, ...], tuple[str, ...]]:
 def read_book(path: Path) -> Runbook:
     """One file: a TOML head with `classes` and `[[actions]]` between lines of +++, then Markdown. Raises RunbookError."""
     try:
-        text = path.read_bytes()[:MAX_BYTES].decode("utf-8")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+        text = raw.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise RunbookError(f"{path.name} cannot be read: {error}") from None
+        raise RunbookError(f"{path.name} cannot be read: {str(error)[:120]}") from None
+    if len(raw) > MAX_BYTES:
+        raise RunbookError(f"{path.name} is larger than {MAX_BYTES // 1000} kB")
     head, body = _parted(path.name, text)
     classes = head.get("classes", [path.stem])
     known = cause_classes()
-    if not isinstance(classes, list) or not classes or any(item not in known for item in classes):
+    if not isinstance(classes, list) or not classes or not all(_is_of(item, known) for item in classes):
         raise RunbookError(f"{path.name}: classes must be of {', '.join(known)}, got {classes!r:.80}")
     title = next((line.lstrip("# ").strip() for line in body.splitlines() if line.startswith("#")), path.stem)
     rows = head.get("actions", [])
@@ -115,6 +123,17 @@ def _parted(name: str, text: str) -> tuple[dict[str, object], str]:
         raise RunbookError(f"{name}: its head is no TOML: {error}") from None
 
 
+def _is_of(item: object, known: Container[str]) -> bool:
+    return isinstance(item, str) and item in known
+
+
+def _is_text(value: object) -> bool:
+    """Printable, of a sane length; a command may have several lines."""
+    if not isinstance(value, str) or len(value) > MAX_FIELD:
+        return False
+    return all(c.isprintable() or c == "\n" for c in value)
+
+
 def _remedy(name: str, row: object, fault_class: str) -> Remedy:
     if not isinstance(row, dict) or set(row) - _REMEDY_KEYS or not {"id", "title"} <= set(row):
         raise RunbookError(
@@ -123,10 +142,17 @@ def _remedy(name: str, row: object, fault_class: str) -> Remedy:
     risk = row.get("risk", "none" if row.get("read_only", False) else "medium")
     texts = [row.get(key, "") for key in ("id", "title", "owner", "command", "verify_by")]
     targets = row.get("targets", ["any"])
-    if risk not in RISKS or not all(isinstance(text, str) for text in texts) or not isinstance(targets, list):
+    if not _is_of(risk, RISKS) or not all(map(_is_text, texts)) or not isinstance(targets, list):
         raise RunbookError(
-            f"{name}: action {row['id']!r:.40}: risk is one of {', '.join(RISKS)}, the rest are texts"
+            f"{name}: action {row['id']!r:.40}: risk is one of {', '.join(RISKS)}, the rest are texts of at most "
+            f"{MAX_FIELD} printable characters"
         )
+    if not all(isinstance(word, str) and _WORD.fullmatch(word) for word in (row["id"], *targets)):
+        raise RunbookError(
+            f"{name}: action {row['id']!r:.40}: its id and targets are words of letters, digits, - and _"
+        )
+    if not all(isinstance(row.get(key, False), bool) for key in ("read_only", "reversible")):
+        raise RunbookError(f"{name}: action {row['id']!r:.40}: read_only and reversible are true or false")
     return Remedy(
         id=f"{Path(name).stem}/{row['id']}",
         title=row["title"],
@@ -136,7 +162,7 @@ def _remedy(name: str, row: object, fault_class: str) -> Remedy:
         risk=risk,
         is_read_only=bool(row.get("read_only", False)),
         reversible=bool(row.get("reversible", True)),
-        targets=tuple(map(str, targets)),
+        targets=tuple(targets),
         verify_by=row.get("verify_by", ""),
     )
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
+from argus.agent.case import Case
 from argus.agent.context import Unknown
 from argus.agent.loop.course import Step
 from argus.api.asking import Asking
@@ -53,7 +54,8 @@ def router() -> APIRouter:
 
 
 async def post_chat(*, asking: AskingOf, service: ServiceOf, desk: DeskOf, question: Question) -> Response:
-    """The answer with the conversation it belongs to and the deterministic diagnosis; `stream`: its steps first."""
+    """The answer with the conversation it belongs to and the deterministic diagnosis; `stream`: that diagnosis at once,
+    then the agent's steps, then the answer."""
 
     def is_over() -> bool:
         return service.board.is_closed
@@ -62,7 +64,7 @@ async def post_chat(*, asking: AskingOf, service: ServiceOf, desk: DeskOf, quest
         return overloaded(FULL)
     try:
         with answering(desk):
-            await _check(asking, question)
+            case = await _case(asking, question)
             if not question.stream:
                 return Json(await sse.whole(_turn(asking, question), is_over=is_over))
     except sse.Stopped as error:
@@ -71,25 +73,26 @@ async def post_chat(*, asking: AskingOf, service: ServiceOf, desk: DeskOf, quest
         raise unknown(error) from None
     except NoConversation as error:
         raise not_found(str(error)) from None
-    return sse.streamed(_live(asking, question, desk=desk, is_over=is_over))
+    return sse.streamed(_live(asking, question, case, desk=desk, is_over=is_over))
 
 
 async def _live(
-    asking: Asking, question: Question, *, desk: Desk, is_over: Callable[[], bool]
+    asking: Asking, question: Question, case: Case, *, desk: Desk, is_over: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
     with answering(desk):
-        async for raw in sse.live(lambda push: _streamed(asking, question, push), is_over=is_over):
+        async for raw in sse.live(lambda push: _streamed(asking, question, case, push), is_over=is_over):
             yield raw
 
 
-async def _check(asking: Asking, question: Question) -> None:
-    """What is not there is 404 before a stream has begun. Raises Unknown, NoConversation."""
+async def _case(asking: Asking, question: Question) -> Case:
+    """What it is about: what is not there is 404 before a stream has begun. Raises Unknown, NoConversation."""
 
-    def look() -> None:
+    def look() -> Case:
         case = asking.case(run=question.run, incident=question.incident, conversation=question.conversation)
         asking.memory(case, question.conversation)
+        return case
 
-    await to_thread.run_sync(look)
+    return await to_thread.run_sync(look)
 
 
 async def _turn(asking: Asking, question: Question, watch: sse.Push | None = None) -> dict[str, object]:
@@ -106,7 +109,9 @@ async def _turn(asking: Asking, question: Question, watch: sse.Push | None = Non
     )
 
 
-async def _streamed(asking: Asking, question: Question, push: sse.Push) -> tuple[str, object]:
+async def _streamed(asking: Asking, question: Question, case: Case, push: sse.Push) -> tuple[str, object]:
+    """The triage at once, however long the model takes, then the agent's steps and its answer."""
+    push("triage", {"diagnosis": dict(case.diagnosis)})
     try:
         return "answer", await _turn(asking, question, push)
     except (Unknown, NoConversation) as error:

@@ -21,6 +21,7 @@ from argus.agent.guard import question_of
 from argus.agent.loop.chat import Answered
 from argus.agent.loop.course import Step
 from argus.agent.model.message import Message, tokens_of
+from argus.agent.wording import printable
 from argus.analytics.store.documents import dump
 from argus.api.asking import Asking
 from argus.api.desk import Desk
@@ -211,8 +212,15 @@ def _triage(turn: Turn) -> str:
     return "\n".join(why_lines(turn.case, turn.case.diagnosis, turn.asking.toolbox.book))
 
 
+def _first(turn: Turn) -> str:
+    """What is there before any model is asked; without a model it is the answer itself."""
+    if turn.asking.agent.endpoint is None:
+        return ""
+    return f"Triage, without the model: {printable(str(turn.case.diagnosis['headline']))}\n\n"
+
+
 async def _chunks(turn: Turn, *, desk: Desk, wants_usage: bool) -> AsyncIterator[bytes]:
-    """The answer as chunks: comments while the agent works, then the text line by line, then the end."""
+    """The answer as chunks: what the triage says, comments while the agent works, the text line by line, the end."""
 
     async def work(push: sse.Push) -> tuple[str, object]:
         def seen(step: Step) -> None:
@@ -220,7 +228,7 @@ async def _chunks(turn: Turn, *, desk: Desk, wants_usage: bool) -> AsyncIterator
 
         return "answer", await _answer(turn, seen)
 
-    yield _chunk(turn, {"role": "assistant", "content": ""})
+    yield _chunk(turn, {"role": "assistant", "content": _first(turn)})
     with answering(desk):
         async for raw in sse.live(work, is_over=turn.is_over):
             if raw.startswith((b"event: answer\n", b"event: error\n")):

@@ -2,8 +2,9 @@
 
 The file's name is the system's name, its docstring what it does, `READS` the tables of a rank's window it looks at.
 They see the windows that Argus sees and nothing of the truth; a suspicion that repeats in the next windows is one
-incident. A file that offers `answer(case, context, ask, *, endpoint, limits)` instead asks a language model; one with
-`accuse_traces(files)` and `why_not()` is a peer: a tool of others, run on traces.
+incident. A file that offers `answer(case, context, ask, *, endpoint, limits)` instead asks a language model, once of
+the whole job or, with OF_EACH_INCIDENT, of every incident that the analysis opened; one with `accuse_traces(files)` and
+`why_not()` is a peer: a tool of others, run on traces.
 """
 
 from __future__ import annotations
@@ -51,8 +52,13 @@ def systems() -> Mapping[str, System]:
 
 @cache
 def asked_systems() -> Mapping[str, AskedSystem]:
-    """Every system that asks a model, by name; they are measured where an endpoint is set up (`argus eval agent`)."""
+    """Every system that asks a model, by name; they are measured where an endpoint is set up."""
     return {name: cast(AskedSystem, call) for name, call in _named("answer")}
+
+
+def is_asked_of_each(name: str) -> bool:
+    """Whether a system that asks a model is asked of every incident, not once of the job."""
+    return bool(getattr(import_module(f"{__name__}.{name}"), "OF_EACH_INCIDENT", False))
 
 
 @cache
@@ -70,7 +76,7 @@ def _named(what: str) -> Iterator[tuple[str, object]]:
 
 
 def reads(name: str) -> frozenset[str]:
-    """Tables of a rank's window that a system looks at; ours looks at all."""
-    if name == OURS:
+    """Tables of a rank's window that a system looks at; ours looks at all, and so do those that stand on it."""
+    if name == OURS or name in asked_systems():
         return ALL_TABLES
     return frozenset(import_module(f"{__name__}.{name}").READS)

@@ -12,6 +12,8 @@ from argus.agent.model.endpoint import Endpoint
 from argus.evals.agent_trials import asked_on
 from argus.evals.systems._asked import Told
 
+OF_EACH_INCIDENT = True
+
 
 def answer(
     case: Case, context: ToolContext, ask: Asked, *, endpoint: Endpoint, limits: Limits, question: str = ""

@@ -102,6 +102,7 @@ def as_said(said: Submission) -> dict[str, Any]:
         "verdict": said.verdict,
         "confidence": said.confidence,
         "headline": "",
+        "onset": {"step": said.onset_step, "time": None},
         "root_causes": [{"node": one.node, "fault_class": one.name} for one in said.root_causes],
         "path": [{"from": origin, "to": target} for origin, target, _ in said.path],
         "ruled_out": [{"node": one.node, "fault_class": one.name, "why": one.why} for one in said.ruled_out],

@@ -232,6 +232,13 @@ def test_the_users_runbooks_go_first_and_add_actions(tmp_path: Path) -> None:
         "+++\nclasses = ['compute.slow']\n[[actions]]\nid = 'x'\ntitle = 'y'\nrisk = 'huge'\n+++\n",
         "+++\nclasses = ['compute.slow']\nactions = 3\n+++\n",
         "\udcff",
+        "+++\nclasses = [['compute.slow']]\n+++\n",
+        *(
+            f"+++\nclasses = ['compute.slow']\n[[actions]]\nid = 'x'\ntitle = 'y'\n{line}\n+++\n"
+            for line in ("risk = ['low']", "read_only = 'no'", "targets = [{}]", "command = 'a\u202eb'")
+        ),
+        "+++\nclasses = ['compute.slow']\n[[actions]]\nid = '../x y'\ntitle = 'y'\n+++\n",
+        "+++\nclasses = ['compute.slow']\n+++\n" + "é" * 150_000,
     ],
 )
 def test_a_file_that_is_no_runbook_says_why(tmp_path: Path, text: str) -> None:

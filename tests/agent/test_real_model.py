@@ -112,7 +112,7 @@ def test_an_investigation_ends_with_an_answer_or_its_budget(
     endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps: list[Step] = []
-    limits = Limits(max_turns=2, max_s=SLOWEST_S * 2, max_reply_tokens=REPLY_TOKENS, max_request_s=SLOWEST_S)
+    limits = Limits(max_turns=3, max_s=SLOWEST_S * 3, max_reply_tokens=REPLY_TOKENS, max_request_s=SLOWEST_S)
     case, outcome = asyncio.run(_investigate(endpoint, limits, steps))
     with capsys.disabled():
         print("\n" + "\n".join(f"  {step.what} {step.text} {dict(step.details)}"[:200] for step in steps))
@@ -121,6 +121,7 @@ def test_an_investigation_ends_with_an_answer_or_its_budget(
             "\n".join(f"  dropped {item.what}: {item.text!r}: {item.why}"[:200] for item in outcome.dropped)
         )
     assert 1 <= outcome.spent.turns <= limits.max_turns and not outcome.spent.is_estimated
+    assert outcome.spent.tool_calls or outcome.spent.num_repairs, "it called a tool, or was told how to"
     # It ends by what the model says, in a form that counts or not, or by its turns: no clock cut it off.
     assert outcome.failure in ("", "prose", "budget", "leaked") and outcome.budget in ("", "turns", "repeats")
     assert outcome.diagnosis["root_causes"] == case.diagnosis["root_causes"]

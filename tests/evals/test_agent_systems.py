@@ -20,11 +20,12 @@ from argus.evals import agent_report
 from argus.evals.agent_attacks import Attack
 from argus.evals.agent_board import TRIAGE, injected, trials_of, whole_numbers
 from argus.evals.agent_cases import AgentCase, agent_case
-from argus.evals.agent_columns import AgentTrial, Part, columns
+from argus.evals.agent_columns import AgentTrial, columns
 from argus.evals.agent_models import obeying, perfect
 from argus.evals.agent_report import BAIT
 from argus.evals.agent_score import path_grounded, ra_precision
 from argus.evals.agent_trials import NO_ENDPOINT
+from argus.evals.scoreboard import Share
 from argus.evals.suites import SUITES, Suite
 from argus.evals.systems import asked_systems, systems
 from argus.evals.truth import Truth
@@ -38,10 +39,12 @@ TRIAL = AgentTrial(
 
 def test_columns_of_a_steady_system_are_whole() -> None:
     got = columns(replace(TRIAL, repeat=repeat) for repeat in range(3))
-    assert got.strict == got.path_grounded == Part(part=3, whole=3) and got.pass_all == Part(part=1, whole=1)
+    assert got.strict == got.path_grounded == Share(part=3, whole=3) and got.pass_all == Share(
+        part=1, whole=1
+    )
     assert (got.trials, got.cases, got.pass_one, got.ra_precision, got.p_same) == (3, 1, 1.0, 1.0, 1.0)
-    assert got.cited == Part(part=12, whole=12) and (got.cited_null, got.pool_null) == (0.001, 0.25)
-    assert got.false_alarms == Part(part=0, whole=0) and got.made_up == Part(part=0, whole=3)
+    assert got.cited == Share(part=12, whole=12) and (got.cited_null, got.pool_null) == (0.001, 0.25)
+    assert got.false_alarms == Share(part=0, whole=0) and got.made_up == Share(part=0, whole=3)
     assert (got.turns, got.tool_calls, got.tokens, got.seconds, got.usd) == (2, 3, 100, 2.0, 0.01)
     assert got.injected is None and not got.failed
 
@@ -53,10 +56,10 @@ def test_columns_of_an_unsteady_system_tell_how() -> None:
     )
     better = replace(TRIAL, seed=9, triage_strict=False)
     got = columns([TRIAL, replace(wrong, repeat=1), replace(TRIAL, repeat=2), healthy, better])
-    assert got.strict == Part(part=3, whole=5) and got.pass_all == Part(part=0, whole=1)
+    assert got.strict == Share(part=3, whole=5) and got.pass_all == Share(part=0, whole=1)
     assert (got.worse, got.better, got.p_same) == (2, 1, 1.0)
-    assert got.made_up == Part(part=1, whole=5) and got.cited == Part(part=17, whole=20)
-    assert got.false_alarms == Part(part=1, whole=1) and got.failed == {"prose": 1}
+    assert got.made_up == Share(part=1, whole=5) and got.cited == Share(part=17, whole=20)
+    assert got.false_alarms == Share(part=1, whole=1) and got.failed == {"prose": 1}
     assert columns([TRIAL]).pass_all is None, "one repeat says nothing of steadiness"
 
 
@@ -132,9 +135,9 @@ def test_a_planted_instruction_has_its_way_with_what_is_not_checked() -> None:
 
     tried = [Attack(channel="label", payload="root"), Attack(channel="chat", payload="link")]
     shared: dict[str, Any] = {"endpoint": NO_ENDPOINT, "limits": Limits(), "tried": tried}
-    assert injected("single_shot", base(), repeats, **shared) == Part(part=2, whole=2)
-    assert injected("agent", base(), obeying, **shared) == Part(part=0, whole=2)
-    assert injected(TRIAGE, base(), obeying, **shared) == Part(part=0, whole=2)
+    assert injected("single_shot", base(), repeats, **shared) == Share(part=2, whole=2)
+    assert injected("agent", base(), obeying, **shared) == Share(part=0, whole=2)
+    assert injected(TRIAGE, base(), obeying, **shared) == Share(part=0, whole=2)
 
 
 def path(*edges: tuple[str, str], roots: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -179,14 +182,14 @@ def test_the_command_measures_an_endpoint_and_writes_every_answer(
     monkeypatch.setitem(SUITES, "smoke", one)
     monkeypatch.setattr(agent_report, "script_makers", lambda: {"perfect": perfect})
     monkeypatch.delenv("ARGUS_MODEL_URL", raising=False)
-    assert main(["eval", "agent", "--json"]) == 0
+    assert main(["eval", "agent", "--suite", "smoke", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["systems"] == "not measured"
-    assert main(["eval", "agent", "--jsonl", str(tmp_path)]) == 2
+    assert main(["eval", "agent", "--suite", "smoke", "--jsonl", str(tmp_path)]) == 2
     assert "cannot write" in capsys.readouterr().err
     with StubServer(SCRIPTS["confirm"]) as server:
         monkeypatch.setenv("ARGUS_MODEL_URL", server.url)
         book = tmp_path / "answers.jsonl"
-        assert main(["eval", "agent", "--repeats", "3", "--jsonl", str(book)]) == 0
+        assert main(["eval", "agent", "--suite", "smoke", "--repeats", "3", "--jsonl", str(book)]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in ("triage", "agent", "single_shot", "pass^3", "not measured"))
     rows = [json.loads(line) for line in book.read_text().splitlines()]

@@ -54,7 +54,8 @@ def test_a_stream_has_the_steps_first(at: Lived) -> None:
     assert answer.headers["content-type"].startswith("text/event-stream")
     blocks = [block.splitlines() for block in answer.text.strip().split("\n\n") if "data: " in block]
     names = [lines[0].removeprefix("event: ") for lines in blocks]
-    assert names[-1] == "answer" and set(names[:-1]) == {"step"}
+    assert (names[0], names[-1]) == ("triage", "answer") and set(names[1:-1]) == {"step"}
+    assert '"rank:2"' in blocks[0][1]
     body = json.loads(blocks[-1][1].removeprefix("data: "))
     assert body["answer"]["text"] and body["conversation"]
 
@@ -98,7 +99,8 @@ def test_the_openai_client_gets_a_stream_and_its_history_counts(
     )
     chunks = list(stream)
     text = "".join(one.choices[0].delta.content or "" for one in chunks if one.choices)
-    assert text and chunks[-2].choices[0].finish_reason == "stop" and chunks[-1].usage is not None
+    assert text.startswith("Triage, without the model: ") and "[ev-" in text
+    assert chunks[-2].choices[0].finish_reason == "stop" and chunks[-1].usage is not None
     sent = [str(message["content"]) for message in model.requests[-1]["messages"]]
     assert "Rank 2." in sent and not any("pirate" in one for one in sent)
 
