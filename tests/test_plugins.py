@@ -7,8 +7,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
-from functools import cache
+from dataclasses import dataclass, fields, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -35,7 +34,7 @@ from argus.evals.simulator.names import names_of
 from argus.evals.simulator.simulate import Simulation, simulate
 from argus.evals.truth import Scenario
 from argus.evals.views import views
-from argus.topology.layout import build
+from argus.topology.layout import Topology, build
 from tests.analytics.kernel_kit import renamed
 from tests.damage import DAMAGE
 
@@ -151,12 +150,6 @@ def test_nothing_a_detector_sees_names_the_scenario(name: str) -> None:
 # --- detectors ---------------------------------------------------------------------------------
 
 
-@cache
-def scenario_views(name: str, *, seed: int = 0, ranks: int = 8) -> tuple[View, ...]:
-    _, done = made(name, seed=seed, ranks=ranks)
-    return tuple(views(moments(done), build(done.layouts)))
-
-
 def needs(name: str) -> str:
     """The scenario a detector is there for."""
     wanted = getattr(module(f"argus.analytics.detectors.{name}"), "NEEDS", None)
@@ -164,6 +157,43 @@ def needs(name: str) -> str:
         f'{name} must name the scenario it is there for: NEEDS = "slow_rank" (got {wanted!r})'
     )
     return str(wanted)
+
+
+NEEDED = tuple(sorted({needs(name) for name in detectors()}))
+HEALTHY = ((4, 0), (4, 1), (8, 2), (32, 0), (64, 1))
+"""Ranks and seeds of the healthy jobs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A scenario's job as it arrives, what detectors are shown of it, and the detectors that are there for it."""
+
+    scenario: Scenario
+    layouts: tuple[Layout, ...]
+    topology: Topology
+    moments: tuple[Moment, ...]
+    views: tuple[View, ...]
+    detectors: tuple[str, ...]
+
+
+def shown(name: str, *, seed: int = 0, ranks: int = 8) -> Shown:
+    """Played anew."""
+    scenario, done = made(name, seed=seed, ranks=ranks)
+    topology, arrived = build(done.layouts), tuple(moments(done))
+    return Shown(
+        scenario=scenario,
+        layouts=done.layouts,
+        topology=topology,
+        moments=arrived,
+        views=tuple(views(arrived, topology)),
+        detectors=tuple(one for one in detectors() if needs(one) == name),
+    )
+
+
+@pytest.fixture(scope="module", params=NEEDED)
+def needed(request: pytest.FixtureRequest) -> Shown:
+    """Each scenario that a detector needs; the tests of one come one after the other."""
+    return shown(request.param)
 
 
 def findings(name: str, seen: tuple[View, ...]) -> list[Finding]:
@@ -182,34 +212,34 @@ def arrays(value: object) -> Iterator[np.ndarray[tuple[int, ...], np.dtype[np.ge
             yield from arrays(getattr(value, item.name))
 
 
-@pytest.mark.parametrize("name", list(detectors()))
-def test_a_detector_fires_on_the_scenario_that_needs_it(name: str) -> None:
-    scenario, _ = made(needs(name))
-    fired = findings(name, scenario_views(needs(name)))
-    suspects = [f for f in fired if f.role in ("culprit", "link", "notice")]
-    assert suspects
-    if scenario.truth.ranks:
-        culprits = {rank for f in suspects if f.role == "culprit" for rank in f.ranks}
-        assert culprits <= set(scenario.truth.ranks)
+@pytest.mark.slow
+def test_a_detector_fires_on_the_scenario_that_needs_it(needed: Shown) -> None:
+    for name in needed.detectors:
+        suspects = [f for f in findings(name, needed.views) if f.role in ("culprit", "link", "notice")]
+        assert suspects, name
+        if needed.scenario.truth.ranks:
+            culprits = {rank for f in suspects if f.role == "culprit" for rank in f.ranks}
+            assert culprits <= set(needed.scenario.truth.ranks), name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(detectors()))
-@pytest.mark.parametrize(("ranks", "seed"), [(4, 0), (4, 1), (8, 2), (32, 0), (64, 1)])
-def test_a_detector_blames_nobody_for_long_in_a_healthy_job(name: str, ranks: int, seed: int) -> None:
+@pytest.mark.parametrize(("ranks", "seed"), HEALTHY)
+def test_a_detector_blames_nobody_for_long_in_a_healthy_job(ranks: int, seed: int) -> None:
     """A lone hiccup that delays everybody is really there once; the same suspect again would be a false alarm."""
-    found = findings(name, scenario_views("healthy", seed=seed, ranks=ranks))
-    named = {(f.ranks, f.group, f.window) for f in found if f.role in ("culprit", "link")}
-    again = [key for key in named for gap in (1, 2) if (key[0], key[1], key[2] + gap) in named]
-    assert not again
-    assert len({window for _, _, window in named}) <= MAX_LONE_WINDOWS
+    seen = shown("healthy", seed=seed, ranks=ranks).views
+    for name in detectors():
+        named = {(f.ranks, f.group, f.window) for f in findings(name, seen) if f.role in ("culprit", "link")}
+        again = [key for key in named for gap in (1, 2) if (key[0], key[1], key[2] + gap) in named]
+        assert not again, name
+        assert len({window for _, _, window in named}) <= MAX_LONE_WINDOWS, name
 
 
-@pytest.mark.parametrize("name", list(detectors()))
-def test_a_detector_is_pure(name: str) -> None:
-    seen = scenario_views(needs(name))[-12:]
+@pytest.mark.slow
+def test_a_detector_is_pure(needed: Shown) -> None:
+    seen = needed.views[-12:]
     before = [array.copy() for view in seen for array in arrays(view)]
-    assert findings(name, seen) == findings(name, seen)
+    for name in needed.detectors:
+        assert findings(name, seen) == findings(name, seen), name
     after = [array for view in seen for array in arrays(view)]
     assert all(
         np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(before, after, strict=True)
@@ -223,24 +253,16 @@ SWAPPED = (1, 0, 3, 2, 5, 4, 7, 6)
 """Of pipelines: the order of ranks is that of the stages, so only ranks of one stage change names."""
 
 
-def new_names(name: str) -> tuple[int, ...]:
-    """The renaming that fits the scenario's layout."""
-    return SWAPPED if made(name, seed=1)[0].job.pp > 1 else RENAMED
-
-
-@cache
-def renamed_views(name: str) -> tuple[View, ...]:
-    _, done = made(name, seed=1)
-    names = new_names(name)
-    topology = build(_renamed_layout(layout, names) for layout in done.layouts)
-    return tuple(views((_renamed(moment, names) for moment in moments(done)), topology))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(detectors()))
-def test_renaming_ranks_renames_the_findings(name: str) -> None:
-    plain = _facts(findings(name, scenario_views(needs(name), seed=1)), new_names(needs(name)))
-    assert _facts(findings(name, renamed_views(needs(name))), range(8)) == plain
+@pytest.mark.parametrize("scenario", NEEDED)
+def test_renaming_ranks_renames_the_findings(scenario: str) -> None:
+    plain = shown(scenario, seed=1)
+    names = SWAPPED if plain.scenario.job.pp > 1 else RENAMED
+    topology = build(_renamed_layout(layout, names) for layout in plain.layouts)
+    other = tuple(views((_renamed(moment, names) for moment in plain.moments), topology))
+    for name in plain.detectors:
+        told = _facts(findings(name, plain.views), names)
+        assert _facts(findings(name, other), range(8)) == told, name
 
 
 def _facts(found: list[Finding], new_name: Sequence[int]) -> list[tuple[object, ...]]:
@@ -271,30 +293,27 @@ def _renamed(moment: Moment, names: Sequence[int]) -> Moment:
     )
 
 
-def damaged_views(name: str, damage: str) -> tuple[View, ...]:
-    _, done = made(name)
-    damaged = (replace(moment, parts=DAMAGE[damage](moment.parts)) for moment in moments(done))
-    return tuple(views(damaged, build(done.layouts)))
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", list(DAMAGE))
+def test_missing_records_never_raise(needed: Shown, damage: str) -> None:
+    """Of the first half of the job: what is missing is so from the first window on."""
+    half = needed.moments[: len(needed.moments) // 2]
+    damaged = (replace(moment, parts=DAMAGE[damage](moment.parts)) for moment in half)
+    seen = tuple(views(damaged, needed.topology))
+    for name in needed.detectors:
+        found = findings(name, seen)
+        assert {rank for finding in found for rank in finding.ranks} <= set(needed.topology.ranks), name
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", sorted({needs(name) for name in detectors()}))
-@pytest.mark.parametrize("damage", list(DAMAGE))
-def test_missing_records_never_raise(scenario: str, damage: str) -> None:
-    seen = damaged_views(scenario, damage)
-    for name in detectors():
-        if needs(name) == scenario:
-            found = findings(name, seen)
-            assert {rank for finding in found for rank in finding.ranks} <= set(seen[0].topology.ranks), name
-
-
-@pytest.mark.parametrize("name", list(detectors()))
 @pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
-def test_nan_never_raises(name: str, share: float) -> None:
+def test_nan_never_raises(needed: Shown, share: float) -> None:
     rng = np.random.default_rng(4)
-    for view in scenario_views(needs(name)):
-        found = detectors()[name](_with_nan(view, rng, share=share))
-        assert all(np.isfinite(f.ratio) for f in found if f.ratio is not None)
+    for view in needed.views:
+        holed = _with_nan(view, rng, share=share)
+        for name in needed.detectors:
+            found = detectors()[name](holed)
+            assert all(np.isfinite(f.ratio) for f in found if f.ratio is not None), name
 
 
 def _with_nan(view: View, rng: np.random.Generator, *, share: float) -> View:
