@@ -44,7 +44,7 @@ from argus.api.http.connections import Crowding
 from argus.api.http.frame import Frame
 from argus.api.http.guard import READ, Guard, the_service
 from argus.api.http.mcp_route import PATH as MCP_PATH
-from argus.api.http.mcp_route import mcp_route
+from argus.api.http.mcp_route import CallersFace, McpRoute
 from argus.api.http.openapi import add_openapi
 from argus.api.http.pages import add_pages
 from argus.api.http.shapes import Document
@@ -87,13 +87,13 @@ def make_app(
 ) -> FastAPI:
     """The ASGI application; it starts and stops the projects' workers. `service` is the default project's."""
     served = projects or Projects(root=service, companions_of=companions_of)
-    mcp, mcp_running = mcp_route(served.default.toolbox.registry)
+    mcp = McpRoute(face=CallersFace(registry=served.default.toolbox.registry))
 
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:
         served.start()
         try:
-            async with mcp_running():
+            async with mcp.running():
                 on_ready()
                 yield
         finally:
