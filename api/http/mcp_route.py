@@ -82,10 +82,12 @@ class McpRoute:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """The context in which it serves."""
-        async with create_task_group() as self._tasks:
-            yield
-            self._tasks.cancel_scope.cancel()
-        self._app = self._tasks = None
+        try:
+            async with create_task_group() as self._tasks:
+                yield
+                self._tasks.cancel_scope.cancel()
+        finally:
+            self._app = self._tasks = None
 
     async def _served(self) -> ASGIApp:
         if find_spec("mcp") is None:

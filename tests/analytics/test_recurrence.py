@@ -142,4 +142,4 @@ def test_a_healthy_noisy_job_recurs_in_nothing() -> None:
     from tests.analytics.test_attempt import NOISY, course
 
     for seed in range(2):
-        assert course(replace(NOISY, steps=1000), seed=300 + seed)[-1].state.incidents == ()
+        assert course(replace(NOISY, steps=1500), seed=300 + seed)[-1].state.incidents == ()
