@@ -6,9 +6,9 @@ from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc
 
 from argus.analytics.kernel_peers import Bools, Ints
+from argus.analytics.special import betainc
 
 Floats = NDArray[np.float64]
 

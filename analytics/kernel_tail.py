@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtri
+
+from argus.analytics.special import log_ndtr, ndtri
 
 Reals = NDArray[np.float32]
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+
+from argus.analytics.special import ndtr, ndtri
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
@@ -58,9 +59,20 @@ def mcp_server(face: Face) -> MCPServer[Any]:
     return server
 
 
+@cache
+def _registry_tool() -> type[McpTool]:
+    """Tools that take their arguments as they come, made once: to build a model's class takes milliseconds."""
+    from mcp.server.mcpserver.tools import Tool as McpTool
+
+    class RegistryTool(McpTool):
+        async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
+            return await self.fn(arguments)
+
+    return RegistryTool
+
+
 def _tool(face: Face, tool: Tool) -> McpTool:
     """One tool with its own schema, so that every face has the same."""
-    from mcp.server.mcpserver.tools import Tool as McpTool
     from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
     from mcp_types import CallToolResult, TextContent, ToolAnnotations
 
@@ -71,10 +83,6 @@ def _tool(face: Face, tool: Tool) -> McpTool:
         is_error = result.status in ("error", "denied")
         return CallToolResult(content=[text], structured_content=said, is_error=is_error)
 
-    class RegistryTool(McpTool):
-        async def run(self, arguments: dict[str, Any], context: Any, convert_result: bool = False) -> Any:
-            return await answer(arguments)
-
     metadata = FuncMetadata(arg_model=ArgModelBase, output_schema=RESULT_SCHEMA)
     hints = ToolAnnotations(
         read_only_hint=tool.read_only,
@@ -82,7 +90,7 @@ def _tool(face: Face, tool: Tool) -> McpTool:
         idempotent_hint=tool.read_only,
         open_world_hint=False,
     )
-    return RegistryTool(
+    return _registry_tool()(
         fn=answer,
         name=tool.name,
         title=None,

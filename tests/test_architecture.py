@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -53,16 +53,16 @@ class Source:
     def folder(self) -> str:
         return self.path.split("/")[0]
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node, found once for all rules."""
+        return tuple(ast.walk(self.tree))
 
-@cache
-def sources() -> tuple[Source, ...]:
-    files = [file for folder in (*FOLDERS, "argus") for file in _python_files(ROOT / folder)]
-    return tuple(_parse(file) for file in sorted(files))
 
-
-@cache
-def suite() -> tuple[Source, ...]:
-    return tuple(_parse(file) for file in sorted(_python_files(ROOT / "tests")))
+def sources(*folders: str) -> Iterator[Source]:
+    """Every file of the folders, one parsed at a time: to hold the trees of all costs more than to parse them."""
+    for folder in folders:
+        yield from map(_parse, sorted(_python_files(ROOT / folder)))
 
 
 def _python_files(folder: Path) -> list[Path]:
@@ -79,9 +79,9 @@ def _parse(file: Path) -> Source:
     return Source(path=str(file.relative_to(ROOT)), text=text, tree=ast.parse(text))
 
 
-def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Dotted names of what is imported anywhere in `tree`; `from a import b` counts as `a.b`."""
-    for node in ast.walk(tree):
+def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Dotted names of what is imported by `nodes`; `from a import b` counts as `a.b`."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((name.name, node.lineno) for name in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -109,10 +109,10 @@ def import_faults(source: Source) -> list[str]:
     allowed = ALLOWED[source.folder]
     faults = [
         f"{source.path}:{node.lineno}: relative import"
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.ImportFrom) and node.level
     ]
-    for name, line in imports(source.tree):
+    for name, line in imports(source.nodes):
         top, _, rest = name.partition(".")
         if top in FOLDERS:
             faults.append(f"{source.path}:{line}: import argus.{name}, not {name}")
@@ -128,13 +128,8 @@ def _within(name: str, prefix: str) -> bool:
 def training_faults(source: Source) -> list[str]:
     """What code inside a training process may not import."""
     faults = []
-    eager = {
-        name
-        for node in at_import(source.tree)
-        for name, _ in imports(ast.Module([node], []))  # type: ignore[list-item]
-        if isinstance(node, ast.Import | ast.ImportFrom)
-    }
-    for name, line in imports(source.tree):
+    eager = {name for node in at_import(source.tree) for name, _ in imports([node])}
+    for name, line in imports(source.nodes):
         top = name.split(".")[0]
         if top == "zstandard" and source.path != WIRE_COMPRESSION:
             faults.append(f"{source.path}:{line}: only {WIRE_COMPRESSION} compresses")
@@ -148,9 +143,9 @@ def training_faults(source: Source) -> list[str]:
 
 def io_faults(source: Source) -> list[str]:
     """I/O in analytics outside its store."""
-    names = [name for name, _ in imports(source.tree)]
+    names = [name for name, _ in imports(source.nodes)]
     faults = [f"{source.path}: imports {name}" for name in names if name.split(".")[0] in IO_MODULES]
-    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
+    calls = [node for node in source.nodes if isinstance(node, ast.Call)]
     return faults + [
         f"{source.path}:{node.lineno}: open()"
         for node in calls
@@ -196,7 +191,7 @@ def size_faults(source: Source) -> list[str]:
     num_lines = len(source.text.splitlines())
     if num_lines > MAX_FILE_LINES:
         faults.append(f"{source.path}: {num_lines} lines, at most {MAX_FILE_LINES}")
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MAX_FUNCTION_LINES:
@@ -209,7 +204,7 @@ def size_faults(source: Source) -> list[str]:
 def handler_faults(source: Source) -> list[str]:
     """Handlers without a type, and those that take everything and do nothing."""
     faults = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.ExceptHandler):
             continue
         if node.type is None:
@@ -230,7 +225,7 @@ def names_of_evals(source: Source) -> list[str]:
     """Texts that name a module of evals."""
     return [
         f"{source.path}:{node.lineno}: {node.value}"
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and node.value.startswith("argus.evals")
@@ -241,66 +236,59 @@ def in_training(source: Source) -> bool:
     return any(source.path == part or source.path.startswith(part + "/") for part in IN_TRAINING)
 
 
-def test_every_folder_is_seen() -> None:
-    assert {source.folder for source in sources()} == {*FOLDERS, "argus"}
+def bare_imports(source: Source) -> list[str]:
+    """Imports of a folder by its bare name."""
+    names = [(name, line) for name, line in imports(source.nodes) if name.split(".")[0] in FOLDERS]
+    return [f"{source.path}:{line}: {name}" for name, line in names]
+
+
+def without_duty(source: Source) -> list[str]:
+    """A module that does not say what it is for."""
+    return [source.path] if source.text.strip() and not ast.get_docstring(source.tree) else []
+
+
+OUTSIDE = ("collectors/rank/site/", "api/migrations/")
+"""Run by the interpreter's start and by Alembic, not imported."""
+
+
+def rules_of(source: Source) -> Iterator[tuple[str, list[str]]]:
+    """What each rule that holds for a file finds in it."""
+    yield "every module says its duty", without_duty(source)
+    yield "functions and files stay small", size_faults(source)
+    yield "handlers name a type and do something", handler_faults(source)
+    if source.folder == "tests":
+        yield "tests import absolutely", bare_imports(source)
+        return
+    yield "imports point one way", import_faults(source)
+    if in_training(source):
+        yield "training processes need only what they have", training_faults(source)
+    if source.folder == "analytics" and not source.path.startswith("analytics/store"):
+        yield "the store is the only I/O of analytics", io_faults(source)
+    if not source.path.startswith(OUTSIDE):
+        yield "nothing happens at import", work_at_import(source)
+    if source.folder in FOLDERS and source.folder != "evals":
+        yield "only the command table names evals", names_of_evals(source)
+
+
+@pytest.mark.slow
+def test_the_code_keeps_its_rules() -> None:
+    """In one test, for to parse all files takes seconds, and every process that has one of several would do it."""
+    checked, faults = set(), dict[str, list[str]]()
+    for source in sources(*FOLDERS, "argus", "tests"):
+        for rule, found in rules_of(source):
+            checked.add((rule, source.folder))
+            faults.setdefault(rule, []).extend(found)
+    named = faults.pop("only the command table names evals")
+    assert {fault.partition(":")[0] for fault in named} == {"api/cli/__init__.py"}
+    assert {rule: found for rule, found in faults.items() if found} == {}
+    assert {folder for _, folder in checked} == {*FOLDERS, "argus", "tests"}
+    assert len({rule for rule, _ in checked}) == 9
 
 
 def test_the_links_lead_to_the_folders() -> None:
     for folder in FOLDERS:
         link = ROOT / "argus" / folder
         assert link.is_symlink() and str(link.readlink()) == f"../{folder}"
-
-
-def test_imports_point_one_way() -> None:
-    assert not [fault for source in sources() for fault in import_faults(source)]
-
-
-def test_tests_import_absolutely() -> None:
-    bare = [
-        f"{s.path}:{line}: {name}"
-        for s in suite()
-        for name, line in imports(s.tree)
-        if name.split(".")[0] in FOLDERS
-    ]
-    assert not bare
-
-
-def test_only_the_command_table_names_evals() -> None:
-    named = [s for s in sources() if s.folder in FOLDERS and s.folder != "evals" and names_of_evals(s)]
-    assert [source.path for source in named] == ["api/cli/__init__.py"]
-
-
-def test_training_processes_need_only_what_they_have() -> None:
-    assert not [fault for source in sources() if in_training(source) for fault in training_faults(source)]
-
-
-def test_the_store_is_the_only_io_of_analytics() -> None:
-    pure = [s for s in sources() if s.folder == "analytics" and not s.path.startswith("analytics/store")]
-    assert pure and not [fault for source in pure for fault in io_faults(source)]
-
-
-def test_nothing_happens_at_import() -> None:
-    outside = (
-        "collectors/rank/site/",
-        "api/migrations/",
-    )  # sitecustomize and Alembic's env are run, not imported
-    assert not [f for s in sources() if not s.path.startswith(outside) for f in work_at_import(s)]
-
-
-def test_every_module_says_its_duty() -> None:
-    assert not [
-        source.path
-        for source in (*sources(), *suite())
-        if source.text.strip() and not ast.get_docstring(source.tree)
-    ]
-
-
-def test_functions_and_files_stay_small() -> None:
-    assert not [fault for source in (*sources(), *suite()) for fault in size_faults(source)]
-
-
-def test_handlers_name_a_type_and_do_something() -> None:
-    assert not [fault for source in (*sources(), *suite()) for fault in handler_faults(source)]
 
 
 def made(path: str, text: str) -> Source:

@@ -6,9 +6,7 @@ import gzip
 import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
-from functools import cache
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -18,15 +16,9 @@ import numpy as np
 import pytest
 
 from argus.analytics.classes import cause_classes
-from argus.analytics.detectors import detectors
-from argus.analytics.finding import Finding
-from argus.analytics.view import View
-from argus.analytics.window import Floats
 from argus.collectors.readers import ReaderError, Reading, readers
 from argus.collectors.records.frames import Kind, encode_json
-from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
-from argus.evals.moments import Moment, moments
 from argus.evals.scenarios import scenarios
 from argus.evals.simulator.frames import rank_frames
 from argus.evals.simulator.groups import layouts
@@ -34,10 +26,7 @@ from argus.evals.simulator.job import Job
 from argus.evals.simulator.names import names_of
 from argus.evals.simulator.simulate import Simulation, simulate
 from argus.evals.truth import Scenario
-from argus.evals.views import views
 from argus.topology.layout import build
-from tests.analytics.kernel_kit import renamed
-from tests.damage import DAMAGE
 
 FOLDERS = (
     "collectors.readers",
@@ -50,9 +39,6 @@ FOLDERS = (
 )
 ENTRY = {"analytics.detectors": "detect", "evals.scenarios": "scenario", "api.notifiers": "notifier"}
 """The function of a plug-in whose keyword-only parameters are its settings."""
-
-MAX_LONE_WINDOWS = 5
-"""Of the 20 windows of a healthy job so many may hold a hiccup worth a finding."""
 
 
 def plugins() -> list[str]:
@@ -146,175 +132,6 @@ def test_nothing_a_detector_sees_names_the_scenario(name: str) -> None:
     )
     assert not re.search(rf"\b{name}\b", seen) and "987654" not in seen
     assert told.fault_class is None or told.fault_class not in seen
-
-
-# --- detectors ---------------------------------------------------------------------------------
-
-
-@cache
-def scenario_views(name: str, *, seed: int = 0, ranks: int = 8) -> tuple[View, ...]:
-    _, done = made(name, seed=seed, ranks=ranks)
-    return tuple(views(moments(done), build(done.layouts)))
-
-
-def needs(name: str) -> str:
-    """The scenario a detector is there for."""
-    wanted = getattr(module(f"argus.analytics.detectors.{name}"), "NEEDS", None)
-    assert wanted in scenarios(), (
-        f'{name} must name the scenario it is there for: NEEDS = "slow_rank" (got {wanted!r})'
-    )
-    return str(wanted)
-
-
-def findings(name: str, seen: tuple[View, ...]) -> list[Finding]:
-    return [finding for view in seen for finding in detectors()[name](view)]
-
-
-def arrays(value: object) -> Iterator[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]:
-    """Every array inside frozen values and tuples of them."""
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from arrays(item)
-    elif is_dataclass(value):
-        for item in fields(value):
-            yield from arrays(getattr(value, item.name))
-
-
-@pytest.mark.parametrize("name", list(detectors()))
-def test_a_detector_fires_on_the_scenario_that_needs_it(name: str) -> None:
-    scenario, _ = made(needs(name))
-    fired = findings(name, scenario_views(needs(name)))
-    suspects = [f for f in fired if f.role in ("culprit", "link", "notice")]
-    assert suspects
-    if scenario.truth.ranks:
-        culprits = {rank for f in suspects if f.role == "culprit" for rank in f.ranks}
-        assert culprits <= set(scenario.truth.ranks)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(detectors()))
-@pytest.mark.parametrize(("ranks", "seed"), [(4, 0), (4, 1), (8, 2), (32, 0), (64, 1)])
-def test_a_detector_blames_nobody_for_long_in_a_healthy_job(name: str, ranks: int, seed: int) -> None:
-    """A lone hiccup that delays everybody is really there once; the same suspect again would be a false alarm."""
-    found = findings(name, scenario_views("healthy", seed=seed, ranks=ranks))
-    named = {(f.ranks, f.group, f.window) for f in found if f.role in ("culprit", "link")}
-    again = [key for key in named for gap in (1, 2) if (key[0], key[1], key[2] + gap) in named]
-    assert not again
-    assert len({window for _, _, window in named}) <= MAX_LONE_WINDOWS
-
-
-@pytest.mark.parametrize("name", list(detectors()))
-def test_a_detector_is_pure(name: str) -> None:
-    seen = scenario_views(needs(name))[-12:]
-    before = [array.copy() for view in seen for array in arrays(view)]
-    assert findings(name, seen) == findings(name, seen)
-    after = [array for view in seen for array in arrays(view)]
-    assert all(
-        np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(before, after, strict=True)
-    )
-
-
-RENAMED = tuple(int(rank) for rank in np.random.default_rng(3).permutation(8))
-"""Rank r becomes RENAMED[r]."""
-
-SWAPPED = (1, 0, 3, 2, 5, 4, 7, 6)
-"""Of pipelines: the order of ranks is that of the stages, so only ranks of one stage change names."""
-
-
-def new_names(name: str) -> tuple[int, ...]:
-    """The renaming that fits the scenario's layout."""
-    return SWAPPED if made(name, seed=1)[0].job.pp > 1 else RENAMED
-
-
-@cache
-def renamed_views(name: str) -> tuple[View, ...]:
-    _, done = made(name, seed=1)
-    names = new_names(name)
-    topology = build(_renamed_layout(layout, names) for layout in done.layouts)
-    return tuple(views((_renamed(moment, names) for moment in moments(done)), topology))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(detectors()))
-def test_renaming_ranks_renames_the_findings(name: str) -> None:
-    plain = _facts(findings(name, scenario_views(needs(name), seed=1)), new_names(needs(name)))
-    assert _facts(findings(name, renamed_views(needs(name))), range(8)) == plain
-
-
-def _facts(found: list[Finding], new_name: Sequence[int]) -> list[tuple[object, ...]]:
-    """Findings without names of groups and nodes, which are numbered by rank, and without rounding."""
-    rows = [
-        (f.window, f.level, f.kind, f.role, tuple(sorted(new_name[rank] for rank in f.ranks)), f.phase or "", f.start_step,
-         None if f.ratio is None else f"{f.ratio:.4g}")
-        for f in found
-    ]  # fmt: skip
-    return sorted(rows, key=repr)
-
-
-def _renamed_layout(layout: Layout, names: Sequence[int]) -> Layout:
-    groups = tuple(
-        replace(group, ranks=tuple(sorted(names[rank] for rank in group.ranks))) for group in layout.groups
-    )
-    return replace(layout, rank=names[layout.rank], groups=groups)
-
-
-def _renamed(moment: Moment, names: Sequence[int]) -> Moment:
-    return replace(
-        moment,
-        parts=tuple(
-            replace(part, rank=names[part.rank], kernels=renamed(part.kernels, names))
-            for part in moment.parts
-        ),
-        beats=tuple(replace(beat, rank=names[beat.rank]) for beat in moment.beats),
-    )
-
-
-def damaged_views(name: str, damage: str) -> tuple[View, ...]:
-    _, done = made(name)
-    damaged = (replace(moment, parts=DAMAGE[damage](moment.parts)) for moment in moments(done))
-    return tuple(views(damaged, build(done.layouts)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scenario", sorted({needs(name) for name in detectors()}))
-@pytest.mark.parametrize("damage", list(DAMAGE))
-def test_missing_records_never_raise(scenario: str, damage: str) -> None:
-    seen = damaged_views(scenario, damage)
-    for name in detectors():
-        if needs(name) == scenario:
-            found = findings(name, seen)
-            assert {rank for finding in found for rank in finding.ranks} <= set(seen[0].topology.ranks), name
-
-
-@pytest.mark.parametrize("name", list(detectors()))
-@pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
-def test_nan_never_raises(name: str, share: float) -> None:
-    rng = np.random.default_rng(4)
-    for view in scenario_views(needs(name)):
-        found = detectors()[name](_with_nan(view, rng, share=share))
-        assert all(np.isfinite(f.ratio) for f in found if f.ratio is not None)
-
-
-def _with_nan(view: View, rng: np.random.Generator, *, share: float) -> View:
-    if view.window is None:
-        return view
-
-    def holes(values: Floats) -> Floats:
-        return np.where(rng.random(values.shape) < share, np.nan, values)
-
-    whole = view.window
-    window = replace(
-        whole,
-        step_s=holes(whole.step_s),
-        step_cpu_s=holes(whole.step_cpu_s),
-        dur_s=holes(whole.dur_s),
-        wait_s=holes(whole.wait_s),
-        max_s=holes(whole.max_s),
-        cpu_s=holes(whole.cpu_s),
-    )
-    return replace(view, window=window)
 
 
 # --- readers -----------------------------------------------------------------------------------

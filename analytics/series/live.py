@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from argus.analytics.robust import median_of_columns
 from argus.analytics.series.event import Event
 from argus.analytics.series.follow import Followed, follow
 from argus.analytics.series.rhythm import HISTORY
@@ -84,7 +85,7 @@ def _apart(window: Window) -> Floats:
     """Each rank's step over the median of all in that step. (rank, step)"""
     values = np.full(window.step_s.shape, np.nan)
     seen = window.usable & np.isfinite(window.step_s).any(axis=0)
-    values[:, seen] = window.step_s[:, seen] / np.nanmedian(window.step_s[:, seen], axis=0)
+    values[:, seen] = window.step_s[:, seen] / median_of_columns(window.step_s[:, seen])
     return values
 
 

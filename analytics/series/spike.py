@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from argus.analytics.robust import median_of_columns
 from argus.analytics.window import Bools, Floats
 
 MIN_RATIO = 1.5
@@ -33,8 +34,8 @@ def usual_before(logs: Floats) -> Floats:
     rows, before, value = rows[enough], before[enough], value[enough]
     if not len(rows):
         return usual
-    middle = np.nanmedian(before, axis=1)
-    scale = 1.4826 * np.nanmedian(np.abs(before - middle[:, None]), axis=1)
+    middle = median_of_columns(before.T)
+    scale = 1.4826 * median_of_columns(np.abs(before - middle[:, None]).T)
     is_spike = (value >= MIN_RATIO * middle) & (value - middle >= MIN_SCALES * scale)
     usual[rows[is_spike]] = np.log(middle[is_spike])
     return usual

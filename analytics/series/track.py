@@ -357,5 +357,6 @@ def _settle(tracks: Tracks, changes: tuple[Change, ...]) -> tuple[Tracks, list[E
         if event is not None:
             events.append(event)
             since[change.series] = event.start
-    left = tuple(one for one in tracks.changes if one not in changes)
+    placed = set(map(id, changes))
+    left = tuple(one for one in tracks.changes if id(one) not in placed)
     return replace(tracks, changes=left, since=since), events

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from types import ModuleType
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from argus.agent.wording import counted
 from argus.api import metrics
@@ -43,7 +44,7 @@ from argus.api.http.connections import Crowding
 from argus.api.http.frame import Frame
 from argus.api.http.guard import READ, Guard, the_service
 from argus.api.http.mcp_route import PATH as MCP_PATH
-from argus.api.http.mcp_route import mcp_route
+from argus.api.http.mcp_route import CallersFace, McpRoute
 from argus.api.http.openapi import add_openapi
 from argus.api.http.pages import add_pages
 from argus.api.http.shapes import Document
@@ -86,13 +87,13 @@ def make_app(
 ) -> FastAPI:
     """The ASGI application; it starts and stops the projects' workers. `service` is the default project's."""
     served = projects or Projects(root=service, companions_of=companions_of)
-    mcp, mcp_running = mcp_route(served.default.toolbox.registry)
+    mcp = McpRoute(face=CallersFace(registry=served.default.toolbox.registry))
 
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:
         served.start()
         try:
-            async with mcp_running():
+            async with mcp.running():
                 on_ready()
                 yield
         finally:
@@ -104,21 +105,29 @@ def make_app(
     app.state.crowding = Crowding()
     app.state.topologies = {}  # of the web page's charts, by project
     add_problem_handlers(app)
-    for module in ROUTERS:
-        # Flat, so that every route can be looked at: see `guard.needs_of`.
-        app.router.routes += module.router().routes
-    add_probes(app)
-    add_pages(app)
+    app.router.routes += shared_routes()
     app.router.routes.append(Route(MCP_PATH, endpoint=mcp))
     app.add_middleware(Frame, auditor=make_auditor(service), max_upload_bytes=service.settings.max_body_bytes)
     add_openapi(app)
     return app
 
 
-def add_probes(app: FastAPI) -> None:
+@cache
+def shared_routes() -> tuple[BaseRoute, ...]:
+    """The routes of every router, made once: what they serve they find in the request, so applications share them.
+
+    Flat, so that every route can be looked at: see `guard.needs_of`.
+    """
+    own = APIRouter()
+    add_probes(own)
+    add_pages(own)
+    return (*(route for module in ROUTERS for route in module.router().routes), *own.routes)
+
+
+def add_probes(routes: APIRouter) -> None:
     """What watches the service asks."""
     for path, handler in (("/healthz", healthz), ("/readyz", readyz)):
-        app.add_api_route(
+        routes.add_api_route(
             path,
             handler,
             methods=["GET"],
@@ -126,7 +135,7 @@ def add_probes(app: FastAPI) -> None:
             tags=["probes"],
             responses={200: {"model": Document}, 503: {"model": Document}},
         )
-    app.add_api_route(
+    routes.add_api_route(
         "/metrics",
         get_metrics,
         methods=["GET"],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
+from anyio import Lock, create_task_group, sleep_forever, to_thread
+from anyio.abc import TaskGroup, TaskStatus
 from fastapi import HTTPException, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -17,6 +20,9 @@ from argus.api.http.answers import problem, response_to
 from argus.api.http.guard import the_guard
 from argus.api.http.tools import toolbox_for
 from argus.api.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from mcp.server.mcpserver import MCPServer
 
 PATH = "/mcp"
 
@@ -53,12 +59,14 @@ class CallersFace:
         return self.toolbox.get().incidents(limit=limit)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class McpRoute:
-    """An ASGI endpoint; `app` is None where `mcp` is not installed."""
+    """An ASGI endpoint. What serves behind it is made for the first request: many a service never has one."""
 
-    app: ASGIApp | None
     face: CallersFace
+    _app: ASGIApp | None = None
+    _tasks: TaskGroup | None = None
+    _turn: Lock = field(default_factory=Lock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request if it bears a key that may read."""
@@ -73,19 +81,39 @@ class McpRoute:
             return
         mine = self.face.toolbox.set(toolbox_for(request.state.project, principal))
         try:
-            await (self.app or problem(501, MISSING))(scope, receive, send)
+            await (await self._served())(scope, receive, send)
         finally:
             self.face.toolbox.reset(mine)
 
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The context in which it serves."""
+        try:
+            async with create_task_group() as self._tasks:
+                yield
+                self._tasks.cancel_scope.cancel()
+        finally:
+            self._app = self._tasks = None
 
-Running = Callable[[], AbstractAsyncContextManager[None]]
+    async def _served(self) -> ASGIApp:
+        if find_spec("mcp") is None:
+            return problem(501, MISSING)
+        if self._tasks is None:
+            return problem(503, "the service is not running", headers={"Retry-After": "5"})
+        async with self._turn:
+            if self._app is None:
+                self._app = await self._tasks.start(self._serve)
+        return self._app
+
+    async def _serve(self, *, task_status: TaskStatus[ASGIApp]) -> None:
+        server, app = await to_thread.run_sync(made, self.face)
+        async with server.session_manager.run():
+            task_status.started(app)
+            await sleep_forever()
 
 
-def mcp_route(registry: Registry) -> tuple[McpRoute, Running]:
-    """The endpoint, and the context in which it serves."""
-    face = CallersFace(registry=registry)
-    if find_spec("mcp") is None:
-        return McpRoute(app=None, face=face), nullcontext
+def made(face: CallersFace) -> tuple[MCPServer[Any], ASGIApp]:
+    """The MCP server and its ASGI application; to import and make them takes most of a second."""
     from mcp.server.transport_security import TransportSecuritySettings
 
     from argus.api.mcp import mcp_server
@@ -99,4 +127,4 @@ def mcp_route(registry: Registry) -> tuple[McpRoute, Running]:
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=MAX_BODY_BYTES,
     )
-    return McpRoute(app=app, face=face), server.session_manager.run
+    return server, app

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Annotated
 
-from fastapi import FastAPI, Path
+from fastapi import APIRouter, Path
 from starlette.responses import Response
 
 from argus.api.http.answers import not_found
@@ -33,10 +33,10 @@ HEADERS = {
 }
 
 
-def add_pages(app: FastAPI) -> None:
+def add_pages(routes: APIRouter) -> None:
     """The page's own files: they hold no data, so anybody who reaches the service may load them."""
-    app.add_api_route("/", get_shell, methods=["GET"], include_in_schema=False)
-    app.add_api_route("/web/{name:path}", get_file, methods=["GET"], include_in_schema=False)
+    routes.add_api_route("/", get_shell, methods=["GET"], include_in_schema=False)
+    routes.add_api_route("/web/{name:path}", get_file, methods=["GET"], include_in_schema=False)
 
 
 def get_shell() -> Response:

@@ -31,6 +31,7 @@ from argus.evals.simulator.host_use import HostUse
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.kernel_emit import kernels_of
 from argus.evals.simulator.names import names_of
+from argus.evals.simulator.program import program_of
 from argus.evals.simulator.timeline import Timeline, run_timeline
 from argus.evals.simulator.windows import stage_windows
 
@@ -39,6 +40,9 @@ DEAD_AFTER_S = 0.05
 
 CHUNK_STEPS = 50
 """Steps played at once where only their ends are wanted: bounds memory, not results."""
+
+HELD_INSTANTS = 2_000_000
+"""Of a job with so many entries into operations every instant is kept, 32 MB: it is played once and not three times."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +59,7 @@ class Simulation:
     """A job that has run. `layouts` are of the ranks that report, `dead_s` (rank,) when a process vanished.
 
     `start_s`, `end_s` (step, rank) and `dead_s` are in seconds since the job's start, on a perfect clock.
-    `lost` (step, rank) are steps whose records were dropped.
+    `lost` (step, rank) are steps whose records were dropped. `held` is the timeline of a small job.
     """
 
     job: Job
@@ -66,11 +70,14 @@ class Simulation:
     start_s: Floats
     end_s: Floats
     dead_s: Floats
+    held: Timeline | None = None
 
     @cached_property
     def timeline(self) -> Timeline:
         """Every operation of every step: for jobs small enough to hold it."""
-        return run_timeline(self.job, self.costs, steps=range(self.job.steps), now_s=np.zeros(self.job.ranks))
+        return self.held or run_timeline(
+            self.job, self.costs, steps=range(self.job.steps), now_s=np.zeros(self.job.ranks)
+        )
 
     @cached_property
     def records(self) -> tuple[RankRecords, ...]:
@@ -124,7 +131,8 @@ class Simulation:
             steps = range(first, min(end, self.job.steps))
             if not np.isfinite(self.end_s[steps.stop - 1]).all():
                 return
-            times = run_timeline(self.job, self.costs, steps=steps, now_s=now_s)
+            times = self.held and self.held.part(steps)
+            times = times or run_timeline(self.job, self.costs, steps=steps, now_s=now_s)
             now_s = times.end_s[-1]
             parts = tuple(
                 part
@@ -166,7 +174,8 @@ def simulate(job: Job, faults: Sequence[Fault] = (), *, rng: np.random.Generator
     for fault in all_faults:
         if fault.kind == "gap":
             lost[fault.steps(job), list(fault.ranks)] = True
-    start_s, end_s = _marks(job, costs)
+    held = _held(job, costs)
+    start_s, end_s = (held.start_s, held.end_s) if held else _marks(job, costs)
     done = Simulation(
         job=job,
         layouts=tuple(layout for layout in layouts(job) if layout.rank not in job.missing),
@@ -176,8 +185,18 @@ def simulate(job: Job, faults: Sequence[Fault] = (), *, rng: np.random.Generator
         start_s=start_s,
         end_s=end_s,
         dead_s=np.full(job.ranks, np.inf),
+        held=held,
     )
     return replace(done, dead_s=_deaths(done, all_faults))
+
+
+def _held(job: Job, costs: Costs) -> Timeline | None:
+    """Every instant of a small job."""
+    program = program_of(job)
+    num_ops = sum(len(program.ops(stage)) for stage in range(job.pp))
+    if job.steps * num_ops * (job.ranks // job.pp) > HELD_INSTANTS:
+        return None
+    return run_timeline(job, costs, steps=range(job.steps), now_s=np.zeros(job.ranks))
 
 
 def _marks(job: Job, costs: Costs) -> tuple[Floats, Floats]:

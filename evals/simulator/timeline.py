@@ -45,6 +45,17 @@ class Timeline:
         """The job's steps it covers."""
         return slice(self.first_step, self.first_step + len(self.start_s))
 
+    def part(self, steps: range) -> Timeline:
+        """Some of its steps."""
+        rows = slice(steps.start - self.first_step, steps.stop - self.first_step)
+        return Timeline(
+            first_step=steps.start,
+            entry=tuple(entry[rows] for entry in self.entry),
+            end=tuple(end[rows] for end in self.end),
+            start_s=self.start_s[rows],
+            end_s=self.end_s[rows],
+        )
+
 
 def elapsed(start: Floats, end: Floats) -> Floats:
     """Seconds between two instants, infinite if the later one is never reached. Any shape."""

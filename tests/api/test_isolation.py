@@ -138,17 +138,16 @@ def test_another_projects_key_changes_nothing(site: Guarded) -> None:
     assert [item["suspects"] for item in (*beta, *default)] == [[2], [0]]
 
 
-@pytest.mark.parametrize("name", sorted(registry().tools))
-def test_no_tool_tells_of_another_project(site: Guarded, name: str) -> None:
+def test_no_tool_tells_of_another_project(site: Guarded) -> None:
     known = ids(site)
-    tool = registry().tools[name]
     words = {"run": "secret-run", "finding": known["finding"], "incident": known["incident"], "other": "x"}
-    arguments: dict[str, Any] = {a.name: words[a.name] for a in tool.arguments if a.name in words}
-    said = site.client.post(
-        f"/v1/tools/{name}:call", json={"arguments": arguments}, headers=site.headers("admin")
-    ).json()
-    assert said["status"] != "ok" or name == "compute", said
-    assert "h-1" not in str(said["data"]), said
+    for name, tool in sorted(registry().tools.items()):
+        arguments: dict[str, Any] = {a.name: words[a.name] for a in tool.arguments if a.name in words}
+        said = site.client.post(
+            f"/v1/tools/{name}:call", json={"arguments": arguments}, headers=site.headers("admin")
+        ).json()
+        assert said["status"] != "ok" or name == "compute", (name, said)
+        assert "h-1" not in str(said["data"]), (name, said)
 
 
 def test_mcp_gives_each_caller_its_own_project(site: Guarded) -> None:

@@ -148,7 +148,13 @@ def test_the_route_needs_the_key_and_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with service_at(tmp_path / "a.sqlite", clock=FakeClock(), key="secret") as service:
-        assert TestClient(make_app(service)).post("/mcp", json={}).status_code == 401
+        key = {"authorization": "Bearer secret"}
+        client = TestClient(make_app(service))
+        assert client.post("/mcp", json={}).status_code == 401
+        assert client.post("/mcp", json={}, headers=key).status_code == 503  # it does not run yet
+        for _ in range(2):  # and again after its end
+            with client:
+                assert client.post("/mcp", json={}, headers=key).status_code == 400
         monkeypatch.setattr(mcp_route, "find_spec", lambda _: None)
         answer = TestClient(make_app(service)).post("/mcp", headers={"authorization": "Bearer secret"})
         assert answer.status_code == 501 and "argus-triage[mcp]" in answer.json()["detail"]

@@ -141,10 +141,12 @@ class Prometheus:
             self._port = free.getsockname()[1]
         config = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-            "rule_files": [str(RULES)],
+            "rule_files": [str(folder / "rules.yml")],
             "scrape_configs": [{"job_name": "argus", "static_configs": [{"targets": [target]}]}],
         }
         (folder / "p.yml").write_text(yaml.safe_dump(config))
+        groups = [{**group, "interval": "1s"} for group in yaml.safe_load(RULES.read_text())["groups"]]
+        (folder / "rules.yml").write_text(yaml.safe_dump({"groups": groups}))
         command = [
             need("prometheus"),
             f"--config.file={folder / 'p.yml'}",
@@ -215,12 +217,15 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("where", "query"), expressions(), ids=[where for where, _ in expressions()])
-def test_a_query_of_a_dashboard_is_answered(where: str, query: str, prometheus: Prometheus) -> None:
-    for word, value in FILLED.items():
-        query = query.replace(word, value)
-    answer = prometheus.get("/api/v1/query", query=query)["result"]
-    assert answer or any(name in query for name in QUIET), f"{where}: no sample"
+def test_the_queries_of_the_dashboards_are_answered(prometheus: Prometheus) -> None:
+    unanswered = []
+    for where, query in expressions():
+        for word, value in FILLED.items():
+            query = query.replace(word, value)
+        answer = prometheus.get("/api/v1/query", query=query)["result"]
+        if not answer and not any(name in query for name in QUIET):
+            unanswered.append(where)
+    assert expressions() and not unanswered
 
 
 @pytest.mark.slow

@@ -15,9 +15,8 @@ from argus.agent.stub_llm.scripts import confirm
 from argus.agent.stub_llm.server import StubServer
 from argus.api.service import Service
 from argus.evals.browser import Tab, chromium, lacking, tab
-from argus.evals.demo_data import Demo
 from argus.evals.served import served
-from tests.api.web.conftest import Serve, on_a_copy
+from tests.api.web.conftest import Lived, Serve, on_a_copy
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -37,7 +36,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def url(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url(demo: Lived, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service that these tests only read."""
     with on_a_copy(demo, tmp_path_factory.mktemp("read")) as service, served(service) as url:
         yield url
