@@ -53,6 +53,9 @@ class Ledger:
         """Walk forward, then back; the steps know nothing of one another, so large windows are split by them."""
         parts = PARTS if len(self.spot) >= SPLIT_ROWS else 1
         walks = rounds(self.calls, chain=self.spot, parts=parts)
+        if parts == 1:
+            self._walk(*walks)
+            return self
         with ThreadPoolExecutor(parts) as pool:
             for done in [pool.submit(self._walk, walk) for walk in walks]:
                 done.result()

@@ -33,11 +33,18 @@ def usual_before(logs: Floats) -> Floats:
     rows, before, value = rows[enough], before[enough], value[enough]
     if not len(rows):
         return usual
-    middle = np.nanmedian(before, axis=1)
-    scale = 1.4826 * np.nanmedian(np.abs(before - middle[:, None]), axis=1)
+    middle = _median(before)
+    scale = 1.4826 * _median(np.abs(before - middle[:, None]))
     is_spike = (value >= MIN_RATIO * middle) & (value - middle >= MIN_SCALES * scale)
     usual[rows[is_spike]] = np.log(middle[is_spike])
     return usual
+
+
+def _median(values: Floats) -> Floats:
+    """Of each row that has a value, NaN left out; numpy's own takes twenty times as long on short rows. (row,)"""
+    ordered, rows = np.sort(values, axis=1), np.arange(len(values))
+    num = (~np.isnan(values)).sum(axis=1)
+    return np.asarray((ordered[rows, (num - 1) // 2] + ordered[rows, num // 2]) / 2)
 
 
 def _is_high(logs: Floats) -> Bools:
