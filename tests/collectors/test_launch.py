@@ -122,7 +122,7 @@ def test_a_processor_that_dies_is_said_and_its_words_are_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     plan, _ = stub_processor(monkeypatch, tmp_path, script="import sys; sys.exit('broken')")
-    said = launch.ensure_processor(plan, launcher_pid=1, env=dict(os.environ), wait_s=1.0)
+    said = launch.ensure_processor(plan, launcher_pid=1, env=dict(os.environ), wait_s=0.3)
     log = plan.socket.with_suffix(".log")
     assert said == f"no processor answers yet, see {log}"
     assert log.read_text() == "broken\n"

@@ -121,7 +121,7 @@ def observe(
     ):
         done = subprocess.run(
             [sys.executable, *command, "--", sys.executable, str(script)],
-            env=clean | {"PYTHONPATH": str(ROOT)} | (env or {}),
+            env=clean | {"PYTHONPATH": str(ROOT)} | dict(env or {}),
             capture_output=True,
             text=True,
             check=False,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from argus.collectors.host.recorder import Recorder
 from argus.collectors.rank import attach
 from argus.collectors.rank.fake_receiver import FakeReceiver
 from argus.collectors.rank.guard import Part
+from argus.collectors.rank.writer import Writer
 from argus.collectors.readers.recording import read
 from argus.collectors.records.frames import Frame, Kind
 from argus.collectors.records.layout import Layout
@@ -236,7 +238,10 @@ def failing(name: str) -> Callable[[Part, Callable[..., object]], object]:
     return guard
 
 
-def test_a_stopped_processor_costs_only_records_and_each_is_counted(tmp_path: Path) -> None:
+def test_a_stopped_processor_costs_only_records_and_each_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attach, "Writer", partial(Writer, period_s=TURN_S))
     socket, recording = tmp_path / "s" / "p.sock", tmp_path / "recording"
     command = [sys.executable, "-m", "argus", "processor", "--socket", str(socket), "--metrics-port", "-1"]
     env = {key: value for key, value in os.environ.items() if not key.startswith("ARGUS_")}
@@ -261,6 +266,8 @@ def test_a_stopped_processor_costs_only_records_and_each_is_counted(tmp_path: Pa
 
 
 BURST = 80_000
+TURN_S = 0.05
+"""Of the writer; it takes ten times as long where nobody waits for it."""
 
 
 def _train_past(processor: int) -> None:
@@ -274,16 +281,16 @@ def _train_past(processor: int) -> None:
         optimizer.step()
 
     step()
-    time.sleep(1.5)  # the writer has said which rank this is
+    time.sleep(0.5)  # the writer has said which rank this is
     os.kill(processor, signal.SIGSTOP)
     for part in range(8):
         for _ in range(BURST // 8):
             with argus.phase("burst"):
                 pass
-        time.sleep(0.6 if part else 0)  # more than a turn of the writer
+        time.sleep(2 * TURN_S if part else 0)  # more than a turn of the writer
     step()
     os.kill(processor, signal.SIGCONT)
-    time.sleep(2.0)  # a few turns
+    time.sleep(10 * TURN_S)  # a few turns
     step()
 
 
