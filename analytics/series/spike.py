@@ -41,7 +41,11 @@ def usual_before(logs: Floats) -> Floats:
 
 
 def _median(values: Floats) -> Floats:
-    """Of each row that has a value, NaN left out; numpy's own takes twenty times as long on short rows. (row,)"""
+    """Of each row that has a value, NaN left out; numpy's own takes fifteen times as long on short rows. (row,)
+
+    >>> _median(np.array([[3.0, np.nan, 1.0], [4.0, 1.0, 2.0]])).tolist()
+    [2.0, 2.0]
+    """
     ordered, rows = np.sort(values, axis=1), np.arange(len(values))
     num = (~np.isnan(values)).sum(axis=1)
     return np.asarray((ordered[rows, (num - 1) // 2] + ordered[rows, num // 2]) / 2)
