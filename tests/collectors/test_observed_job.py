@@ -94,7 +94,6 @@ def processor(
 class Observed:
     """A job that ended, what its service got and what its processor said."""
 
-    done: subprocess.CompletedProcess[str]
     service: FakeService
     words: Sequence[str]
     folder: Path
@@ -128,7 +127,7 @@ def observe(
             timeout=100,
         )
     assert (done.returncode, done.stdout) == (0, "trained 26\n"), done.stderr
-    return Observed(done=done, service=service, words=words, folder=folder)
+    return Observed(service=service, words=words, folder=folder)
 
 
 @pytest.mark.skipif(find_pyspy() is None, reason="py-spy is not installed")
