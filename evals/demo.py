@@ -33,12 +33,16 @@ START_S = 180.0
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What this demo does: the fault, the rank it hits and the workload."""
+    """What this demo does: the fault, the rank it hits and the workload.
+
+    A job without a fault must be silent for `healthy_windows`, one with a fault for `quiet_windows` before it.
+    """
 
     fault: str
     rank: int
     parallel: str
     healthy_windows: int = HEALTHY_WINDOWS
+    quiet_windows: int = 0
 
     @property
     def truth(self) -> dict[str, Any]:
@@ -79,13 +83,17 @@ def play(plan: Plan, *, say: Progress) -> tuple[dict[str, Any], str]:
         script = [str(TRAIN), "--parallel", plan.parallel, "--fault-dir", str(directory / "faults")]
         say("starting the service and a 4-rank training job under `argus run`")
         with Stack(directory=directory, run="demo", ranks=RANKS, script=script) as stack:
-            wait_for_windows(stack, count=BASELINE_WINDOWS, timeout_s=START_S, say=say)
+            count = BASELINE_WINDOWS + plan.quiet_windows
+            wait_for_windows(stack, count=count, timeout_s=START_S, say=say)
+            before = [incident["id"] for incident in incidents_of(stack)]
             card = _healthy(stack, plan, say=say) if plan.fault == "none" else _faulty(stack, plan, say=say)
             say("stopping the job, the processor and the service")
             stack.stop_job()
             incidents = incidents_of(stack)
-    ok = judge(plan, incidents)
+    ok = judge(plan, incidents) and not before
     answer = {"fault": plan.fault, "truth": plan.truth, "incidents": incidents, "ok": ok}
+    if before:
+        say(f"named before the fault: {', '.join(before)}")
     say("right rank, right class, nothing else" if ok and plan.fault != "none" else f"ok: {ok}")
     return answer, card
 

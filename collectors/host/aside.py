@@ -33,6 +33,7 @@ class Aside:
         self._recorder = recorder
         self._host, self._started_s, self._counters = host, started_s, counters
         self._switches, self._observers, self._orders = switches, observers, orders
+        self._on: frozenset[str] = frozenset()
 
     def look(self, members: Iterable[Member], *, is_off: IsOff, now_s: float) -> None:
         """Do what was ordered, observe the ranks of runs that are not switched off; `is_off` is the governor's."""
@@ -42,13 +43,16 @@ class Aside:
             order = self._orders.bursts.get()
             keys = [(order.run, order.attempt, rank) for rank in order.ranks]
             self._observers.burst(keys, seconds=order.seconds, is_native=order.is_native, now_s=now_s)
-        on = [member for member in members if not self._switches.is_off(member.state.layout.run)]
+        known = list(members)
+        runs = {member.state.layout.run for member in known}
+        self._on = frozenset(run for run in runs if not self._switches.is_off(run))
+        on = [member for member in known if member.state.layout.run in self._on]
         self._observers.look(on, is_off=is_off, now_s=now_s)
 
     def watch(self, members: Iterable[Member], *, is_off: IsOff, now_s: float) -> None:
-        """Ten times a second: whether a rank's open step has just become slow."""
+        """Ten times a second: whether a rank's open step has just become slow; of runs that the last look found on."""
         if self._observers is not None:
-            on = (member for member in members if not self._switches.is_off(member.state.layout.run))
+            on = (member for member in members if member.state.layout.run in self._on)
             self._observers.watch(on, is_off=is_off, now_s=now_s)
 
     def equip(self, windows: Sequence[RankWindow], members: Iterable[Member]) -> list[RankWindow]:

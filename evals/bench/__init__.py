@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
@@ -51,7 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub = commands.add_parser(name, aliases=other, help=(module.__doc__ or "").split("\n")[0])
         _common(sub)
         module.add_arguments(sub)
-    _common(commands.add_parser("all", help="every benchmark in turn"))
+    every = commands.add_parser("all", help="every benchmark in turn")
+    _common(every)
+    every.add_argument(
+        "--skip", action="append", default=[], metavar="NAME", help="but for this one; may be repeated"
+    )
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +72,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run one benchmark or all; 1 if a promise was missed."""
     bench = args.bench.replace("-", "_")
-    names = list(benches()) if bench == "all" else [bench]
+    names = _all_but(args.skip) if bench == "all" else [bench]
     results = {}
     for name in names:
         print(f"bench {name} ({args.size}) …", file=sys.stderr, flush=True)
@@ -78,6 +82,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n\n".join(f"{name}\n{benches()[name].table(result)}" for name, result in results.items()))
     return 0 if all(result.get("ok", True) for result in results.values()) else 1
+
+
+def _all_but(skipped: Sequence[str]) -> list[str]:
+    unwanted = {name.replace("-", "_") for name in skipped}
+    if unknown := sorted(unwanted - set(benches())):
+        raise CliError(f"--skip {unknown[0]}: no such benchmark; there are {', '.join(benches())}")
+    return [name for name in benches() if name not in unwanted]
 
 
 def _run_one(name: str, args: argparse.Namespace, *, alone: bool) -> dict[str, Any]:

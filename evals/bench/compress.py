@@ -194,9 +194,12 @@ def _stack(parts: Sequence[Rows]) -> Mixture:
     shape = (len(parts), max(len(part) for part in parts))
     columns = {name: np.zeros(shape) for name in ("count", "p50_ns", "p99_ns", "max_ns", "mean_ns")}
     for i, part in enumerate(parts):
-        for name, column in columns.items():
-            values = part["sum_ns"] / part["count"] if name == "mean_ns" else part[name]
-            column[i, : len(part)] = values if name == "count" else np.log(values)
+        count: NDArray[np.float64] = part["count"].astype(np.float64)
+        total: NDArray[np.float64] = part["sum_ns"].astype(np.float64)
+        columns["count"][i, : len(part)] = count
+        columns["mean_ns"][i, : len(part)] = np.log(total / count)
+        for name in ("p50_ns", "p99_ns", "max_ns"):
+            columns[name][i, : len(part)] = np.log(part[name])
     return fit(
         columns["count"].astype(np.int64),
         columns["p50_ns"],

@@ -19,8 +19,8 @@ from argus.evals.stack import TRAIN, Stack, StackError, clean_env
 ROUNDS: Mapping[Size, int] = {"smoke": 1, "default": 3, "full": 10}
 RANKS = 2
 START_S = 60.0
-# How long each state of the stack is watched: some hundred steps of the small job.
-WATCH_S: Mapping[Size, float] = {"smoke": 4.0, "default": 12.0, "full": 12.0}
+# How long each state of the stack is watched: some hundred steps of the small job, some dozens in the short form.
+WATCH_S: Mapping[Size, float] = {"smoke": 2.0, "default": 12.0, "full": 12.0}
 LINE = re.compile(r"^step (\d+) .* at ([\d.]+)$", re.MULTILINE)
 
 

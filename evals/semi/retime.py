@@ -217,8 +217,10 @@ def _gaps(records: RankRecords, base_ns: int) -> list[tuple[float, float]]:
     ends = np.concatenate([(phases["start_ns"] + phases["dur_ns"])[is_work], calls["end_ns"]]) - base_ns
     order = np.argsort(starts, kind="stable")
     until = np.maximum.accumulate(ends[order])
-    least = LEAST_GAP * float(np.median(records.steps["end_ns"] - records.steps["start_ns"]))
-    begins = np.sort(records.steps["start_ns"] - base_ns)
+    begin_ns: Ints = records.steps["start_ns"]
+    end_ns: Ints = records.steps["end_ns"]
+    least = LEAST_GAP * float(np.median(end_ns - begin_ns))
+    begins = np.sort(begin_ns - base_ns)
     found = []
     for stop, begin in zip(until[:-1].tolist(), starts[order][1:].tolist(), strict=True):
         if begin - stop >= least and np.searchsorted(begins, stop, "right") == np.searchsorted(
@@ -290,10 +292,13 @@ def _keys(records: RankRecords) -> list[Hashable]:
 def _spans(rows: Rows, warp: Warp) -> Rows:
     """Rows with a start and a length; what says when the host launched them moves too."""
     moved = rows.copy()
-    moved["start_ns"] = warp(rows["start_ns"])
-    moved["dur_ns"] = warp(rows["start_ns"] + rows["dur_ns"]) - moved["start_ns"]
+    start: Ints = rows["start_ns"]
+    dur: Ints = rows["dur_ns"]
+    moved["start_ns"] = warp(start)
+    moved["dur_ns"] = warp(start + dur) - warp(start)
     if "launch_ns" in (rows.dtype.names or ()):
-        moved["launch_ns"] = np.where(rows["launch_ns"] > 0, warp(rows["launch_ns"]), rows["launch_ns"])
+        launch: Ints = rows["launch_ns"]
+        moved["launch_ns"] = np.where(launch > 0, warp(launch), launch)
     return moved
 
 

@@ -108,9 +108,12 @@ class Joiner:
     def _rows(self, work: Rows, launch: Ints, *, offset_ns: int) -> Rows:
         rows = np.zeros(len(work), KERNEL)
         rows["name"] = work["name"]
-        rows["start_ns"], rows["dur_ns"] = work["start"] + offset_ns, work["end"] - work["start"]
+        begin: Ints = work["start"]
+        end: Ints = work["end"]
+        start = begin + offset_ns
+        rows["start_ns"], rows["dur_ns"] = start, end - begin
         known = launch > 0
-        rows["launch_ns"][known] = np.minimum(launch[known] + offset_ns, rows["start_ns"][known])
+        rows["launch_ns"][known] = np.minimum(launch[known] + offset_ns, start[known])
         when = np.where(known, rows["launch_ns"], rows["start_ns"])
         rows["step"], rows["phase"] = self._timeline.at(when)
         comm = np.array([self._comm[int(name)] for name in work["name"]], np.bool_)
