@@ -54,8 +54,7 @@ class Ledger:
         parts = PARTS if len(self.spot) >= SPLIT_ROWS else 1
         walks = rounds(self.calls, chain=self.spot, parts=parts)
         if parts == 1:
-            for walk in walks:
-                self._walk(walk)
+            self._walk(*walks)
             return self
         with ThreadPoolExecutor(parts) as pool:
             for done in [pool.submit(self._walk, walk) for walk in walks]:

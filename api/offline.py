@@ -289,16 +289,16 @@ def _covered(window: Window, job: Job) -> Window:
 
 def _collective_rows(window: Window, waits: Waits) -> list[dict[str, Any]]:
     """Complete calls in order of their common end."""
-    calls = waits.calls
+    calls, ops = waits.calls, waits.calls.op.tolist()
     return [
         {
-            "op": str(calls.op[i]),
+            "op": ops[i],
             "group": window.groups[int(calls.group[i])],
             "seq": int(calls.seq[i]),
             "last_rank": int(waits.last_rank[i]),
             "wait_us_max": round(float(waits.max_wait_s[i]) * 1e6, 3),
         }
-        for i in np.lexsort((calls.seq, calls.end_s))
+        for i in np.lexsort((calls.seq, calls.end_s)).tolist()
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -119,25 +120,31 @@ def _depths(step: Ints, start: Ints, end: Ints, works: NDArray[np.bool_]) -> NDA
     Transfers are posted ahead and run on streams of their own, so work is never beside one of them: a transfer
     that runs while the rank works is the inner one, whichever began first.
     """
-    depth = np.zeros(len(step), np.uint8)
-    for rows, others in ((np.flatnonzero(works), None), (np.flatnonzero(~works), np.flatnonzero(works))):
+    depth = [0] * len(step)
+    spans = list(zip(step.tolist(), start.tolist(), end.tolist(), strict=True))
+    mine, others = np.flatnonzero(works).tolist(), np.flatnonzero(~works).tolist()
+    for rows, outer in ((mine, []), (others, mine)):
         until, at = -1, -1
-        for i in rows.tolist():
-            is_inside = step[i] == at and start[i] < until - SLACK_NS
-            if is_inside or (others is not None and _overlaps(others, i, step, start, end)):
+        for i in rows:
+            number, begun, ended = spans[i]
+            if (number == at and begun < until - SLACK_NS) or _overlaps(outer, i, spans):
                 depth[i] = 1
             else:
-                until, at = end[i], step[i]
-    return depth
+                until, at = ended, number
+    return np.array(depth, np.uint8)
 
 
-def _overlaps(works: Ints, row: int, step: Ints, start: Ints, end: Ints) -> bool:
-    """Whether some work of the row's step runs for more than the slack while the row does; `works` in order."""
-    place = int(np.searchsorted(works, row))
-    for i in works[max(place - 1, 0) :].tolist():
-        if step[i] > step[row] or (step[i] == step[row] and start[i] >= end[row] - SLACK_NS):
+def _overlaps(works: Sequence[int], row: int, spans: Sequence[tuple[int, int, int]]) -> bool:
+    """Whether some work of the row's step runs for more than the slack while the row does; `works` in order.
+
+    `spans` are (step, start, end) of all rows.
+    """
+    number, begun, ended = spans[row]
+    for place in range(max(bisect_left(works, row) - 1, 0), len(works)):
+        step, start, end = spans[works[place]]
+        if step > number or (step == number and start >= ended - SLACK_NS):
             return False
-        if step[i] == step[row] and end[i] > start[row] + SLACK_NS:
+        if step == number and end > begun + SLACK_NS:
             return True
     return False
 
@@ -149,19 +156,20 @@ def _calls(
     kinds = {group.rstrip("0123456789"): info for group, info in groups.items()}
     picked = [i for i, op in enumerate(ops) if op in _CALLS and len(kinds[_CALLS[op][1]].ranks) > 1]
     line = kinds["pp"].ranks
-    out = np.zeros(len(picked), COLLECTIVE)
+    source = phases[picked]
     count: dict[tuple[str, int], int] = {}
-    for row, i in enumerate(picked):
+    calls: list[tuple[int, int, int, int]] = []
+    for i, step in zip(picked, source["step"].tolist(), strict=True):
         op, (call, kind) = ops[i], _CALLS[ops[i]]
-        step = int(phases[i]["step"])
         number = count.get((op, step), 0)
         count[op, step] = number + 1
         way = _TOWARDS.get(op, 0)
         peer = line[(line.index(rank) + way) % len(line)] if way else -1
         seq = (step << STEP_BITS) + 2 * number + (op.startswith("backward"))
-        out[row]["op"], out[row]["group"] = name(call), name(kinds[kind].name)
-        out[row]["peer"], out[row]["seq"] = peer, seq
-    source = phases[picked]
+        calls.append((name(call), name(kinds[kind].name), peer, seq))
+    out = np.zeros(len(picked), COLLECTIVE)
+    for at, column in enumerate(("op", "group", "peer", "seq")):
+        out[column] = [one[at] for one in calls]
     out["step"], out["entry_ns"] = source["step"], source["start_ns"]
     out["end_ns"] = source["start_ns"] + source["dur_ns"]
     out["blocked_ns"], out["cpu_ns"], out["phase"] = source["dur_ns"], UNOBSERVED_NS, source["name"]

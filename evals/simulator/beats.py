@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import accumulate
+from statistics import median
 
 import numpy as np
 
-from argus.analytics.window import Floats
 from argus.collectors.records.heartbeat import Heartbeat, Status
 from argus.evals.simulator.groups import WORLD_NAME, shape_of
 from argus.evals.simulator.job import Job
-from argus.evals.simulator.program import LAUNCH, MEET, NORM, PAUSE, RECV, Span, program_of
+from argus.evals.simulator.program import LAUNCH, MEET, NORM, PAUSE, RECV, program_of
 from argus.evals.simulator.timeline import Timeline
 
 STATUS_PERIOD_S = 1.0
@@ -49,7 +48,7 @@ def _status(job: Job, times: Timeline, rank: int, *, told_s: float) -> Status:
     phase, since_s = _open_phase(job, times, rank, step=step, told_s=told_s)
     is_open = done < job.steps and bool(phase)
     last = slice(max(0, done - MEDIAN_STEPS), done)
-    recent = end[last] - start[last]
+    recent = (end[last] - start[last]).tolist()
     base_ns = round(job.start_s * 1e9)
     return Status(
         ts_ns=base_ns + round(told_s * 1e9),
@@ -57,15 +56,9 @@ def _status(job: Job, times: Timeline, rank: int, *, told_s: float) -> Status:
         phase=phase if is_open else "",
         phase_since_ns=base_ns + round(since_s * 1e9) if is_open else 0,
         step_since_ns=base_ns + round(float(start[step]) * 1e9),
-        step_p50_ns=round(_median(recent) * 1e9) if done else 0,
+        step_p50_ns=round(median(recent) * 1e9) if done else 0,
         groups=_progress(job, times, rank, done=done, told_s=told_s),
     )
-
-
-def _median(values: Floats) -> float:
-    """Of a few values: what np.median does about them takes longer than to sort them."""
-    ordered = np.sort(values).tolist()
-    return float((ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2)
 
 
 def _place(job: Job, rank: int) -> tuple[int, int]:
@@ -77,20 +70,23 @@ def _place(job: Job, rank: int) -> tuple[int, int]:
 def _open_phase(job: Job, times: Timeline, rank: int, *, step: int, told_s: float) -> tuple[str, float]:
     """Phase the rank is in, and since when; none before its first and after its optimizer."""
     stage, row = _place(job, rank)
-    spans, places = _firsts(job, stage)
-    begins = times.entry[stage][step, places, row].tolist()
+    spans = _spans(job, stage)
+    begins = times.entry[stage][step, [place for _, _, place in spans], row].tolist()
     ends = [*begins[1:], float(times.end_s[step, rank])]
-    for span, begin, end in zip(spans, begins, ends, strict=True):
-        if begin <= told_s < end and span.ops[0].kind != PAUSE:
-            return span.phase, begin
+    for (phase, is_pause, _), begin, end in zip(spans, begins, ends, strict=True):
+        if begin <= told_s < end and not is_pause:
+            return phase, begin
     return "", 0.0
 
 
 @lru_cache(maxsize=256)
-def _firsts(job: Job, stage: int) -> tuple[tuple[Span, ...], list[int]]:
-    """The spans of a stage, and the place of the first operation of each."""
-    spans = program_of(job).stages[stage]
-    return spans, [0, *accumulate(len(span.ops) for span in spans[:-1])]
+def _spans(job: Job, stage: int) -> list[tuple[str, bool, int]]:
+    """Phases of a stage: name, whether all pause in it, place of its first operation."""
+    found, place = [], 0
+    for span in program_of(job).stages[stage]:
+        found.append((span.phase, span.ops[0].kind == PAUSE, place))
+        place += len(span.ops)
+    return found
 
 
 @lru_cache(maxsize=256)
@@ -106,14 +102,13 @@ def _calls(job: Job, stage: int) -> dict[str, list[int]]:
 def _progress(
     job: Job, times: Timeline, rank: int, *, done: int, told_s: float
 ) -> dict[str, tuple[int, int]]:
-    """Calls entered and left: all of the steps that are done, and some of the one that is not."""
+    """Calls entered and ended by group: all those of the steps that are done, some of the one that is open."""
     stage, row = _place(job, rank)
-    found = {}
+    groups, found = shape_of(job).groups, {}
+    entry = times.entry[stage][done : done + 1, :, row] <= told_s
+    end = times.end[stage][done : done + 1, :, row] <= told_s
     for kind, places in _calls(job, stage).items():
-        entered = left = done * len(places)
-        if done < job.steps:
-            entered += int((times.entry[stage][done, places, row] <= told_s).sum())
-            left += int((times.end[stage][done, places, row] <= told_s).sum())
-        name = WORLD_NAME if kind == "world" else shape_of(job).groups[kind].name_of(rank)
-        found[name] = (entered, left)
+        name = WORLD_NAME if kind == "world" else groups[kind].name_of(rank)
+        before = done * len(places)
+        found[name] = (before + int(entry[:, places].sum()), before + int(end[:, places].sum()))
     return found

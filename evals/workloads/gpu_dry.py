@@ -43,7 +43,7 @@ class Launching(torch.nn.Module):
 class Dry:
     """Steps run on the CPU; kernels are made up, and CUPTI is a stand-in that hands them over."""
 
-    settle_s = 0.8
+    settle_s = 0.3
 
     def __init__(self) -> None:
         self._gpu = FakeGpu(dtypes=STAND_IN)

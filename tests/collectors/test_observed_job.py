@@ -6,38 +6,41 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-import argus
 from argus.collectors.host.fake_service import FakeService, serve
 from argus.collectors.host.pyspy import find_pyspy
 from argus.collectors.host.window import cut
 from argus.collectors.readers.recording import read
 from argus.collectors.records.plan import WindowPlan
+from tests.collectors.under_run import PLAIN, ROOT
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(argus.__file__).parents[1]
 SITE = sysconfig.get_paths()["purelib"]
 
-# Steps of 0.1 s; one lasts 0.35 s longer, one 8 s: long enough for the report that follows a failed dump.
-SCRIPT = """
-import ctypes, os, time, torch
-torch.set_num_threads(1)
+# Steps of 0.1 s; one lasts 0.35 s longer, one 6 s: long enough for the report that follows a failed dump.
+SCRIPT = (
+    PLAIN
+    + """
+import ctypes, os, time
 if os.environ.get("UNDUMPABLE"):
     assert ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0  # PR_SET_DUMPABLE: reading us takes CAP_SYS_PTRACE
 net = torch.nn.Linear(4, 4)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+optimizer = Plain(net.parameters(), {})
 for i in range(26):
     net(torch.ones(2, 4)).sum().backward()
-    time.sleep({20: 0.45, 24: 8.0}.get(i, 0.1))
+    time.sleep({20: 0.45, 24: 6.0}.get(i, 0.1))
     optimizer.step()
 print("trained", i + 1, flush=True)
 """
+)
 
 # Drops CAP_SYS_PTRACE for good, then becomes the command.
 WEAK = """
@@ -87,54 +90,86 @@ def processor(
         words += child.communicate(timeout=30)[1].splitlines()
 
 
-def train(tmp_path: Path, socket: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    script = tmp_path / "train.py"
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """A job that ended, what its service got and what its processor said."""
+
+    service: FakeService
+    words: Sequence[str]
+    folder: Path
+
+
+def observe(
+    folder: Path,
+    *,
+    path: str,
+    python: str = sys.executable,
+    prefix: tuple[str, ...] = (),
+    env: Mapping[str, str] | None = None,
+) -> Observed:
+    """Train under a processor of its own, which records as well."""
+    folder.mkdir()
+    script, socket = folder / "train.py", folder / "s" / "p.sock"
     script.write_text(SCRIPT)
+    command = ("-m", "argus", "run", "--no-processor", "--socket", str(socket), "--run", "job")
     clean = {key: value for key, value in os.environ.items() if not key.startswith("ARGUS_")}
-    command = [
-        sys.executable,
-        "-m",
-        "argus",
-        "run",
-        "--no-processor",
-        "--socket",
-        str(socket),
-        "--run",
-        "job",
-    ]
-    return subprocess.run(
-        [*command, "--", sys.executable, str(script)],
-        env=clean | {"PYTHONPATH": str(ROOT)} | env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    more = ("--record", str(folder / "record"))
+    with (
+        serve(FakeService()) as service,
+        processor(service, socket, python=python, path=path, prefix=prefix, more=more) as words,
+    ):
+        done = subprocess.run(
+            [sys.executable, *command, "--", sys.executable, str(script)],
+            env=clean | {"PYTHONPATH": str(ROOT)} | dict(env or {}),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+    assert (done.returncode, done.stdout) == (0, "trained 26\n"), done.stderr
+    return Observed(service=service, words=words, folder=folder)
 
 
 @pytest.mark.skipif(find_pyspy() is None, reason="py-spy is not installed")
-def test_a_step_300_ms_too_long_is_dumped_while_it_is_open_and_windows_say_what_the_host_did(
-    tmp_path: Path,
-) -> None:
-    socket, record = tmp_path / "s" / "p.sock", tmp_path / "record"
+def test_a_job_is_observed_with_pyspy_without_it_and_where_ptrace_is_denied(tmp_path: Path) -> None:
+    """The three at once: they mostly wait."""
     beside = str(Path(find_pyspy() or "").parent)
-    with serve(FakeService()) as service:
-        where = f"{beside}:{os.environ['PATH']}"
-        with processor(service, socket, path=where, more=("--record", str(record))):
-            done = train(tmp_path, socket)
-        assert (done.returncode, done.stdout) == (0, "trained 26\n"), done.stderr
-        slow = [dump for dump in service.stacks if dump.reason == "slow_step" and not dump.error]
-        assert {dump.step for dump in slow} >= {20, 24}  # a loaded machine makes others slow, too
-        assert min(dump.open_s for dump in slow if dump.step == 20) < 0.45
-        assert len([dump for dump in slow if dump.step == 24]) >= 3  # again each second
-        assert all(
-            "train.py" in thread.stack for dump in slow for thread in dump.threads if thread.kind == "main"
+    bare = tmp_path / "bin" / "python"
+    bare.parent.mkdir()
+    bare.symlink_to(Path(sys.executable).resolve())
+    weak = (sys.executable, "-c", WEAK)
+    with ThreadPoolExecutor() as pool:
+        seen = pool.submit(observe, tmp_path / "seen", path=f"{beside}:{os.environ['PATH']}")
+        lacking = pool.submit(observe, tmp_path / "lacking", python=str(bare), path="/usr/bin:/bin")
+        denied = pool.submit(
+            observe,
+            tmp_path / "denied",
+            path=f"{beside}:/usr/bin:/bin",
+            prefix=weak,
+            env={"UNDUMPABLE": "1"},
         )
-        [*_, last] = [window for _, window in sorted(service.windows.items())]
-        assert last.use["cpu_ratio"] >= 0 and "thread_run_delay_ratio" in last.use
-        assert service.reports[-1].parts["stacks"] == "ok"
-        assert_recorded_too(record / "rank-0.argus", service)
-    assert not [path for path in socket.parent.iterdir() if ".step-" in path.name]
+    assert_a_step_300_ms_too_long_is_dumped_while_it_is_open_and_windows_say_what_the_host_did(seen.result())
+    assert_status_says_that_pyspy_is_missing(lacking.result())
+    assert_the_denial_is_recorded(denied.result())
+
+
+def assert_a_step_300_ms_too_long_is_dumped_while_it_is_open_and_windows_say_what_the_host_did(
+    job: Observed,
+) -> None:
+    """Dumps of step 20 while it lasted, of step 24 each second; the use of the host in windows and recording."""
+    service = job.service
+    slow = [dump for dump in service.stacks if dump.reason == "slow_step" and not dump.error]
+    assert {dump.step for dump in slow} >= {20, 24}  # a loaded machine makes others slow, too
+    assert min(dump.open_s for dump in slow if dump.step == 20) < 0.45
+    assert len([dump for dump in slow if dump.step == 24]) >= 3  # again each second
+    assert all(
+        "train.py" in thread.stack for dump in slow for thread in dump.threads if thread.kind == "main"
+    )
+    [*_, last] = [window for _, window in sorted(service.windows.items())]
+    assert last.use["cpu_ratio"] >= 0 and "thread_run_delay_ratio" in last.use
+    assert service.reports[-1].parts["stacks"] == "ok"
+    assert_recorded_too(job.folder / "record" / "rank-0.argus", service)
+    assert not [path for path in (job.folder / "s").iterdir() if ".step-" in path.name]
 
 
 def assert_recorded_too(path: Path, service: FakeService) -> None:
@@ -148,31 +183,16 @@ def assert_recorded_too(path: Path, service: FakeService) -> None:
     assert last.use == pytest.approx(told[-1].use, rel=0.5, abs=0.05) and last.steps.tobytes()
 
 
-def test_without_pyspy_the_job_is_observed_and_status_says_what_is_missing(tmp_path: Path) -> None:
-    socket, python = tmp_path / "s" / "p.sock", tmp_path / "bin" / "python"
-    python.parent.mkdir()
-    python.symlink_to(Path(sys.executable).resolve())
-    with (
-        serve(FakeService()) as service,
-        processor(service, socket, python=str(python), path="/usr/bin:/bin") as words,
-    ):
-        done = train(tmp_path, socket)
-    assert (done.returncode, done.stdout) == (0, "trained 26\n"), done.stderr
-    assert service.reports[-1].parts["stacks"] == "not_installed"
-    assert sum("pip install" in line for line in words) == 1
-    assert service.stacks == [] and len(service.windows) == 3
+def assert_status_says_that_pyspy_is_missing(job: Observed) -> None:
+    """One line says what to install; windows come all the same."""
+    assert job.service.reports[-1].parts["stacks"] == "not_installed"
+    assert sum("pip install" in line for line in job.words) == 1
+    assert job.service.stacks == [] and len(job.service.windows) == 3
 
 
-@pytest.mark.skipif(find_pyspy() is None, reason="py-spy is not installed")
-def test_where_ptrace_is_denied_the_job_is_observed_and_the_fact_is_recorded(tmp_path: Path) -> None:
-    socket = tmp_path / "s" / "p.sock"
-    beside = str(Path(find_pyspy() or "").parent)
-    with serve(FakeService()) as service:
-        prefix = (sys.executable, "-c", WEAK)
-        with processor(service, socket, path=f"{beside}:/usr/bin:/bin", prefix=prefix) as words:
-            done = train(tmp_path, socket, UNDUMPABLE="1")
-    assert (done.returncode, done.stdout) == (0, "trained 26\n"), done.stderr
-    assert {dump.error for dump in service.stacks} == {"denied"}
-    assert service.reports[-1].parts["stacks"] == "denied"
-    assert sum("ptrace is denied" in line for line in words) == 1
-    assert len(service.windows) == 3
+def assert_the_denial_is_recorded(job: Observed) -> None:
+    """As an error of each dump, in the report and in one line; windows come all the same."""
+    assert {dump.error for dump in job.service.stacks} == {"denied"}
+    assert job.service.reports[-1].parts["stacks"] == "denied"
+    assert sum("ptrace is denied" in line for line in job.words) == 1
+    assert len(job.service.windows) == 3

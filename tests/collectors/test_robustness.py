@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,31 +24,15 @@ from argus.collectors.host.recorder import Recorder
 from argus.collectors.rank import attach
 from argus.collectors.rank.fake_receiver import FakeReceiver
 from argus.collectors.rank.guard import Part
+from argus.collectors.rank.writer import Writer
 from argus.collectors.readers.recording import read
 from argus.collectors.records.frames import Frame, Kind
 from argus.collectors.records.layout import Layout
 from tests.collectors.rank import jobs
 from tests.collectors.rank.test_faults import PlantedError, train
+from tests.collectors.under_run import PLAIN, ROOT, SCRIPT, argus_run
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(argus.__file__).parents[1]
-
-SCRIPT = """
-import os, signal, sys, torch
-torch.set_num_threads(1)
-net = torch.nn.Linear(4, 4)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-for i in range(8):
-    loss = net(torch.ones(2, 4)).sum()
-    if i == 5 and os.environ.get("END") == "sigterm":
-        os.kill(os.getpid(), signal.SIGTERM)
-    if i == 5 and os.environ.get("END") == "restart" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-        os._exit(9)
-    loss.backward()
-    optimizer.step()
-print(f"trained {i + 1}\\n", end="", flush=True)
-"""
 
 
 @pytest.fixture
@@ -64,95 +49,99 @@ def receiver(tmp_path: Path) -> Iterator[FakeReceiver]:
     fake.stop()
 
 
-def argus_run(
-    receiver: FakeReceiver, *words: str, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "argus", "run", "--no-processor", "--socket", str(receiver.path)]
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("ARGUS_")}
-    done = subprocess.run(
-        [*command, "--", *words],
-        env=clean | {"PYTHONPATH": str(ROOT)} | (env or {}),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    receiver.drain()
-    return done
+RESTARTED = (
+    PLAIN
+    + """
+import os
+import torch.distributed as dist
+is_first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+if not is_first:
+    dist.init_process_group("gloo")
+net = torch.nn.Linear(4, 4)
+optimizer = Plain(net.parameters(), {})
+for i in range(8):
+    if i == 5 and is_first:
+        os._exit(9)
+    net(torch.ones(2, 4)).sum().backward()
+    if not is_first:
+        for parameter in net.parameters():
+            dist.all_reduce(parameter.grad)
+    optimizer.step()
+print("trained\\n", end="", flush=True)
+"""
+)
 
 
-def test_an_elastic_restart_is_another_attempt(receiver: FakeReceiver, script: Path) -> None:
+def test_workers_of_torchrun_are_ranks_and_an_elastic_restart_is_another_attempt(
+    receiver: FakeReceiver, tmp_path: Path
+) -> None:
+    script = tmp_path / "restarted.py"
+    script.write_text(RESTARTED)
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1")
-    done = argus_run(receiver, sys.executable, *torchrun, str(script), env={"END": "restart"})
-    assert done.returncode == 0 and done.stdout == "trained 8\n" * 2, done.stderr
+    done = argus_run(receiver, "--", sys.executable, *torchrun, str(script))
+    assert done.returncode == 0 and done.stdout == "trained\n" * 2, done.stderr
+    assert "exitcode: 9" in done.stderr  # a hard exit is as without us
     heard = {(h.layouts[-1].attempt, h.layouts[-1].rank): h for h in receiver.heard if h.layouts}
-    assert {key for key in heard if key[0] == 1} == {(1, 0), (1, 1)}
-    assert {len(heard[1, rank].records().steps) for rank in range(2)} == {8}
+    assert {key for key in heard if key[0] == 1} == {(1, 0), (1, 1)}  # torchrun itself is no rank
     assert all(not one.said_bye for key, one in heard.items() if key[0] == 0)
     assert len({h.layouts[-1].run for h in receiver.heard if h.layouts}) == 1
+    for rank in range(2):
+        records = heard[1, rank].records()
+        assert (records.layout.world_size, len(records.steps)) == (2, 8) and heard[1, rank].said_bye
+        assert {records.name(int(op)) for op in records.collectives["op"]} >= {"all_reduce"}
 
 
 def test_sigterm_in_the_middle_of_a_step_ends_the_rank_as_without_us(
     receiver: FakeReceiver, script: Path
 ) -> None:
-    done = argus_run(receiver, sys.executable, str(script), env={"END": "sigterm"})
+    done = argus_run(receiver, "--", sys.executable, str(script), env={"END": "sigterm"})
     assert (done.returncode, done.stdout) == (-signal.SIGTERM, ""), done.stderr
     assert all(not heard.said_bye for heard in receiver.heard)
 
 
-WAYS = """
-import os, torch
+def test_an_isolated_python_trains_unobserved(receiver: FakeReceiver, script: Path) -> None:
+    done = argus_run(receiver, "--", sys.executable, "-I", str(script))
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    assert receiver.heard == []  # -I ignores PYTHONPATH, and that is the user's word
+
+
+UNCHANGED = """
+import builtins, os, sys, torch
 from torch.utils.data import DataLoader
 torch.set_num_threads(1)
 
 def main():
     net = torch.nn.Linear(4, 4)
-    run = torch.compile(net, backend="eager") if os.environ["WAY"] == "compile" else net
+    run = torch.compile(net, backend="eager")
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    workers = {"num_workers": 2, "multiprocessing_context": "fork"} if os.environ["WAY"] == "workers" else {}
-    for x in DataLoader(torch.ones(16, 4), batch_size=2, **workers):
+    for x in DataLoader(torch.ones(16, 4), batch_size=2, num_workers=2, multiprocessing_context="fork"):
         run(x).sum().backward()
         optimizer.step()
-    print("trained", flush=True)
-    if os.environ["WAY"] == "exit":
-        os._exit(7)
+    print(builtins.users_site, os.getpid(), flush=True)
+    sys.exit(3)
 
 main()
 """
 
 
-@pytest.mark.parametrize(("way", "code"), [("workers", 0), ("compile", 0), ("exit", 7)])
-def test_forked_workers_compilation_and_a_hard_exit_are_as_without_us(
-    receiver: FakeReceiver, tmp_path: Path, way: str, code: int
-) -> None:
-    script = tmp_path / "ways.py"
-    script.write_text(WAYS)
-    done = argus_run(receiver, sys.executable, str(script), env={"WAY": way})
-    assert (done.returncode, done.stdout) == (code, "trained\n"), done.stderr
-    if way == "exit":  # ended before the writer's first turn: nothing is owed, and nothing was said
-        assert all(not heard.said_bye for heard in receiver.heard)
-        return
+def test_an_unchanged_script_is_recorded_with_all_it_brings(receiver: FakeReceiver, tmp_path: Path) -> None:
+    """Its own sitecustomize, forked workers of a loader, a compiled model, GPUs numbered anew, an exit code."""
+    (tmp_path / "train.py").write_text(UNCHANGED)
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import builtins; builtins.users_site = 'theirs'\n")
+    env = {"CUDA_VISIBLE_DEVICES": "3,1", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+    env["PYTHONPATH"] = f"{ROOT}:{site}"
+    words = ("--run", "mine", "--", sys.executable, str(tmp_path / "train.py"))
+    done = argus_run(receiver, *words, env=env)
     [heard] = receiver.heard  # the workers are no ranks
-    records = heard.records()
+    records, layout = heard.records(), heard.layouts[-1]
+    assert (done.returncode, done.stdout) == (3, f"theirs {layout.pid}\n"), done.stderr
+    assert (layout.run, layout.rank, layout.local_rank, layout.world_size) == ("mine", 1, 1, 2)
+    assert layout.env["CUDA_VISIBLE_DEVICES"] == "3,1"
     assert len(records.steps) == 8 and heard.said_bye
     names = {records.name(int(name)) for name in records.phases["name"]}
     assert {"forward", "backward", "optimizer"} <= names
-
-
-def test_renumbered_gpus_change_nothing_but_the_layout(receiver: FakeReceiver, script: Path) -> None:
-    env = {"CUDA_VISIBLE_DEVICES": "3,1", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
-    done = argus_run(receiver, sys.executable, str(script), env=env)
-    assert (done.returncode, done.stdout) == (0, "trained 8\n"), done.stderr
-    [heard] = receiver.heard
-    layout = heard.layouts[-1]
-    assert (layout.rank, layout.local_rank, layout.env["CUDA_VISIBLE_DEVICES"]) == (1, 1, "3,1")
-    assert len(heard.records().steps) == 8
-
-
-def test_an_isolated_python_trains_unobserved(receiver: FakeReceiver, script: Path) -> None:
-    done = argus_run(receiver, sys.executable, "-I", str(script))
-    assert (done.returncode, done.stdout) == (0, "trained 8\n"), done.stderr
-    assert receiver.heard == []  # -I ignores PYTHONPATH, and that is the user's word
 
 
 TRAINED = (
@@ -249,7 +238,10 @@ def failing(name: str) -> Callable[[Part, Callable[..., object]], object]:
     return guard
 
 
-def test_a_stopped_processor_costs_only_records_and_each_is_counted(tmp_path: Path) -> None:
+def test_a_stopped_processor_costs_only_records_and_each_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attach, "Writer", partial(Writer, period_s=TURN_S))
     socket, recording = tmp_path / "s" / "p.sock", tmp_path / "recording"
     command = [sys.executable, "-m", "argus", "processor", "--socket", str(socket), "--metrics-port", "-1"]
     env = {key: value for key, value in os.environ.items() if not key.startswith("ARGUS_")}
@@ -274,6 +266,8 @@ def test_a_stopped_processor_costs_only_records_and_each_is_counted(tmp_path: Pa
 
 
 BURST = 80_000
+TURN_S = 0.05
+"""Of the writer; it takes ten times as long where nobody waits for it."""
 
 
 def _train_past(processor: int) -> None:
@@ -287,16 +281,16 @@ def _train_past(processor: int) -> None:
         optimizer.step()
 
     step()
-    time.sleep(1.5)  # the writer has said which rank this is
+    time.sleep(0.5)  # the writer has said which rank this is
     os.kill(processor, signal.SIGSTOP)
     for part in range(8):
         for _ in range(BURST // 8):
             with argus.phase("burst"):
                 pass
-        time.sleep(0.6 if part else 0)  # more than a turn of the writer
+        time.sleep(2 * TURN_S if part else 0)  # more than a turn of the writer
     step()
     os.kill(processor, signal.SIGCONT)
-    time.sleep(2.0)  # a few turns
+    time.sleep(10 * TURN_S)  # a few turns
     step()
 
 

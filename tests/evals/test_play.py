@@ -95,8 +95,8 @@ def test_no_seed_is_in_both_splits() -> None:
 
 @pytest.mark.slow
 def test_the_pipeline_of_a_slow_ranks_sibling_is_no_slow_link() -> None:
-    job = Job(run="tp", ranks=32, tp=2, pp=4, micro_batches=8, steps=120, step_s=1.2, kernels=10)
-    fault = Fault(kind="compute", ranks=(21,), severity=1.4, start_step=50)
+    job = Job(run="tp", ranks=32, tp=2, pp=4, micro_batches=8, steps=90, step_s=1.2, kernels=10)
+    fault = Fault(kind="compute", ranks=(21,), severity=1.4, start_step=40)
     played = play(simulate(job, (fault,), rng=np.random.default_rng(3)))
     assert {finding.group for finding in played.findings if finding.kind == "group_shift"} >= {"pp/4"}
     assert [incident.cause.suspects for incident in played.incidents] == [(21,)]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
@@ -24,8 +21,6 @@ from argus.collectors.rank.session import Hook
 from tests.collectors import test_robustness
 from tests.collectors.hooks import (
     test_deepspeed_engine,
-    test_hf_trainer,
-    test_lightning,
     test_megatron_timers,
     test_torch_pipelining,
     test_torchtitan_trainer,
@@ -95,6 +90,7 @@ SHAPES: dict[str, tuple[Hook, Driven]] = {
     "torchtitan_trainer": (torchtitan_trainer, torchtitan),
 }
 REAL = ("hf_trainer", "hf_accelerate", "lightning", "pytorch_lightning", "torch_pipelining", "torch_fsdp")
+"""Hooks driven by the real thing: below, and where the framework is watched anyway."""
 ELSEWHERE = ("cuda_kernels", "torch_cuda", "torch_nccl")
 """Hooks of a GPU; their failures are in the tests of the kernel channel and below."""
 
@@ -116,60 +112,6 @@ def test_a_framework_known_by_its_shape_goes_on(name: str) -> None:
     with planted(name):
         result, counted = outcome()
     assert result == expected and clean == {} and counted == {f"{name}_error": 1}
-
-
-END = """
-
-print("trained", trainer.{steps})
-attach.detach()
-"""
-
-
-def run_planted(script: str, *words: str, receiver: FakeReceiver, names: tuple[str, ...]) -> str:
-    """Run a framework's script with failures in its hooks; what it printed."""
-    plant = f"from tests.collectors.hooks.planted import plant\nplant(*{names!r})\n"
-    path, out = "/usr/bin:/bin", {"HF_HUB_OFFLINE": "1", "ARGUS_RUN": "planted"}
-    done = subprocess.run(
-        [sys.executable, "-c", plant + script, *words],
-        env={"ARGUS_SOCKET": str(receiver.path), "PATH": path, **out},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stderr.count("failed and is off") == len(names), done.stderr[-3000:]
-    return done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    find_spec("transformers") is None or find_spec("accelerate") is None,
-    reason="needs transformers and accelerate",
-)
-def test_the_trainer_and_accelerate_go_on(receiver: FakeReceiver, tmp_path: Path) -> None:
-    script = test_hf_trainer.SCRIPT.replace("attach.detach()", END.format(steps="state.global_step"))
-    names = ("hf_trainer", "hf_accelerate")
-    said = run_planted(script, str(tmp_path / "out"), receiver=receiver, names=names)
-    assert "trained 10" in said
-    receiver.drain()
-    [heard] = receiver.heard
-    assert {name: heard.dropped.get(f"{name}_error", 0) for name in names} == dict.fromkeys(names, 1)
-    assert heard.said_bye
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("package", "name"), [("lightning.pytorch", "lightning"), ("pytorch_lightning", "pytorch_lightning")]
-)
-def test_lightning_goes_on(receiver: FakeReceiver, tmp_path: Path, package: str, name: str) -> None:
-    if find_spec(package.split(".")[0]) is None:
-        pytest.skip(f"needs {package}")
-    script = test_lightning.SCRIPT.replace("attach.detach()", END.format(steps="global_step"))
-    said = run_planted(script, str(tmp_path), package, receiver=receiver, names=(name,))
-    assert "trained 12" in said
-    receiver.drain()
-    [heard] = receiver.heard
-    assert heard.dropped.get(f"{name}_error") == 1 and heard.said_bye
 
 
 def sharded(rank: int, world: int) -> None:

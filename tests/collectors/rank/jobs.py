@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from collections.abc import Callable
@@ -58,6 +59,7 @@ def start(job: Job, path: Path) -> int:
 
 
 def _prepare(path: Path) -> None:
+    gc.freeze()  # what the tests' own process holds is no part of the job: looked through, it would be copied
     torch.set_num_threads(1)
     torch.manual_seed(7)
     os.environ.update(ARGUS_SOCKET=str(path), ARGUS_RUN="job")

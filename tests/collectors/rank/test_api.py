@@ -15,6 +15,7 @@ from argus.collectors.rank.fake_receiver import FakeReceiver
 from argus.collectors.records.events import FLAG_CHECKPOINT, FLAG_EVAL
 from tests.collectors.rank import jobs
 from tests.collectors.rank.observe import assert_sound, observe, phases
+from tests.collectors.under_run import PLAIN
 
 
 @argus.phase("decorated")
@@ -144,12 +145,13 @@ def test_a_model_evaluated_in_every_step_is_part_of_the_loop(receiver: FakeRecei
 FORBIDDEN = ("fastapi", "sqlalchemy", "scipy", "networkx", "openai", "zstandard", "pydantic")
 
 SCRIPT = f"""
-import sys, torch
+import sys
+{PLAIN}
 before = set(sys.modules)
 import argus
 argus.init("script")
 net = torch.nn.Linear(4, 4)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+optimizer = Plain(net.parameters(), {{}})
 for _ in range(3):
     net(torch.ones(2, 4)).sum().backward()
     optimizer.step()
