@@ -38,8 +38,8 @@ from tests.api.kit import (
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "150"))
-"""Inputs of each test: fourteen of them make 2,100, and with the 7,500 of `make soak` more than a hundred thousand."""
+ROUNDS = int(os.environ.get("FUZZ_ROUNDS", "170"))
+"""Inputs of each test: more than 2,000 of them go to ingest, with the 8,500 of `make soak` more than 100,000."""
 
 TURNS = 50
 """Turns of the worker in which a window must be analysed."""
