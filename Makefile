@@ -7,7 +7,7 @@ ARGUS := $(BIN)/argus
 # Hundreds of processes start in these targets: each would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test format lint checks types smoke live-smoke unit soak soak-ingest soak-chaos soak-crowd soak-fuzz clean
+.PHONY: help setup demo test format lint checks types eval-smoke bench-smoke live-smoke unit soak soak-ingest soak-chaos soak-crowd soak-fuzz clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -31,15 +31,17 @@ format: setup
 lint: setup
 	$(BIN)/ruff check .
 
-checks: setup  # the types take one core, what needs no quiet machine the other
-	$(MAKE) --no-print-directory -j 2 --output-sync=line types smoke
+checks: setup  # none of them needs a quiet machine; together they keep two cores busy
+	$(MAKE) --no-print-directory -j 3 --output-sync=line types eval-smoke bench-smoke
 
 types: setup
 	$(BIN)/mypy
 
-smoke: setup
+eval-smoke: setup
 	$(ARGUS) eval run --smoke --gate evals/baseline.json
 	$(ARGUS) eval fidelity --smoke >/dev/null
+
+bench-smoke: setup
 	$(ARGUS) bench all --smoke --skip demo
 
 live-smoke: setup  # real jobs whose pace is judged: nothing beside them

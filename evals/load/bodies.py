@@ -11,6 +11,7 @@ import numpy as np
 
 from argus.collectors.records.events import Rows
 from argus.collectors.records.heartbeat import Heartbeat, Status
+from argus.collectors.records.kernel_blob import HEAD, RANK
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.report import Report
@@ -30,6 +31,9 @@ BASE_WINDOWS = 2
 
 POOL = 16
 """Different sets of inner phases the ranks share."""
+
+POOL_HOSTS = 64
+"""Different kernel summaries the hosts share: to draw those of all takes longer than a short load lasts."""
 
 LAYERS, PARTS = 80, ("input_norm", "attention", "post_norm", "mlp")
 SEED = 8
@@ -128,13 +132,22 @@ def make_cluster(*, run: str, num_ranks: int, window_steps: int, bytes_per_rank_
     plan = WindowPlan(first=window_steps)
     done = simulate(job, rng=np.random.default_rng(SEED))
     bases = tuple(closed.parts for closed in done.windows(plan))
-    kernels = tuple(blobs(np.random.default_rng(SEED), num_ranks=num_ranks, num_kernels=NUM_KERNELS))
+    pool = min(POOL_HOSTS * RANKS_PER_HOST, num_ranks)
+    drawn = blobs(np.random.default_rng(SEED), num_ranks=pool, num_kernels=NUM_KERNELS)
+    kernels = tuple(_of_host(drawn[host % len(drawn)], host) for host in range(num_ranks // RANKS_PER_HOST))
     bare = Cluster(
         job=job, plan=plan, layouts=done.layouts, bases=bases, inner=(_NONE,) * POOL, kernels=kernels
     )
     here = [sum(map(len, bare.windows(host, 0, start_s=0.0))) for host in range(0, bare.num_hosts, 37)]
     missing = bytes_per_rank_step * window_steps - float(np.mean(here)) / RANKS_PER_HOST
     return replace(bare, inner=_inner(max(round(missing / PHASE_CELL.itemsize), 0), num_steps=window_steps))
+
+
+def _of_host(blob: bytes, host: int) -> bytes:
+    """The blob of another host with `host`'s ranks in it."""
+    ranks = np.frombuffer(blob, RANK, RANKS_PER_HOST, HEAD.size).copy()
+    ranks["rank"] = np.arange(RANKS_PER_HOST) + host * RANKS_PER_HOST
+    return blob[: HEAD.size] + ranks.tobytes() + blob[HEAD.size + ranks.nbytes :]
 
 
 _NONE: Rows = np.empty(0, PHASE_CELL)
