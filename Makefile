@@ -23,7 +23,7 @@ $(VENV)/.done: pyproject.toml deploy/constraints.txt
 demo: setup  ## a real 4-rank job, a real fault, the incident it makes
 	$(ARGUS) demo
 
-test: format lint checks live-smoke unit  ## everything CI checks, in its short form: under ten minutes on two cores
+test: format lint checks live-smoke unit  ## the checks in their short form; LONG=1 adds the longest tests, as CI does
 
 format: setup
 	$(BIN)/ruff format --check .
@@ -49,7 +49,7 @@ live-smoke: setup  # real jobs whose pace is judged: nothing beside them
 	$(ARGUS) eval live --smoke
 
 unit: setup
-	$(BIN)/python -m pytest -q -n 4 --dist worksteal
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal $(if $(LONG),,-m "not long")
 
 soak: setup  ## the full figures, written to docs/benchmarks.md, docs/fidelity.md and docs/evals.md (some hours)
 	$(ARGUS) bench all --full --write docs/benchmarks.md

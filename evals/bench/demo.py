@@ -15,7 +15,7 @@ from argus.evals.watch import Progress
 
 ALL = (*((fault, "ddp") for fault in (*CLASS_OF, "none")), ("slow-rank", "fsdp2"))
 REPEATS: Mapping[Size, int] = {"smoke": 1, "default": 1, "full": 3}
-QUIET_WINDOWS = 15
+QUIET_WINDOWS = 12
 """The short form plays both in one job: silent for so long while healthy, then the fault."""
 
 

@@ -43,6 +43,7 @@ SLOWEST_S = 1500.0
 REPLY_TOKENS = 128
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.slow,
     pytest.mark.timeout(3600),
     pytest.mark.skipif(not WEIGHTS, reason="ARGUS_TEST_GGUF names no weights"),

@@ -138,6 +138,7 @@ def test_a_symptom_that_is_no_vote_makes_no_bout() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_healthy_noisy_job_recurs_in_nothing() -> None:
     from tests.analytics.test_attempt import NOISY, course
 

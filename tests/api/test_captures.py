@@ -129,6 +129,7 @@ def test_orders_expire(client: TestClient, clock: FakeClock) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_whole_way_from_ranks_to_a_perfetto_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_host_that_cannot_be_started_is_said(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_probe_of_three_hosts_is_told_to_the_service(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

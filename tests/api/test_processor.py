@@ -37,6 +37,7 @@ def spawned() -> Iterator[list[subprocess.Popen[str]]]:
         process.communicate()
 
 
+@pytest.mark.long
 def test_a_killed_service_gets_everything_when_it_is_back(
     tmp_path: Path, socket_path: Path, spawned: list[subprocess.Popen[str]]
 ) -> None:

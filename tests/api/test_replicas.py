@@ -35,6 +35,7 @@ def analysed(store: Store) -> list[int]:
     return sorted(item["window"] for item in found.items)
 
 
+@pytest.mark.long
 def test_one_leads_and_the_other_takes_over_when_it_is_killed(postgres: Store, postgres_url: str) -> None:
     settings = {"ARGUS_SETTLE_S": "0", "ARGUS_GRACE_S": "60"}
     services = [start(postgres_url, **settings) for _ in range(2)]

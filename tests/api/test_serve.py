@@ -89,6 +89,7 @@ def feed(service: Running, acknowledged: set[tuple[int, int]], todo: list[int]) 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_kill_9_loses_nothing_acknowledged_and_repeats_nothing(tmp_path: Path) -> None:
     db, rng = tmp_path / "a.sqlite", random.Random(3)
     acknowledged: set[tuple[int, int]] = set()

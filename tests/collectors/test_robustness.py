@@ -72,6 +72,7 @@ print("trained\\n", end="", flush=True)
 )
 
 
+@pytest.mark.long
 def test_workers_of_torchrun_are_ranks_and_an_elastic_restart_is_another_attempt(
     receiver: FakeReceiver, tmp_path: Path
 ) -> None:

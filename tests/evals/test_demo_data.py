@@ -11,6 +11,7 @@ from tests.api.process import start
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_the_demo_serves_a_page_with_incidents(tmp_path: Path) -> None:
     running = start(tmp_path / "ignored.sqlite", "--demo", module=("-m", "argus", "serve"))
     try:

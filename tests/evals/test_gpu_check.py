@@ -109,6 +109,7 @@ def test_a_part_that_failed_fails_the_check_and_leaves_the_others(lost: str) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_whole_way_runs_dry(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "result.json"
     assert gpu_check.main(["--dry-run", "--blocks", "2", "--json", str(out)]) == 0, capsys.readouterr().out

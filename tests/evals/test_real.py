@@ -106,6 +106,7 @@ def test_healthy_jobs_of_the_simulator_raise_nothing() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.exists(), reason="the public recordings are not here")
+@pytest.mark.long
 def test_every_public_recording_gives_its_published_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", "real", "--data", str(SHARED), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)

@@ -28,6 +28,7 @@ MUST = 0.98
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_injected_causes_are_named() -> None:
     rng = np.random.default_rng(20_240_601)
     draws = [draw(rng) for _ in range(DRAWS)]

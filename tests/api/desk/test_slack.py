@@ -210,6 +210,7 @@ def test_two_services_one_killed_post_each_incident_once(tmp_path: Path) -> None
         assert_posted_once(service, str(db))
 
 
+@pytest.mark.long
 def test_on_postgresql_too(postgres: Store, postgres_url: str) -> None:
     assert_posted_once(new_service(postgres, clock=FakeClock(time.time())), postgres_url)
 
@@ -236,6 +237,7 @@ def assert_posted_once(service: Service, db: str) -> None:
         assert len(keys) == len(set(keys)) == 16
 
 
+@pytest.mark.long
 def test_a_service_posts_within_seconds_and_not_again_after_kill_9(tmp_path: Path) -> None:
     with SlackDouble(rate_per_s=0) as double:
         slack_env = {
