@@ -21,7 +21,11 @@ from tests.api.web.conftest import Lived, Serve, on_a_copy
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.skipif(bool(lacking()), reason=lacking() or "there is a browser")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.skipif(bool(lacking()), reason=lacking() or "there is a browser"),
+]
 
 PICTURES = os.environ.get("ARGUS_TEST_PICTURES", "")
 """A folder in which to keep screenshots; docs/img is where the documentation has them."""
