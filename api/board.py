@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anyio import sleep, to_thread
+from anyio import current_time, sleep, to_thread
 
 from argus.analytics.store import orders
 from argus.analytics.store.engine import Store
@@ -38,7 +38,7 @@ class Board:
     async def wait(self, host: str, *, after: int, wait_s: float) -> list[Json]:
         """Orders of `host` beyond number `after`, as soon as there are some, after `wait_s` anyway."""
         seen = -1
-        end_s = self._clock() + wait_s
+        end_s = current_time() + wait_s  # of no wall clock: one that is set back must not hold anybody
         while True:
             await self._look()
             if self._newest != seen and self._newest > after:
@@ -46,9 +46,9 @@ class Board:
                 found = await to_thread.run_sync(self._find, host, after)
                 if found:
                     return found
-            if self._is_closed or self._clock() >= end_s:
+            if self._is_closed or current_time() >= end_s:
                 return []
-            await sleep(LOOK_S)
+            await sleep(min(LOOK_S, max(end_s - current_time(), 0.0)))
 
     async def _look(self) -> None:
         now_s = self._clock()

@@ -47,7 +47,7 @@ def router() -> APIRouter:
         dependencies=[INVESTIGATE],
         response_class=Json,
         responses={
-            200: {"model": Document, "content": {sse.MEDIA: {"schema": {"type": "string"}}}},
+            200: {"model": Document, "content": sse.CONTENT},
         },
     )
     return routes

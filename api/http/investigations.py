@@ -91,7 +91,7 @@ def router() -> APIRouter:
         get_investigation_events,
         methods=["GET"],
         operation_id="get_investigation_events",
-        responses={200: {"content": {sse.MEDIA: {"schema": {"type": "string"}}}}},
+        responses={200: {"content": sse.CONTENT}},
     )
     for path, handler in (("messages", post_investigation_message), ("cancel", cancel_investigation)):
         routes.add_api_route(

@@ -34,6 +34,17 @@ MAX_STREAMS = 256
 
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 MEDIA = "text/event-stream"
+CONTENT: dict[str, dict[str, object]] = {
+    MEDIA: {
+        "schema": {
+            "type": "object",
+            "description": "Each event of the stream; `data` is JSON.",
+            "properties": {name: {"type": "string"} for name in ("event", "data", "id")},
+            "required": ["event", "data"],
+        }
+    }
+}
+"""How a stream is described: by what each of its events is."""
 
 
 class Stopped(Exception):

@@ -122,6 +122,10 @@ def test_an_incident_that_opens_pins_its_suspects_and_two_peers(
     assert sorted(made["ranks"]) == [1, 2, 3] and made["incident"] == incident["id"]
 
 
+def test_who_waits_for_orders_is_let_go_whatever_the_wall_clock_does(client: TestClient) -> None:
+    assert client.get("/v1/hosts/h-0/orders?wait_s=0.05").json() == {"orders": []}  # the clock of these tests stands
+
+
 def test_orders_expire(client: TestClient, clock: FakeClock) -> None:
     client.post("/v1/runs/job/burst", json={"ranks": [0]})
     clock.now_s += 601
