@@ -47,6 +47,8 @@ bench-smoke: setup
 live-smoke: setup  # real jobs whose pace is judged: nothing beside them
 	$(ARGUS) bench demo --smoke
 	$(ARGUS) eval live --smoke
+	$(if $(LONG),$(ARGUS) demo --fault none)
+	$(if $(LONG),$(ARGUS) eval live --fault slow_loader)
 
 unit: setup
 	$(BIN)/python -m pytest -q -n 3 --dist worksteal $(if $(LONG),,-m "not long")

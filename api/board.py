@@ -38,7 +38,7 @@ class Board:
     async def wait(self, host: str, *, after: int, wait_s: float) -> list[Json]:
         """Orders of `host` beyond number `after`, as soon as there are some, after `wait_s` anyway."""
         seen = -1
-        end_s = current_time() + wait_s  # of no wall clock: one that is set back must not hold anybody
+        end_s = current_time() + wait_s  # a wall clock that is set back would hold everybody
         while True:
             await self._look()
             if self._newest != seen and self._newest > after:

@@ -16,6 +16,7 @@ from typing import Any
 
 from argus.api.cli.errors import CliError
 from argus.evals.demo_agent import asked_about
+from argus.evals.interrupts import orderly_end
 from argus.evals.pause import Pauser
 from argus.evals.stack import TRAIN, Stack, StackError
 from argus.evals.watch import Progress, card_of, incidents_of, wait_for, wait_for_windows
@@ -69,7 +70,8 @@ def run(args: argparse.Namespace) -> int:
     plan = Plan(fault=args.fault, rank=rank, parallel=args.workload)
     say = Progress(time.monotonic())
     try:
-        result, card = play(plan, say=say)
+        with orderly_end():
+            result, card = play(plan, say=say)
     except StackError as error:
         raise CliError(str(error), code=1) from None
     print(json.dumps(result) if args.json else card)

@@ -86,4 +86,3 @@ def objects_in(text: str, *, limit: int = 16) -> list[tuple[str, object]]:
         found.append((text[at:end], value))
         at = end
     return found
-    return found

@@ -17,6 +17,7 @@ from pkgutil import iter_modules
 from typing import Any, Literal, Protocol, cast
 
 from argus.api.cli.errors import CliError
+from argus.evals.interrupts import orderly_end
 
 Size = Literal["smoke", "default", "full"]
 
@@ -76,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
     results = {}
     for name in names:
         print(f"bench {name} ({args.size}) …", file=sys.stderr, flush=True)
-        results[name] = _run_one(name, args, alone=bench != "all")
+        with orderly_end():
+            results[name] = _run_one(name, args, alone=bench != "all")
     if args.json:
         print(json.dumps(results if bench == "all" else results[bench]))
     else:
@@ -88,7 +90,10 @@ def _all_but(skipped: Sequence[str]) -> list[str]:
     unwanted = {name.replace("-", "_") for name in skipped}
     if unknown := sorted(unwanted - set(benches())):
         raise CliError(f"--skip {unknown[0]}: no such benchmark; there are {', '.join(benches())}")
-    return [name for name in benches() if name not in unwanted]
+    left = [name for name in benches() if name not in unwanted]
+    if not left:
+        raise CliError("--skip: no benchmark is left to run")
+    return left
 
 
 def _run_one(name: str, args: argparse.Namespace, *, alone: bool) -> dict[str, Any]:

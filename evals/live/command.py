@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
+from argus.evals.interrupts import orderly_end
 from argus.evals.live import sweep
 from argus.evals.live.faults import faults
-from argus.evals.live.interrupts import orderly_end
 from argus.evals.live.machine import Machine, look
 from argus.evals.live.names import marked, name_of
 from argus.evals.live.page import has_place, render, write

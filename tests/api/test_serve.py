@@ -95,7 +95,7 @@ def test_kill_9_loses_nothing_acknowledged_and_repeats_nothing(tmp_path: Path) -
     acknowledged: set[tuple[int, int]] = set()
     todo = list(range(2000))
     settings = {"ARGUS_SETTLE_S": "0", "ARGUS_GRACE_S": "60"}
-    for number in range(3):
+    for number in range(4):
         service = start(db, **settings)
         assert service.post("/v1/ingest/layouts", layouts_body())[0] == 200
         feeding = threading.Thread(target=feed, args=(service, acknowledged, todo))

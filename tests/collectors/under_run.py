@@ -23,7 +23,7 @@ class Plain(torch.optim.Optimizer):
         for parameter in self.param_groups[0]["params"]:
             parameter.data.add_(parameter.grad, alpha=-0.1)
 """
-"""An optimizer as a user writes one. Torch's own load torch's compiler first, a second and a half in every process."""
+"""An optimizer of one's own without a wrapper of torch's that loads the compiler: a second and a half in every process."""
 
 STEPS = 8
 

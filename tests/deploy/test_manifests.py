@@ -35,6 +35,7 @@ def test_the_schemas_of_kubernetes_take_the_manifests(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own import
         validate = pytest.importorskip("kubernetes_validate")
+    assert documents(name)
     for document in documents(name):
         validate.validate(document, "1.31", strict=True)
 

@@ -14,7 +14,7 @@ from argus.evals.agent_models import script_makers
 from argus.evals.agent_score import AnswerScore, score_answer
 from argus.evals.agent_trials import answer_score, asked_on, summarise
 from argus.evals.score import Trial
-from argus.evals.suites import SMOKE, least_size
+from argus.evals.suites import SMOKE
 from argus.evals.truth import Truth
 
 SEVERITY = 1.5
@@ -22,7 +22,7 @@ SEVERITY = 1.5
 
 @cache
 def case_of(scenario: str) -> AgentCase:
-    return agent_case(Trial(scenario=scenario, seed=3, ranks=max(4, least_size(scenario)), severity=SEVERITY))
+    return agent_case(Trial(scenario=scenario, seed=3, ranks=8, severity=SEVERITY))
 
 
 def asked(scenario: str, model: str) -> tuple[AnswerScore, AnswerScore, Outcome]:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from argus.evals.interrupts import ENDING, orderly_end
 from argus.evals.live import sweep
 from argus.evals.live.cgroup import Controller, find_controller, limited, path_in
 from argus.evals.live.faults import faults
-from argus.evals.live.interrupts import ENDING, orderly_end
 from argus.evals.live.launcher import env_of, wait
 from argus.evals.live.machine import look
 from argus.evals.live.names import name_of
@@ -25,7 +25,7 @@ DIRTY = """
 import subprocess, sys, time
 from pathlib import Path
 from argus.evals.live.cgroup import find_controller, limited
-from argus.evals.live.interrupts import orderly_end
+from argus.evals.interrupts import orderly_end
 from argus.evals.live.names import marked, name_of
 from argus.evals.live.network import network
 

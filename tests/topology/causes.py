@@ -26,10 +26,8 @@ SHAPES = tuple(
         hosts_per_leaf=per_leaf,
     )
     for world, per_leaf in ((64, 2), (128, 4), (512, 8), (1024, 16), (10_240, 16))
-    for nics in ((8,) if world > 1024 else (4, 8))
+    for nics in (4, 8)
 )
-"""One of the largest: it takes as long to build as all the others together."""
-
 KINDS = ("nic", "host", "half", "leaf", "rail", "edp", "stage", "two", "none")
 
 

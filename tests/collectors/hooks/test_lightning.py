@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 from argus.collectors.rank.fake_receiver import FakeReceiver, Heard
 from argus.collectors.records.events import FLAG_CHECKPOINT, FLAG_EVAL
+from tests.collectors.hooks.sessions import heard_of
 from tests.collectors.rank.observe import assert_sound, phases
 
 PACKAGES = {
@@ -67,21 +66,15 @@ for package, hook in zip(sys.argv[2::2], sys.argv[3::2]):
 @pytest.mark.slow
 @pytest.mark.skipif(not PACKAGES, reason="needs lightning.pytorch or pytorch_lightning")
 def test_lightning_is_seen_and_goes_on_where_we_fail(receiver: FakeReceiver, tmp_path: Path) -> None:
-    env = {"ARGUS_SOCKET": str(receiver.path), "PATH": "/usr/bin:/bin"}
-    words = [word for pair in PACKAGES.items() for word in pair]
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path), *words]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("trained 12\n") == 2 * len(PACKAGES)
-    receiver.drain()
-    heard = {one.layouts[-1].run: one for one in receiver.heard}
-    assert len(heard) == len(receiver.heard) == 2 * len(PACKAGES)
+    runs = {*PACKAGES, *(f"{package} planted" for package in PACKAGES)}
+    words = (str(tmp_path), *(word for pair in PACKAGES.items() for word in pair))
+    heard = heard_of(
+        SCRIPT, *words, receiver=receiver, trained=[12] * len(runs), runs=runs, failures=len(PACKAGES)
+    )
     for package, hook in PACKAGES.items():
         assert_steps_phases_and_evaluations(heard[package])
         failed = heard[f"{package} planted"]
         assert failed.dropped.get(f"{hook}_error") == 1 and failed.said_bye
-    said = [line for line in done.stderr.splitlines() if "argus:" in line]
-    assert len(said) == len(PACKAGES) and all("failed and is off" in line for line in said), said
 
 
 def assert_steps_phases_and_evaluations(heard: Heard) -> None:
