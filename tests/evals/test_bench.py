@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -108,3 +113,37 @@ def test_a_section_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
 def test_writing_needs_the_document(tmp_path: Path) -> None:
     with pytest.raises(CliError, match="does not exist"):
         bench._write(tmp_path / "none.md", "a", "| x |", command="argus bench a")
+
+
+def test_a_benchmark_that_is_told_to_end_ends_what_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = []
+
+    class Told:
+        """Is told in the middle of its work."""
+
+        def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+        def bench(self, args: argparse.Namespace, *, size: bench.Size) -> dict[str, Any]:
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(30)
+            finally:
+                ended.append(args.bench)
+            return {}
+
+        def table(self, result: Mapping[str, Any]) -> str:
+            return ""
+
+    monkeypatch.setattr(bench, "benches", lambda: {"told": Told()})
+    with pytest.raises(SystemExit) as end:
+        bench.run(argparse.Namespace(bench="told", size="smoke", json=False, write=None))
+    assert end.value.code == 128 + signal.SIGTERM and ended == ["told"]
+
+
+def test_skipping_what_is_not_there_or_all_is_said() -> None:
+    for skipped, words in (
+        (["nothing"], "no such benchmark"),
+        (list(bench.benches()), "no benchmark is left"),
+    ):
+        with pytest.raises(CliError, match=words):
+            bench.run(argparse.Namespace(bench="all", size="smoke", skip=skipped, json=False, write=None))
