@@ -181,6 +181,10 @@ def endpoint_of(settings: Settings) -> Endpoint | None:
     if not settings.model_url:
         return None
     url = settings.model_url if "://" in settings.model_url else f"http://{settings.model_url}"
+    if not url.startswith(("http://", "https://")):
+        raise SettingsError(
+            f"model_url must be a URL like http://HOST:8000/v1, got {settings.model_url!a:.80}"
+        )
     endpoint = Endpoint(
         url=url.rstrip("/"),
         model=settings.model,

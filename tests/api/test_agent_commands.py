@@ -18,12 +18,12 @@ from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
 from argus.analytics.store import conversations
 from argus.analytics.store.documents import dump
-from argus.api.agent import agent_of, limits_of
+from argus.api.agent import agent_of, endpoint_of, limits_of
 from argus.api.agent_metrics import AGENT_METRICS, make_agent_metrics
 from argus.api.cli import main
 from argus.api.cli.face import stored
 from argus.api.cli.serve import product_analyses
-from argus.api.settings import SettingsError
+from argus.api.settings import Settings, SettingsError
 from argus.api.settings_sources import load_settings
 from argus.evals.moments import moments
 from argus.evals.simulator.frames import rank_frames
@@ -220,6 +220,14 @@ def test_a_budget_that_could_not_be_kept_is_refused() -> None:
     assert limits_of(settings).max_usd == 0.5
     with pytest.raises(SettingsError, match="no price is set"):
         limits_of(load_settings(env={"ARGUS_MODEL_USD": "0.5"})[0])
+
+
+def test_an_endpoint_that_speaks_no_http_is_refused() -> None:
+    for url in ("ftp://model", "file:///etc/passwd", "://"):
+        with pytest.raises(SettingsError, match="model_url must be a URL like"):
+            endpoint_of(Settings(model_url=url))
+    found = endpoint_of(Settings(model_url="model:8000/v1/"))
+    assert found is not None and found.url == "http://model:8000/v1"
 
 
 def test_bad_runbooks_are_warned_of(tmp_path: Path) -> None:
