@@ -71,8 +71,8 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="argus-ingest-") as name:
         folder = Path(name)
         with _service(folder, window_steps=window_steps) as (service, url):
-            load = _load(url, ranks=args.ranks, window_steps=window_steps, seconds=seconds)
-            with load, _Watch(service.pid) as watch:
+            generator = _load(url, ranks=args.ranks, window_steps=window_steps, seconds=seconds)
+            with generator as load, _Watch(service.pid) as watch:
                 assert load.stdin is not None and load.stdout is not None
                 load.stdin.write("go\n")
                 load.stdin.flush()
@@ -221,19 +221,25 @@ def _tail(folder: Path) -> str:
     return (folder / "serve.log").read_text(errors="replace")[-2000:] or "nothing"
 
 
-def _load(url: str, *, ranks: int, window_steps: int, seconds: float) -> subprocess.Popen[str]:
-    """The generator, ready to begin."""
+@contextmanager
+def _load(url: str, *, ranks: int, window_steps: int, seconds: float) -> Iterator[subprocess.Popen[str]]:
+    """The generator, ready to begin; whoever stops before its end ends it."""
     command = [sys.executable, "-m", "argus.evals.load.play", "--url", url, "--ranks", str(ranks)]
     command += ["--window-steps", str(window_steps), "--seconds", str(seconds)]
     command += ["--bytes-per-rank-step", str(BYTES_PER_RANK_STEP)]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=clean_env(), text=True
     )
-    assert process.stdout is not None
-    if process.stdout.readline() != "ready\n":
-        process.wait(START_S)
-        raise CliError("the generator did not start, see above", code=1)
-    return process
+    with process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                process.wait(START_S)
+                raise CliError("the generator did not start, see above", code=1)
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def _wait_for_analysis(folder: Path, *, windows: int) -> None:
