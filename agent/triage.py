@@ -189,12 +189,20 @@ def _impact(incident: Incident, topology: Topology) -> Impact:
     )
 
 
+def advised(fault_class: str, verdict: str) -> tuple[Remedy, ...]:
+    """What the class' entry says to do: first look, then, if it comes back, act.
+
+    What changes something needs a cause: an inconclusive verdict has none to act on, so it only looks.
+    """
+    remedies = of_class(cause_classes()[fault_class])
+    return tuple(one for one in remedies if one.is_read_only or verdict != "INCONCLUSIVE")
+
+
 def _remediation(incident: Incident, about: tuple[str, ...]) -> tuple[Action, ...]:
-    """What the class' entry says to do: first look, then, if it comes back, act."""
     cause = incident.cause
     return tuple(
         action_of(remedy, target=cause.scope, gain=gain_of(incident), claim_ids=about)
-        for remedy in of_class(cause_classes()[cause.fault_class])
+        for remedy in advised(cause.fault_class, cause.verdict)
     )
 
 

@@ -21,11 +21,15 @@ EVERYBODY = -1
 NEARLY_ALL = 0.1
 """Quantile of the ranks' waits for data that everybody waits at least; one rank's is its own matter."""
 
-MIN_STEPS = 0.5
-"""A pause worth remembering takes at least half a step."""
+MIN_STEPS = 0.1
+"""A pause the runtime tells of is worth remembering from a tenth of a step on: once in ten steps, and others at other
+times, that is a per cent of the job. Routine collections take a fiftieth."""
+
+MIN_WAIT_STEPS = 0.5
+"""Waiting for data is part of many a healthy step: it is a pause where it takes half of one."""
 
 MAX_KEPT = 16
-"""Pauses of one window that are kept, longest first."""
+"""Pauses of one window that are kept: the longest of every step, then the longest others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +46,7 @@ def pauses_of(window: Window) -> tuple[Pause, ...]:
     """The longest pauses of a window's usable steps, in order of step and rank."""
     if not np.isfinite(window.step_s).any():
         return ()
-    least_s = MIN_STEPS * float(np.nanmedian(window.step_s))
+    step_s = float(np.nanmedian(window.step_s))
     usable = set(window.steps[window.usable].tolist())
     told: dict[tuple[str, int, int], float] = {}
     for event in window.events:
@@ -52,11 +56,13 @@ def pauses_of(window: Window) -> tuple[Pause, ...]:
     found = [
         Pause(kind=kind, rank=rank, step=step, dur_s=dur)
         for (kind, step, rank), dur in told.items()
-        if dur >= least_s
+        if dur >= MIN_STEPS * step_s
     ]
-    found += _of_everybody(window, usable, least_s=least_s)
-    longest = sorted(found, key=lambda pause: (-pause.dur_s, pause.step, pause.rank))[:MAX_KEPT]
-    return tuple(sorted(longest, key=lambda pause: (pause.step, pause.rank, pause.kind)))
+    found += _of_everybody(window, usable, least_s=MIN_WAIT_STEPS * step_s)
+    found.sort(key=lambda pause: (-pause.dur_s, pause.step, pause.rank))
+    first = {(pause.kind, pause.step): pause for pause in reversed(found)}
+    costliest = sorted(found, key=lambda pause: first[pause.kind, pause.step] is not pause)[:MAX_KEPT]
+    return tuple(sorted(costliest, key=lambda pause: (pause.step, pause.rank, pause.kind)))
 
 
 def _of_everybody(window: Window, usable: set[int], *, least_s: float) -> list[Pause]:

@@ -170,6 +170,16 @@ def test_json_form_is_plain_and_complete() -> None:
 
 
 @pytest.mark.parametrize("fault_class", list(cause_classes()))
+def test_what_changes_something_is_advised_for_a_cause_alone(fault_class: str) -> None:
+    sure, unsure = (
+        describe(incident(fault_class, verdict=verdict), findings=(), topology=topology()).remediation
+        for verdict in ("LIKELY", "INCONCLUSIVE")
+    )
+    assert [action.is_read_only for action in sure] == [True, False]
+    assert unsure == sure[:1]
+
+
+@pytest.mark.parametrize("fault_class", list(cause_classes()))
 def test_every_class_has_words_and_a_card_of_one_screen(fault_class: str) -> None:
     one = incident(fault_class, victims=tuple(r for r in range(4000) if r % 3))
     diagnosis = diagnose(one, findings=(), topology=topology(4096), missing=["a thing nobody saw"] * 9)
