@@ -1,21 +1,24 @@
 """L2: one rank's saves of checkpoints take longer than everybody else's, which they did not do before.
 
-Saving is uneven by design: a rank may hold more, or write what the others do not have. So a rank is accused only if it was
-not as late in earlier saves, and if it is the same rank again and again. Saves rarer than the windows that are
-remembered are never enough.
+Saving is uneven by design: a rank may hold more, or write what the others do not have, and storage is shared and its times
+vary. So a rank is accused only if it is last again and again and later than before: grossly, or so that saves which vary by
+themselves would not bring it. Of n ranks one that is last with probability p is so k times in a row by chance n·pᵏ
+times, and all of these later than m before 1 / C(k + m, k) times (a permutation test). What the last rank of a save
+always cost is no loss. Saves rarer than the windows that are remembered are never enough.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import dropwhile, takewhile
+from math import comb
 
 import numpy as np
 
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.saves import PHASE, Save
-from argus.analytics.view import View
+from argus.analytics.view import Digest, View
 
 NEEDS = "slow_save"
 
@@ -24,10 +27,10 @@ def detect(
     view: View,
     *,
     min_saves: int = 3,  # late ones in a row: one is an accident, two are a coincidence
-    min_before: int = 3,  # saves that were in time, else nobody knows how they should be
-    min_ratio: float = 2.0,  # to the others: storage is shared and its times vary
+    min_before: int = 2,  # saves that were in time, else nobody knows how they should be
+    min_ratio: float = 2.0,  # to the others: no storage varies so much three times running
     min_growth: float = 1.5,  # of that ratio, over the largest before, whoever was last then
-    min_lost: float = 0.2,  # steps, by one save: less is nothing anybody waits for
+    chance: float = 1e-3,  # of less than that, as for pauses of one rank
     min_share: float = 0.01,  # of the time, from the first late save on
 ) -> tuple[Finding, ...]:
     """At most one culprit finding, as long as the last save was late."""
@@ -35,35 +38,46 @@ def detect(
     if digest is None or not digest.typical_step_s > 0:
         return ()
     seen = [save for one in (*view.past, digest) for save in one.saves]
-    least_s = min_lost * digest.typical_step_s
-
-    def is_late(save: Save) -> bool:
-        return (
-            save.rank == seen[-1].rank
-            and save.dur_s >= min_ratio * save.others_s
-            and save.dur_s - save.others_s >= least_s
-        )
-
-    late = list(takewhile(is_late, reversed(seen)))[::-1]
-    before = seen[: len(seen) - len(late)]
-    if len(late) < min_saves or len(before) < min_before:
+    in_a_row = list(takewhile(lambda save: save.rank == seen[-1].rank, reversed(seen)))[::-1]
+    before = seen[: len(seen) - len(in_a_row)]
+    if len(before) < min_before:
         return ()
-    usual = max(save.ratio for save in before)
-    end_step = digest.first_step + digest.num_steps
-    lost_s = sum(save.dur_s - save.others_s for save in late) / max(end_step - late[0].step, 1)
-    grew = float(np.median([save.ratio for save in late])) >= min_growth * usual
-    if not grew or lost_s < min_share * digest.typical_step_s:
+    most = max(save.ratio for save in before)
+    # Who became late may have been last by chance just before.
+    late = list(dropwhile(lambda save: save.ratio <= most, in_a_row))
+    if len(late) < min_saves:
         return ()
-    return (_finding(view, late, lost_s=lost_s, step_s=digest.typical_step_s, window=digest.index),)
+    ratios = [save.ratio for save in late]
+    is_gross = min(ratios) >= min_ratio and float(np.median(ratios)) >= min_growth * most
+    by_chance = _by_chance(before, in_a_row, num_late=len(late), num_ranks=len(digest.ranks))
+    lost_s = _lost_s(before, late, end_step=digest.first_step + digest.num_steps)
+    if not (is_gross or by_chance <= chance) or lost_s < min_share * digest.typical_step_s:
+        return ()
+    return (_finding(view, digest, late, lost_s=lost_s),)
 
 
-def _finding(view: View, late: Sequence[Save], *, lost_s: float, step_s: float, window: int) -> Finding:
+def _by_chance(before: Sequence[Save], in_a_row: Sequence[Save], *, num_late: int, num_ranks: int) -> float:
+    """How often saves that vary by themselves have one rank last `in_a_row`, and the last of these later than all else."""
+    usual = sum(save.rank == in_a_row[-1].rank for save in before) / len(before)
+    same = num_ranks * max(1 / num_ranks, usual) ** len(in_a_row)
+    rest = [*before, *in_a_row[:-num_late]]
+    in_order = min(s.ratio for s in in_a_row[-num_late:]) > max(s.ratio for s in rest)
+    return same / (comb(len(rest) + num_late, num_late) if in_order else 1)
+
+
+def _lost_s(before: Sequence[Save], late: Sequence[Save], *, end_step: int) -> float:
+    """Seconds a step since the first late save, beyond what whoever was last used to cost."""
+    usual = float(np.median([save.ratio for save in before]))
+    return sum(save.dur_s - usual * save.others_s for save in late) / max(end_step - late[0].step, 1)
+
+
+def _finding(view: View, digest: Digest, late: Sequence[Save], *, lost_s: float) -> Finding:
     rank, dur_s = late[-1].rank, float(np.median([save.dur_s for save in late]))
     others_s = float(np.median([save.others_s for save in late]))
     return Finding(
         run=view.run,
         attempt=view.attempt,
-        window=window,
+        window=digest.index,
         level="L2",
         detector="l2_saves",
         kind="host_gap",
@@ -75,7 +89,7 @@ def _finding(view: View, late: Sequence[Save], *, lost_s: float, step_s: float, 
         end_step=late[-1].step,
         ratio=dur_s / others_s,
         effect_s_per_step=lost_s,
-        share_of_step=lost_s / step_s,
+        share_of_step=lost_s / digest.typical_step_s,
         evidence=(
             Evidence(
                 name="save_s", value=dur_s, unit="s", baseline=others_s, note=f"{PHASE}, beside the others'"

@@ -49,6 +49,15 @@ def test_a_rank_that_became_late_is_accused() -> None:
     assert suspects(*CALM, LATE, LATE, LATE) == [(3,)]
 
 
+def test_a_rank_that_is_a_little_late_is_accused_once_chance_would_not_bring_it() -> None:
+    little = [(3, s) for s in (0.16, 0.17, 0.16, 0.18, 0.17)]
+    assert suspects(*CALM, *little[:3]) == []  # one time in three hundred
+    assert suspects(*CALM, *little) == [(3,)]
+    assert suspects(*CALM, (3, 0.11), *little) == [(3,)]  # it was last by chance before
+    assert suspects(*CALM, *little[:3], (1, 0.12), *little[:3]) == []  # it is last as often as it was
+    assert suspects(*((3, 0.16), (1, 0.11)) * 2, *little) == []  # it holds more, and always did
+
+
 @pytest.mark.parametrize(
     "saves",
     [
