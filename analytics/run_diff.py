@@ -16,11 +16,15 @@ SECTIONS = ("environment", "versions", "layout", "hosts", "step", "phases", "wai
 MIN_CHANGE = 0.03
 """A time that differs by less than 3 % is the same: 0.6 of the 5 % that are to be found."""
 
+MIN_CHANGE_SET = 0.012
+"""A step that differs by less than 1.2 % is the same although what was set or installed differs: 0.6 of the 2 % that are
+worth a warning. With nothing set otherwise so small a difference is that of other machines."""
+
 TAIL = 3.5
 """A difference counts from so many standard errors of the two medians on."""
 
 UNKNOWN_SPREAD = 0.1
-"""Spread assumed where fewer than three windows tell it."""
+"""Spread assumed where fewer than three windows of either run tell it."""
 
 MIN_SHARE = 0.01
 """Phases and kernels below 1 % of the step are not worth a line."""
@@ -85,12 +89,15 @@ def diff(before: RunFacts, after: RunFacts) -> RunDiff:
     """Everything that differs beyond its noise, in the order of `SECTIONS`."""
     step_s = max((level.p50_s for level in (before.step, after.step) if level), default=0.0)
     steps = [{} if one.step is None else {"step": one.step} for one in (before, after)]
-    changes = (
+    was_set = (
         *_texts("environment", before.env, after.env),
         *_texts("versions", before.versions, after.versions),
+    )
+    changes = (
+        *was_set,
         *_texts("layout", _shape(before), _shape(after)),
         *_hosts(before.hosts, after.hosts),
-        *_levels("step", *steps, floor_s=0.0),
+        *_levels("step", *steps, floor_s=0.0, min_change=MIN_CHANGE_SET if was_set else MIN_CHANGE),
         *_levels("phases", before.phases, after.phases, floor_s=MIN_SHARE * step_s),
         *_levels("waits", before.waits, after.waits, floor_s=MIN_SHARE * step_s),
         *_kernels(before.kernels, after.kernels, floor_s=MIN_SHARE * step_s),
@@ -173,13 +180,19 @@ def _hosts(before: Sequence[str], after: Sequence[str]) -> Iterable[Change]:
 
 
 def _levels(
-    section: str, before: Mapping[str, Level], after: Mapping[str, Level], *, floor_s: float
+    section: str,
+    before: Mapping[str, Level],
+    after: Mapping[str, Level],
+    *,
+    floor_s: float,
+    min_change: float = MIN_CHANGE,
 ) -> list[Change]:
     found = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         times = [level.p50_s for level in (old, new) if level is not None]
-        if max(times) < floor_s or (old is not None and new is not None and not _differ(old, new)):
+        is_same = old is not None and new is not None and not _differ(old, new, min_change)
+        if max(times) < floor_s or is_same:
             continue
         found.append(
             Change(
@@ -194,15 +207,20 @@ def _levels(
     return _costliest(found)
 
 
-def _differ(old: Level, new: Level) -> bool:
-    """Whether two medians over windows differ by more than their standard errors allow."""
+def _differ(old: Level, new: Level, min_change: float) -> bool:
+    """Whether two medians over windows differ by more than their standard errors allow.
+
+    Windows of one job stray alike before and after, so that both runs together say how much.
+    """
     if min(old.p50_s, new.p50_s) <= 0:
         return old.p50_s != new.p50_s
-    errors = [
-        1.25 * (level.spread if level.num >= 3 else UNKNOWN_SPREAD) / math.sqrt(level.num)
-        for level in (old, new)
-    ]
-    return abs(math.log(new.p50_s / old.p50_s)) >= max(MIN_CHANGE, TAIL * math.hypot(*errors))
+    known = [level for level in (old, new) if level.num >= 3]
+    weight = sum(level.num for level in known)
+    spread = (
+        math.sqrt(sum(level.num * level.spread**2 for level in known) / weight) if known else UNKNOWN_SPREAD
+    )
+    error = 1.25 * spread * math.hypot(*(1 / math.sqrt(level.num) for level in (old, new)))
+    return abs(math.log(new.p50_s / old.p50_s)) >= max(min_change, TAIL * error)
 
 
 def _kernels(
