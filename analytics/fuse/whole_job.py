@@ -92,7 +92,8 @@ def rise_of(digests: Sequence[Digest]) -> Rise | None:
     place = int(places[np.argmax(k * (len(logs) - k) * (right - left) ** 2)])
     low, high = float(np.median(logs[:place])), float(np.median(logs[place:]))
     middle = low + HALF * (high - low)
-    spread = max(_spread(logs[:place]), _spread(logs[place:]))
+    # What rises on and on is no wide level: since the rise the spread is what is left beside its own line.
+    spread = max(_spread(logs[:place]), _spread(_beside_line(logs[place:])))
     lasts = min(lengths[:place].sum(), lengths[place:].sum()) >= LASTS_S
     apart = logs[:place].max() < middle <= logs[place:].min()
     if high - low < max(np.log(MIN_RISE), SCALES * spread) or not lasts or not apart:
@@ -118,6 +119,11 @@ def _times(digests: Sequence[Digest]) -> Floats | None:
         work = np.array([one[1] for one in amounts if one is not None])
         times = times / work * work[-1]
     return times if np.isfinite(times).all() and (times > 0).all() else None
+
+
+def _beside_line(logs: Floats) -> Floats:
+    x = np.arange(len(logs))
+    return np.asarray(logs - np.polyval(np.polyfit(x, logs, 1), x))
 
 
 def _spread(logs: Floats) -> float:
