@@ -237,7 +237,9 @@ def _judge(
         causes = _causes(state, view, findings, votes=votes, recurring=recurring)
     for cause in causes:
         known = find_open(state.incidents, cause.scope) or _member_of(state.incidents, cause)
-        if known is None:
+        parts = [i for i in state.incidents if i.status == "open" and _is_wider(i.cause, cause)]
+        state = _close(state, parts, ended=NAMED_BETTER)
+        if known is None or known in parts:
             state = _replace(state, _opened(state, view, cause, digest.index))
         elif _is_named_now(known.cause, cause) or is_better_seen(known.cause, cause):
             state = _replace(
@@ -338,6 +340,15 @@ EXPLAINS = 0.5
 
 def _is_named_now(known: Cause, cause: Cause) -> bool:
     return known.fault_class in UNNAMED and cause.fault_class not in UNNAMED
+
+
+def _is_wider(known: Cause, cause: Cause) -> bool:
+    """Whether the same is seen now of more ranks, which one object holds."""
+    return (
+        cause.fault_class == known.fault_class != "link.slow"
+        and cause.scope != known.scope
+        and set(known.suspects) < set(cause.suspects)
+    )
 
 
 def _is_part(known: Cause, cause: Cause) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from argus.analytics.delays import delays_of
+from argus.analytics.hiccup import hiccups_of
 from argus.analytics.host_use import odd_hosts
 from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.pauses import pauses_of
@@ -81,6 +82,7 @@ def _digest(window: Window, waits: Waits) -> Digest:
         sees_waits=bool(len(waits.calls.first)),
         pauses=pauses_of(window),
         saves=saves_of(window),
+        hiccups=hiccups_of(window, own_series(window), step_s=_typical(step_s)),
         odd_hosts=odd_hosts(window),
         balance=None if explained is None else explained.balance,
     )

@@ -1,18 +1,42 @@
-"""Whether an excess lasts through a window, or is a step or two that went badly."""
+"""Whether an excess lasts through a window, or is a step or two that went badly; and where those come again and again.
+
+A step that goes badly now and then is nobody's fault. Where a host, or a rank of a lone host, has one in window after
+window and the others have hardly any, something visits it: the windows with one are compared with what the others' rate
+brings by chance (Poisson, as for bouts in `recurrence`).
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.view import Digest
 from argus.analytics.window import Bools, Floats, Ints, Window
+from argus.topology.layout import Topology
 
 LEFT_OUT = 2
 """The worst steps of a window that must not be all there is: of every third step of ten one is left."""
 
 LEFT_PART = 1 / 3
 """What must be left of the mean excess without them."""
+
+MIN_SHARE = 0.02
+"""A hiccup that costs less of its window than this is worth nobody's time."""
+
+LAST_WINDOWS = 10
+"""Windows whose hiccups are counted."""
+
+MIN_WINDOWS = 3
+"""Once is an accident, twice is a coincidence."""
+
+CHANCE = 0.005
+"""That the others' rate brings any host so many: the votes that follow ask for one more."""
+
+UNSEEN = 0.5
+"""Added to the others' hiccups: none at all in so few windows is no rate of zero."""
 
 OWN_PART = 0.3
 """Own work that shows at least this part of a lateness is what it comes from."""
@@ -30,6 +54,44 @@ def lasts(times: Floats, classes: Ints) -> Bools:
     kept = np.sort(excess, axis=0)[: num - min(LEFT_OUT, num // 4)]
     mean = excess.mean(axis=0)
     return np.asarray((mean <= 0) | (kept.mean(axis=0) >= LEFT_PART * mean))
+
+
+def hiccups_of(window: Window, own: Floats, *, step_s: float) -> tuple[int, ...]:
+    """Ranks whose own work (rank, step) costs more of the window than their peers', but in one or two steps alone."""
+    times, classes = own[:, window.usable], work_classes(window.topology, window.ranks)
+    if not times.shape[1] or not step_s > 0:
+        return ()
+    excess = (times.T - peer_medians(times.T, classes)).mean(axis=0)
+    found = (np.nan_to_num(excess) >= MIN_SHARE * step_s) & ~lasts(times, classes)
+    return tuple(window.ranks[found].tolist())
+
+
+def recurs(digests: Sequence[Digest], topology: Topology, ranks: Ints) -> Bools:
+    """Of `ranks` those with a hiccup in the newest of `digests` and, with their host, in more before than chance brings."""
+    places = {rank: topology.host_of(rank) for rank in ranks.tolist()}
+    if len(set(places.values())) < 2:
+        places = {rank: str(rank) for rank in places}
+    recent = [set(digest.hiccups) & places.keys() for digest in digests[-LAST_WINDOWS:]]
+    visits = dict.fromkeys(places.values(), 0)
+    for hit in recent:
+        for place in {places[rank] for rank in hit}:
+            visits[place] += 1
+    often = {place for place, num in visits.items() if _is_often(num, visits)}
+    return np.array(
+        [
+            rank in recent[-1] and places[rank] in often and sum(rank in hit for hit in recent) >= MIN_WINDOWS
+            for rank in places
+        ]
+    )
+
+
+def _is_often(num: int, visits: Mapping[str, int]) -> bool:
+    """Whether so many windows come too rarely by the rate of the other places, to any of them all."""
+    if num < MIN_WINDOWS or len(visits) < 2:
+        return False
+    expected = (sum(visits.values()) - num + UNSEEN) / (len(visits) - 1)
+    below = sum(expected**k / math.factorial(k) for k in range(num)) * math.exp(-expected)
+    return len(visits) * (1.0 - below) <= CHANCE
 
 
 def late_by_hiccup(window: Window, digest: Digest) -> Bools:

@@ -42,13 +42,18 @@ def open_incident(
 def update_incident(
     incident: Incident, cause: Cause, *, window: int, steps_done: int, world: int
 ) -> Incident:
-    """The incident with the newest numbers; class, scope and suspects stay what it was opened with."""
+    """The incident with the newest numbers; class and scope stay what it was opened with.
+
+    So do the suspects, but that more ranks of the same host may show the same later.
+    """
     known = incident.cause
+    is_same_host = known.scope == cause.scope and known.scope.startswith("host:")
+    more = cause.suspects if is_same_host and cause.fault_class == known.fault_class else ()
     kept = replace(
         cause,
         fault_class=known.fault_class,
         scope=known.scope,
-        suspects=known.suspects,
+        suspects=tuple(sorted({*known.suspects, *more})),
         onset_step=known.onset_step,
         phase=cause.phase if cause.fault_class == known.fault_class else known.phase,
         ruled_out=cause.ruled_out if cause.fault_class == known.fault_class else known.ruled_out,

@@ -40,7 +40,8 @@ class Digest:
     keeps. `odd_hosts` stood out from the others in what their kernel measured. What a rank is compared with (`peers_s`, `own_peers_s`) is what the peers would take for its work, and
     `unsteady_s` (rank,) is the standard error of a rank's own work as its class varies from step to step;
     `late_s` leaves out lateness by more work, as far as the ranks tell their work; `balance` says how uneven it
-    was, `pauses` are the long ones the runtime told of, `saves` the checkpoints most ranks wrote. `amount` is the work of a step with its unit, as far as known, `pieces` the median rank's micro-batches of a step.
+    was, `pauses` are the long ones the runtime told of, `saves` the checkpoints most ranks wrote, `hiccups` the ranks
+    that lost much in one or two steps alone. `amount` is the work of a step with its unit, as far as known, `pieces` the median rank's micro-batches of a step.
     """
 
     index: int
@@ -79,6 +80,7 @@ class Digest:
     balance: Balance | None = None
     pauses: tuple[Pause, ...] = ()
     saves: tuple[Save, ...] = ()
+    hiccups: tuple[int, ...] = ()
     amount: tuple[str, float] | None = None
     pieces: float = 0.0
 

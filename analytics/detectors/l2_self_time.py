@@ -25,7 +25,7 @@ from argus.analytics.baseline import (
 )
 from argus.analytics.digest import FLOOR_SHARE, GAP_PHASE, observed, unsteady_of
 from argus.analytics.finding import Evidence, Finding
-from argus.analytics.hiccup import lasts
+from argus.analytics.hiccup import lasts, recurs
 from argus.analytics.lone import stands_out
 from argus.analytics.peers import class_sizes, work_classes
 from argus.analytics.robust import leave_one_out_median
@@ -79,18 +79,21 @@ def detect(
         )
         chosen &= test.exceeds
         if chosen.any():
-            chosen &= _repeats(view, classes, phase, deviation=dev, share=share)
+            chosen &= _repeats(view, digest, classes, phase, deviation=dev, share=share)
         found += [_finding(view, digest, int(row), phase, test) for row in np.flatnonzero(chosen)]
     return tuple(found)
 
 
-def _repeats(view: View, classes: Ints, phase: str | None, *, deviation: Floats, share: Floats) -> Bools:
-    """Whether the excess is in most steps, not in one or two; in a lone window more is asked for. (rank,)"""
+def _repeats(
+    view: View, digest: Digest, classes: Ints, phase: str | None, *, deviation: Floats, share: Floats
+) -> Bools:
+    """Whether the excess is in most steps, not in one or two, or in one or two of window after window; in a lone window
+    more is asked for. (rank,)"""
     assert view.window is not None
     steps = _by_step(view.window, phase)
     if view.is_lone:
         return stands_out(steps, classes, deviation=deviation, share=share)
-    return lasts(steps, classes)
+    return lasts(steps, classes) | recurs((*view.past, digest), view.topology, digest.ranks)
 
 
 def _by_step(window: Window, phase: str | None) -> Floats:

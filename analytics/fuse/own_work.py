@@ -32,7 +32,7 @@ def rank_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     Ranks that make up most of one object of the topology, with the same class, become one cause of that.
     """
     causes = [_rank_cause(view, symptoms, _class_of(view, symptoms)) for symptoms in lasting.ranks]
-    return join_ranks(view, causes)
+    return join_ranks(view, causes, known=lasting.open)
 
 
 def _class_of(view: View, symptoms: Sequence[RankSymptom]) -> Classification:

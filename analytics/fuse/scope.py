@@ -36,22 +36,49 @@ def fleet_of(view: View) -> Fleet:
     return known
 
 
-def join_ranks(view: View, causes: Sequence[Cause]) -> tuple[Cause, ...]:
+def join_ranks(view: View, causes: Sequence[Cause], *, known: Sequence[Cause] = ()) -> tuple[Cause, ...]:
     """Causes of ranks that one object explains, made one; the others as they are.
 
-    Only ranks that suffer from the same: a slow loader and a slow clock on one host are two causes.
+    Only ranks that suffer from the same: a slow loader and a slow clock on one host are two causes. What `known`, the
+    causes of open incidents, accuse is as suspect as ever: ranks of one host do not have to be seen in one window.
     """
     joined: list[Cause] = []
     for fault_class in dict.fromkeys(cause.fault_class for cause in causes):
         mine = {cause.suspects[0]: cause for cause in causes if cause.fault_class == fault_class}
-        if len(mine) == 1:
+        same = [cause for cause in known if cause.fault_class == fault_class]
+        before = {rank: cause for cause in same for rank in cause.suspects if rank not in mine}
+        if len(mine) + len(before) == 1:
             joined += mine.values()
             continue
-        scope = smallest_scope(fleet_of(view), mine, nature="self_time")
+        scope = smallest_scope(fleet_of(view), {**mine, **before}, nature="self_time")
         for element, members in _objects(scope, all_ranks=view.topology.world_size):
-            joined.append(_as_one([mine.pop(rank) for rank in members if rank in mine], element))
+            if seen := [mine.pop(rank) for rank in members if rank in mine]:
+                joined.append(_with_known(_as_one(seen, element), before, members))
+        joined += _of_known_hosts(view, mine, same)
         joined += _neighbours(view, mine)
     return tuple(joined)
+
+
+def _with_known(cause: Cause, before: Mapping[int, Cause], members: Sequence[int]) -> Cause:
+    """The cause with the suspects of open incidents that its object holds."""
+    held = {rank: before[rank] for rank in members if rank in before}
+    return replace(
+        cause,
+        suspects=tuple(sorted({*cause.suspects, *held})),
+        victims=tuple(rank for rank in cause.victims if rank not in held),
+        onset_step=min([cause.onset_step, *(one.onset_step for one in held.values())]),
+    )
+
+
+def _of_known_hosts(view: View, mine: dict[int, Cause], known: Sequence[Cause]) -> list[Cause]:
+    """Ranks of a host that an open incident of their class accuses already, taken out of `mine`."""
+    found = []
+    for cause in known:
+        kind, _, host = cause.scope.partition(":")
+        members = [rank for rank in mine if kind == "host" and view.topology.host_of(rank) == host]
+        if members:
+            found.append(_as_one([mine.pop(rank) for rank in members], cause.scope))
+    return found
 
 
 def _neighbours(view: View, causes: Mapping[int, Cause]) -> list[Cause]:
