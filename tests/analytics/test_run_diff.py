@@ -50,6 +50,25 @@ def test_a_run_differs_in_nothing_from_itself() -> None:
     assert diff(OLD, OLD).changes == () and diff(NEW, NEW).same_shape
 
 
+@pytest.mark.parametrize(
+    ("is_set", "ratio", "spread", "is_told"),
+    [
+        (True, 1.02, 0.004, True),
+        (False, 1.02, 0.004, False),  # other machines differ by so much
+        (False, 1.04, 0.004, True),
+        (True, 1.01, 0.004, False),
+        (True, 1.02, 0.01, False),  # within the noise
+    ],
+)
+def test_a_small_change_of_the_step_is_told_where_settings_differ(
+    is_set: bool, ratio: float, spread: float, is_told: bool
+) -> None:
+    before = replace(OLD, step=Level(p50_s=1.0, spread=spread, num=30))
+    step = Level(p50_s=ratio, spread=0.0, num=4)  # four windows may agree by chance
+    after = replace(before, step=step, env=NEW.env if is_set else before.env)
+    assert bool(diff(before, after).of("step")) == is_told
+
+
 def test_every_section_tells_its_changes() -> None:
     found = diff(OLD, NEW)
     told = {(c.section, c.name): (c.before, c.after) for c in found.changes}

@@ -12,7 +12,7 @@ from argus.analytics.detectors.l2_majority import Usual, _split
 from argus.analytics.digest import digest_of
 from argus.analytics.incident import Incident
 from argus.analytics.pauses import EVERYBODY as EVERYBODY_PAUSED
-from argus.analytics.pauses import pauses_of
+from argus.analytics.pauses import MAX_KEPT, pauses_of
 from argus.analytics.window import Window, assemble
 from argus.collectors.records.plan import WindowPlan
 from argus.evals.play import Played, play
@@ -138,6 +138,27 @@ def test_rare_pauses_of_changing_ranks_accuse_none_of_them() -> None:
 def test_rare_pauses_of_one_rank_are_its_own() -> None:
     found = named(run(DATA, *pauses([3] * 6)))
     assert ("host.jit", "rank:3", (3,)) in found and all(ranks == (3,) for _, _, ranks in found)
+
+
+@pytest.mark.slow
+def test_short_collections_of_changing_ranks_are_told_and_routine_ones_are_not() -> None:
+    def collected(severity: float) -> list[tuple[str, str, tuple[int, ...]]]:
+        ranks = np.random.default_rng(3).integers(0, DATA.ranks, 15).tolist()
+        faults = [
+            Fault(kind="gc", ranks=(rank,), severity=severity, start_step=step, end_step=step + 1, every=2)
+            for step, rank in zip(range(60, 120, 4), ranks, strict=True)
+        ]
+        return named(run(DATA, *faults))
+
+    assert collected(1.3) == [("host.gc", "run:train", ())]
+    assert collected(1.05) == []
+
+
+def test_of_every_step_the_longest_pause_is_kept() -> None:
+    storm = Fault(kind="compile", ranks=tuple(range(32)), severity=1.3)
+    done = simulate(Job(ranks=32, steps=10, warmup_steps=0), [storm], rng=np.random.default_rng(0))
+    kept = pauses_of(window_of(done))
+    assert len(kept) == MAX_KEPT and {pause.step for pause in kept} == set(range(10))
 
 
 def test_one_pause_is_no_incident() -> None:

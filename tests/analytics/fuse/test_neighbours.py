@@ -9,6 +9,7 @@ import numpy as np
 
 from argus.analytics.fuse.scope import join_ranks
 from argus.analytics.incident import Cause
+from argus.analytics.lifecycle import open_incident, update_incident
 from argus.analytics.view import View
 from argus.analytics.window import assemble
 from argus.collectors.records.plan import WindowPlan
@@ -53,3 +54,31 @@ def test_ranks_of_different_hosts_or_moments_stay_apart() -> None:
     assert scopes(512, [slow(16), slow(19, onset=140)]) == ["rank:16", "rank:19"]
     other = replace(slow(19), fault_class="data.slow_loader")
     assert sorted(scopes(512, [slow(16), other])) == ["rank:16", "rank:19"]
+
+
+def test_ranks_that_open_incidents_accuse_are_suspects_still() -> None:
+    known = [slow(16, onset=60), slow(19, onset=140)]
+    (found,) = join_ranks(view(512), [slow(17, onset=200)], known=[*known, *map(slow, (18, 20, 21))])
+    assert found.scope == "host:h-0002" and found.suspects == (16, 17, 18, 19, 20, 21)
+    assert found.onset_step == 60
+    of_data = [replace(one, fault_class="data.slow_loader") for one in known]
+    assert scopes(512, [slow(17)]) == [one.scope for one in join_ranks(view(512), [slow(17)], known=of_data)]
+
+
+def test_a_rank_of_a_host_that_is_accused_already_belongs_to_it() -> None:
+    known = replace(slow(16), scope="host:h-0002", suspects=(16, 19))
+    (found,) = join_ranks(view(512), [slow(22, onset=200)], known=[known])
+    assert (found.scope, found.suspects) == ("host:h-0002", (22,))
+    assert [one.scope for one in join_ranks(view(512), [slow(30)], known=[known])] == ["rank:30"]
+
+
+def test_an_incident_of_a_host_grows_by_its_ranks_and_by_no_others() -> None:
+    first = replace(slow(16), scope="host:h-0002", suspects=(16, 19))
+    opened = open_incident(first, run="r", attempt=0, window=6, steps_done=70, world=512)
+
+    def suspects(cause: Cause) -> tuple[int, ...]:
+        return update_incident(opened, cause, window=7, steps_done=80, world=512).cause.suspects
+
+    assert suspects(replace(first, suspects=(17,))) == (16, 17, 19)
+    assert suspects(replace(first, suspects=(17,), fault_class="host.gc")) == (16, 19)
+    assert suspects(replace(first, suspects=(17,), scope="rank:17")) == (16, 19)

@@ -60,6 +60,12 @@ def test_a_rise_that_lasts_is_found_in_its_window() -> None:
     assert found.before_s == pytest.approx(2.0, rel=0.02) and found.now_s == pytest.approx(2.3, rel=0.02)
 
 
+def test_steps_that_grow_without_an_end_are_a_rise() -> None:
+    found = rise_of(digests([2.0] * 6 + list(np.linspace(2.1, 3.0, 10))))
+    assert found is not None and found.before_s == pytest.approx(2.0, rel=0.1)
+    assert rise_of(digests([2.0] * 6 + list(np.linspace(2.01, 2.08, 10)))) is None
+
+
 @pytest.mark.parametrize(
     "step_s",
     [

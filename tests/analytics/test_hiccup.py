@@ -1,0 +1,93 @@
+"""A bad step now and then is nobody's; one in window after window of one host, and hardly elsewhere, is the host's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from argus.analytics.digest import digest_of
+from argus.analytics.hiccup import LAST_WINDOWS, MIN_WINDOWS, recurs
+from argus.analytics.lifecycle import NAMED_BETTER
+from argus.analytics.view import Digest
+from argus.analytics.window import assemble
+from argus.collectors.records.plan import WindowPlan
+from argus.evals.play import play
+from argus.evals.simulator.job import Fault, Job
+from argus.evals.simulator.simulate import simulate
+from argus.topology.layout import Topology, build
+
+JOB = Job(ranks=16, ranks_per_host=4, steps=160, step_s=1.5, gpu=False)
+
+
+@cache
+def seen(ranks_per_host: int) -> tuple[Digest, Topology]:
+    """A window of a healthy job on hosts of so many ranks."""
+    done = simulate(
+        replace(JOB, steps=10, warmup_steps=0, ranks_per_host=ranks_per_host), rng=np.random.default_rng(0)
+    )
+    topology = build(done.layouts)
+    (closed,) = done.windows(WindowPlan())
+    return digest_of(assemble(closed.parts, topology)), topology
+
+
+def named(hiccups: Sequence[tuple[int, ...]], *, ranks_per_host: int = 4) -> list[int]:
+    """Ranks that recur after windows with these hiccups."""
+    digest, topology = seen(ranks_per_host)
+    digests = [replace(digest, index=n, hiccups=ranks) for n, ranks in enumerate(hiccups)]
+    return digest.ranks[recurs(digests, topology, digest.ranks)].tolist()
+
+
+def test_a_healthy_window_has_no_hiccup_and_a_stalled_rank_has_one() -> None:
+    assert seen(4)[0].hiccups == ()
+    stall = Fault(kind="starved", ranks=(5,), severity=3.0, start_step=4, end_step=5)
+    steady = Fault(kind="starved", ranks=(5,), severity=3.0)
+    for fault, expected in ((stall, (5,)), (steady, ())):
+        done = simulate(replace(JOB, steps=10, warmup_steps=0), [fault], rng=np.random.default_rng(0))
+        (closed,) = done.windows(WindowPlan())
+        assert digest_of(assemble(closed.parts, build(done.layouts))).hiccups == expected
+
+
+def test_one_host_in_window_after_window_recurs() -> None:
+    assert named([(5, 6)] * MIN_WINDOWS) == [5, 6]
+    assert named([(5,), (6,), (5, 6), (5,), (6, 7), (5, 6)]) == [5, 6]  # not each of its ranks each time
+    assert named([(3,)] * MIN_WINDOWS, ranks_per_host=16) == [3]  # of a lone host it is the rank
+
+
+@pytest.mark.parametrize(
+    "hiccups",
+    [
+        [(5, 6)] * (MIN_WINDOWS - 1),
+        [(5,), (0,), (5,), (9,), (5,)],  # others have them, too
+        [(1,), (5,), (9,), (13,)] * 2,  # another host each time
+        [(5,)] * MIN_WINDOWS + [()],  # not in the newest
+        [(5,)] * 2 + [()] * LAST_WINDOWS + [(5,)],  # long ago
+    ],
+    ids=["twice", "noise", "by turns", "over", "rare"],
+)
+def test_what_may_be_chance_does_not(hiccups: Sequence[tuple[int, ...]]) -> None:
+    assert named(hiccups) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("severity", [2.0, 4.0])
+def test_a_daemon_of_one_host_is_one_incident_that_holds_all_of_its_ranks(severity: float) -> None:
+    visits = Fault(kind="starved", ranks=(4, 5, 6, 7), severity=severity, every=10, start_step=60)
+    played = play(simulate(JOB, [visits], rng=np.random.default_rng(1)))
+    left = [one.cause for one in played.incidents if one.ended != NAMED_BETTER]
+    assert {(one.fault_class, one.scope, one.suspects) for one in left} == {
+        ("host.cpu_starved", "host:h-0001", (4, 5, 6, 7))
+    }
+
+
+@pytest.mark.slow
+def test_stalls_of_another_host_each_time_accuse_none() -> None:
+    rng = np.random.default_rng(2)
+    visits = [
+        Fault(kind="starved", ranks=(rank,), severity=2.0, start_step=step, end_step=step + 1)
+        for step, rank in zip(range(40, 160, 10), rng.integers(0, 16, 12).tolist(), strict=True)
+    ]
+    assert not [one for one in play(simulate(JOB, visits, rng=rng)).incidents if one.cause.suspects]
