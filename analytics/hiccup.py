@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from argus.analytics.peers import peer_medians, work_classes
+from argus.analytics.robust import median_of_columns
 from argus.analytics.view import Digest
 from argus.analytics.window import Bools, Floats, Ints, Window
 from argus.topology.layout import Topology
@@ -47,13 +48,29 @@ def lasts(times: Floats, classes: Ints) -> Bools:
 
     Of few steps fewer are left out; a rank without any excess lasts too, for there is nothing to doubt.
     """
-    num = times.shape[1]
-    excess = np.nan_to_num(times.T - peer_medians(times.T, classes))
+    return _lasts(_excess(times, classes))
+
+
+def _lasts(excess: Floats) -> Bools:
+    num = len(excess)
     if not num:
-        return np.ones(len(times), np.bool_)
+        return np.ones(excess.shape[1], np.bool_)
     kept = np.sort(excess, axis=0)[: num - min(LEFT_OUT, num // 4)]
     mean = excess.mean(axis=0)
     return np.asarray((mean <= 0) | (kept.mean(axis=0) >= LEFT_PART * mean))
+
+
+def _excess(times: Floats, classes: Ints) -> Floats:
+    """Times beyond the peers' in each step, none where a rank was not seen. (step, rank)"""
+    missing = ~np.isfinite(times)
+    some = missing.any(axis=1) & ~missing.all(axis=1)
+    if some.any():  # a step that was lost makes nobody absent
+        times = times.copy()
+        for number in np.unique(classes[some]):
+            usual = median_of_columns(times[classes == number])
+            rows = some & (classes == number)
+            times[rows] = np.where(missing[rows], usual, times[rows])
+    return np.nan_to_num(times.T - peer_medians(times.T, classes))
 
 
 def hiccups_of(window: Window, own: Floats, *, step_s: float) -> tuple[int, ...]:
@@ -61,8 +78,8 @@ def hiccups_of(window: Window, own: Floats, *, step_s: float) -> tuple[int, ...]
     times, classes = own[:, window.usable], work_classes(window.topology, window.ranks)
     if not times.shape[1] or not step_s > 0:
         return ()
-    excess = (times.T - peer_medians(times.T, classes)).mean(axis=0)
-    found = (np.nan_to_num(excess) >= MIN_SHARE * step_s) & ~lasts(times, classes)
+    excess = _excess(times, classes)
+    found = (excess.mean(axis=0) >= MIN_SHARE * step_s) & ~_lasts(excess)
     return tuple(window.ranks[found].tolist())
 
 

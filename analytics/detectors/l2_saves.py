@@ -42,15 +42,17 @@ def detect(
     before = seen[: len(seen) - len(in_a_row)]
     if len(before) < min_before:
         return ()
-    most = max(save.ratio for save in before)
+    usual = float(np.median([save.ratio for save in before]))
+    half = (usual + float(np.median([save.ratio for save in in_a_row]))) / 2
     # Who became late may have been last by chance just before.
-    late = list(dropwhile(lambda save: save.ratio <= most, in_a_row))
+    late = list(dropwhile(lambda save: save.ratio < half, in_a_row))
     if len(late) < min_saves:
         return ()
-    ratios = [save.ratio for save in late]
+    ratios, most = [save.ratio for save in late], max(save.ratio for save in before)
     is_gross = min(ratios) >= min_ratio and float(np.median(ratios)) >= min_growth * most
     by_chance = _by_chance(before, in_a_row, num_late=len(late), num_ranks=len(digest.ranks))
-    lost_s = _lost_s(before, late, end_step=digest.first_step + digest.num_steps)
+    lasted = digest.first_step + digest.num_steps - late[0].step
+    lost_s = sum(save.dur_s - usual * save.others_s for save in late) / lasted
     if not (is_gross or by_chance <= chance) or lost_s < min_share * digest.typical_step_s:
         return ()
     return (_finding(view, digest, late, lost_s=lost_s),)
@@ -63,12 +65,6 @@ def _by_chance(before: Sequence[Save], in_a_row: Sequence[Save], *, num_late: in
     rest = [*before, *in_a_row[:-num_late]]
     in_order = min(s.ratio for s in in_a_row[-num_late:]) > max(s.ratio for s in rest)
     return same / (comb(len(rest) + num_late, num_late) if in_order else 1)
-
-
-def _lost_s(before: Sequence[Save], late: Sequence[Save], *, end_step: int) -> float:
-    """Seconds a step since the first late save, beyond what whoever was last used to cost."""
-    usual = float(np.median([save.ratio for save in before]))
-    return sum(save.dur_s - usual * save.others_s for save in late) / max(end_step - late[0].step, 1)
 
 
 def _finding(view: View, digest: Digest, late: Sequence[Save], *, lost_s: float) -> Finding:

@@ -93,7 +93,7 @@ def rise_of(digests: Sequence[Digest]) -> Rise | None:
     low, high = float(np.median(logs[:place])), float(np.median(logs[place:]))
     middle = low + HALF * (high - low)
     # What rises on and on is no wide level: since the rise the spread is what is left beside its own line.
-    spread = max(_spread(logs[:place]), _spread(_beside_line(logs[place:])))
+    spread = max(_spread(logs[:place]), _spread(_beside_line(logs[place:])), _error_of_one(digests))
     lasts = min(lengths[:place].sum(), lengths[place:].sum()) >= LASTS_S
     apart = logs[:place].max() < middle <= logs[place:].min()
     if high - low < max(np.log(MIN_RISE), SCALES * spread) or not lasts or not apart:
@@ -119,6 +119,17 @@ def _times(digests: Sequence[Digest]) -> Floats | None:
         work = np.array([one[1] for one in amounts if one is not None])
         times = times / work * work[-1]
     return times if np.isfinite(times).all() and (times > 0).all() else None
+
+
+def _error_of_one(digests: Sequence[Digest]) -> float:
+    """Standard error of a window's median by its own steps: a few windows may lie together by chance."""
+    return float(np.median([_of_median(one.job_step_s) for one in digests]))
+
+
+def _of_median(times: Floats) -> float:
+    seen = np.log(times[np.isfinite(times) & (times > 0)])
+    wide = float(np.subtract(*np.quantile(seen, [0.75, 0.25]))) / 1.349
+    return 1.25 * wide / float(np.sqrt(len(seen)))
 
 
 def _beside_line(logs: Floats) -> Floats:

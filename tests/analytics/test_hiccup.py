@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.digest import digest_of
-from argus.analytics.hiccup import LAST_WINDOWS, MIN_WINDOWS, recurs
+from argus.analytics.hiccup import LAST_WINDOWS, MIN_WINDOWS, lasts, recurs
 from argus.analytics.lifecycle import NAMED_BETTER
 from argus.analytics.view import Digest
 from argus.analytics.window import assemble
@@ -49,6 +49,18 @@ def test_a_healthy_window_has_no_hiccup_and_a_stalled_rank_has_one() -> None:
         done = simulate(replace(JOB, steps=10, warmup_steps=0), [fault], rng=np.random.default_rng(0))
         (closed,) = done.windows(WindowPlan())
         assert digest_of(assemble(closed.parts, build(done.layouts))).hiccups == expected
+
+
+def test_a_lost_step_hides_no_hiccup() -> None:
+    times = np.ones((8, 10))
+    times[5, 4] = 1.6
+    whole, holed = times, times.copy()
+    holed[5, [1, 7]] = np.nan
+    alike = np.zeros(8, np.int64)
+    assert lasts(whole, alike).tolist() == lasts(holed, alike).tolist() == [rank != 5 for rank in range(8)]
+    steady = np.where(np.arange(8)[:, None] == 5, 1.1, 1.0) * np.ones((8, 10))
+    steady[5, [1, 7]] = np.nan
+    assert lasts(steady, alike).all()
 
 
 def test_one_host_in_window_after_window_recurs() -> None:

@@ -89,6 +89,18 @@ def test_a_batch_that_grew_is_no_slowdown() -> None:
     assert rise_of(digests(times, amount=tokens)) is None
 
 
+def test_windows_of_uneven_steps_that_lie_together_are_chance() -> None:
+    times = [2.0] * 5 + [2.12] * 3
+    assert rise_of(digests(times, spread=0.005)) is not None
+    assert rise_of(_with_steps(digests(times, spread=0.0), spread=0.1)) is None
+
+
+def _with_steps(seen: Sequence[Digest], *, spread: float) -> list[Digest]:
+    """The windows with steps that differ, their medians as they were."""
+    about = np.exp(spread * np.linspace(-1.5, 1.5, 10))
+    return [replace(one, job_step_s=one.job_step_s * about) for one in seen]
+
+
 def test_short_steps_need_more_windows() -> None:
     num = int(np.ceil(LASTS_S / 5.0)) + 1
     short = [0.5] * num + [0.6] * num
