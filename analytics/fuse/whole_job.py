@@ -80,26 +80,33 @@ def _is_mine(cause: Cause, view: View) -> bool:
 
 
 def rise_of(digests: Sequence[Digest]) -> Rise | None:
-    """The best split of the windows' step times into before and since, if it is a rise that lasts."""
+    """The split of the windows' step times into before and since that is a rise which lasts, of several the best."""
     times = _times(digests)
-    lengths = np.array([one.num_steps * one.typical_step_s for one in digests])
     if times is None or len(times) < BEFORE + AFTER:
         return None
     logs = np.log(times)
-    places = np.arange(BEFORE, len(logs) - AFTER + 1)
-    sums, k = np.cumsum(logs), places
+    ends_s = np.cumsum([one.num_steps * one.typical_step_s for one in digests])
+    error = _error_of_one(digests)
+    k = np.arange(BEFORE, len(logs) - AFTER + 1)
+    sums = np.cumsum(logs)
     left, right = sums[k - 1] / k, (sums[-1] - sums[k - 1]) / (len(logs) - k)
-    place = int(places[np.argmax(k * (len(logs) - k) * (right - left) ** 2)])
-    low, high = float(np.median(logs[:place])), float(np.median(logs[place:]))
+    # Steps that grow on and on are split best in their middle, where neither side is a level.
+    for place in k[np.argsort(-k * (len(logs) - k) * (right - left) ** 2, kind="stable")].tolist():
+        lasts = min(ends_s[place - 1], ends_s[-1] - ends_s[place - 1]) >= LASTS_S
+        if lasts and _is_rise(logs[:place], logs[place:], error):
+            low, high = (float(np.exp(np.median(part))) for part in (logs[:place], logs[place:]))
+            return Rise(before_s=low, now_s=high, place=place)
+    return None
+
+
+def _is_rise(before: Floats, since: Floats, error: float) -> bool:
+    """Whether logarithms of windows lie higher since, each of them, by more than they vary."""
+    low, high = float(np.median(before)), float(np.median(since))
     middle = low + HALF * (high - low)
     # What rises on and on is no wide level: since the rise the spread is what is left beside its own line.
-    spread = max(_spread(logs[:place]), _spread(_beside_line(logs[place:])), _error_of_one(digests))
-    lasts = min(lengths[:place].sum(), lengths[place:].sum()) >= LASTS_S
-    apart = logs[:place].max() < middle <= logs[place:].min()
-    if high - low < max(np.log(MIN_RISE), SCALES * spread) or not lasts or not apart:
-        return None
-    scale = float(np.exp(logs[-1])) / times[-1]
-    return Rise(before_s=float(np.exp(low)) * scale, now_s=float(np.exp(high)) * scale, place=place)
+    spread = max(_spread(before), _spread(_beside_line(since)), error)
+    is_large = high - low >= max(np.log(MIN_RISE), SCALES * spread)
+    return bool(is_large and before.max() < middle <= since.min())
 
 
 def _usable(past: Sequence[Digest]) -> list[Digest]:
