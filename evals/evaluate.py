@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from typing import Any
 from argus.api.cli.errors import CliError
 from argus.evals import agent_report, calibrate, fidelity, real, side_run
 from argus.evals.board_suites import ALL_SUITES as SUITES
-from argus.evals.board_suites import OTHERS
+from argus.evals.board_suites import OTHERS, Trials
+from argus.evals.headline import Headline
 from argus.evals.live import command as live
 from argus.evals.rates import per_steps
 from argus.evals.score import Outcome, Row, Trial, summarise
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         return real.run(args)
     suite = "smoke" if args.smoke else "dev-full" if args.full else args.suite or "dev"
     if suite in OTHERS or side_run.is_wanted(args):
-        return side_run.run(args, suite, trials=SUITES[suite].trials())
+        return side_run.run(args, suite, trials=_seeded(suite, args.seed).trials())
     gate = _read_gate(args.gate, suite) if args.gate else {}
     started = time.monotonic()
     outcomes = list(_progress(list(SUITES[suite].trials()), jobs=args.jobs or os.cpu_count() or 1))
@@ -93,6 +94,16 @@ def run(args: argparse.Namespace) -> int:
         _write_gate(args.write_gate, report)
     print(json.dumps(report) if args.json else render(report))
     return 1 if report["dropped"] else 0
+
+
+def _seeded(suite: str, seed: int | None) -> Trials:
+    """The suite with its own seeds, or from another first one. CliError for a suite that has a list of them."""
+    known = SUITES[suite]
+    if seed is None:
+        return known
+    if not isinstance(known, Headline):
+        raise CliError(f"--seed moves the seeds of --suite headline, {suite} has a list of its own")
+    return replace(known, first_seed=seed)
 
 
 def make_report(suite: str, outcomes: Iterable[Outcome], *, elapsed_s: float) -> dict[str, Any]:

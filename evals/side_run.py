@@ -52,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--slice", metavar="I/N", help="only the I-th of N parts of the trials; with --book, part by part"
     )
     parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="with --suite headline: its first seed, for trials nobody has seen",
+    )
+    parser.add_argument(
         "--repeats", type=int, default=1, metavar="N", help="every trial N times, each with a seed of its own"
     )
     _add_outputs(parser)
@@ -82,7 +88,7 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
 
 def is_wanted(args: argparse.Namespace) -> bool:
     """Whether an option asks for marks."""
-    named = (args.system, args.book, args.slice, args.jsonl, args.html, args.scoreboard)
+    named = (args.system, args.book, args.slice, args.jsonl, args.html, args.scoreboard, args.seed)
     return any(one is not None for one in named) or args.repeats != 1
 
 
@@ -177,7 +183,7 @@ def _words(args: argparse.Namespace, suite: str) -> list[str]:
     words = ["--suite", suite]
     for name in args.system or []:
         words += ["--system", name]
-    for option in ("slice", "book", "scoreboard"):
+    for option in ("seed", "slice", "book", "scoreboard"):
         if (value := getattr(args, option)) is not None:
             words += [f"--{option}", str(value)]
     for other in args.others:

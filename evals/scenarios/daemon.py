@@ -14,11 +14,6 @@ STEP_S = 1.5
 
 MIN_RANKS = 4
 
-MISSED = (
-    "a stall in one step of ten that no runtime event tells of is in no mean: it is told as spikes "
-    "of the job and a period, not as the host"
-)
-
 
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:
     """One host of host.cpu_starved, in one step of ten; a visit makes up for the steps in between."""

@@ -9,10 +9,8 @@ from argus.evals.scenarios.slow_job import STEP_S
 from argus.evals.simulator.job import Fault
 from argus.evals.truth import Scenario
 
-MISSED = (
-    "a steady rise is its own spread: the last test wants a level with a width of its own, and drift "
-    "of the series alone opens nothing"
-)
+MAX_WINDOWS = 5
+"""Of steps that are twice as long in the end; a growth by a tenth is worth telling in its second half alone."""
 
 
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:

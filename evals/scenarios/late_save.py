@@ -10,7 +10,8 @@ from argus.evals.truth import Scenario
 
 EVERY = 20
 
-MISSED = "saves are rare here: two before the onset are too few to say how long they should take"
+MAX_WINDOWS = 4
+"""It takes three saves to be told from a coincidence."""
 
 
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:

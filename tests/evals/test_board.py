@@ -118,6 +118,17 @@ def test_a_headline_has_enough_of_every_cause_and_as_many_healthy_trials() -> No
     assert (full.faulty, full.healthy, full.per_class) == (HEADLINE_TRIALS, HEADLINE_TRIALS, CLASS_TRIALS)
 
 
+def test_the_seeds_of_a_headline_can_be_moved_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = list[Trial]()
+    monkeypatch.setattr(
+        evaluate.side_run, "run", lambda args, suite, *, trials: played.extend(islice(trials, 4)) or 0
+    )
+    main(["eval", "run", "--suite", "headline", "--seed", "7000000"])
+    assert [one.seed // 1000 for one in played] == [7000] * 4
+    played.clear()
+    assert main(["eval", "run", "--suite", "dev", "--seed", "3"]) == 2 and not played
+
+
 def test_parts_make_the_whole_and_repeats_have_seeds_of_their_own() -> None:
     trials = [replace(TINY, seed=seed) for seed in range(10)]
     parts = [sliced(trials, f"{number}/4") for number in range(1, 5)]
