@@ -38,7 +38,7 @@ def named(hiccups: Sequence[tuple[int, ...]], *, ranks_per_host: int = 4) -> lis
     """Ranks that recur after windows with these hiccups."""
     digest, topology = seen(ranks_per_host)
     digests = [replace(digest, index=n, hiccups=ranks) for n, ranks in enumerate(hiccups)]
-    return digest.ranks[recurs(digests, topology, digest.ranks)].tolist()
+    return [int(rank) for rank in digest.ranks[recurs(digests, topology, digest.ranks)]]
 
 
 def test_a_healthy_window_has_no_hiccup_and_a_stalled_rank_has_one() -> None:

@@ -15,7 +15,7 @@ import pytest
 from argus.api.cli import main
 from argus.api.cli.errors import CliError
 from argus.collectors.records.plan import WindowPlan
-from argus.evals import answers, evaluate
+from argus.evals import answers, evaluate, side_run
 from argus.evals.answers import compare
 from argus.evals.board_suites import ALL_SUITES, OTHERS, repeated
 from argus.evals.days import RANKS, SLICES, Days
@@ -120,9 +120,12 @@ def test_a_headline_has_enough_of_every_cause_and_as_many_healthy_trials() -> No
 
 def test_the_seeds_of_a_headline_can_be_moved_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     played = list[Trial]()
-    monkeypatch.setattr(
-        evaluate.side_run, "run", lambda args, suite, *, trials: played.extend(islice(trials, 4)) or 0
-    )
+
+    def play(args: object, suite: str, *, trials: Iterator[Trial]) -> int:
+        played.extend(islice(trials, 4))
+        return 0
+
+    monkeypatch.setattr(side_run, "run", play)
     main(["eval", "run", "--suite", "headline", "--seed", "7000000"])
     assert [one.seed // 1000 for one in played] == [7000] * 4
     played.clear()
