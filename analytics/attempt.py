@@ -45,6 +45,7 @@ from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
 from argus.analytics.run_diff import change_finding
+from argus.analytics.same_cause import is_named_now, is_wider, member_of
 from argus.analytics.series.live import LiveSeries, hear
 from argus.analytics.stops import EXITED_S, all_gone_s, is_over, was_cancelled
 from argus.analytics.symptom import RankSymptom, rank_symptoms
@@ -236,17 +237,7 @@ def _judge(
         recurring = recurrences(view, state.bouts)
         causes = _causes(state, view, findings, votes=votes, recurring=recurring)
     for cause in causes:
-        known = find_open(state.incidents, cause.scope) or _member_of(state.incidents, cause)
-        parts = [i for i in state.incidents if i.status == "open" and _is_wider(i.cause, cause)]
-        state = _close(state, parts, ended=NAMED_BETTER)
-        if known is None or known in parts:
-            state = _replace(state, _opened(state, view, cause, digest.index))
-        elif _is_named_now(known.cause, cause) or is_better_seen(known.cause, cause):
-            state = _replace(
-                _close(state, [known], ended=NAMED_BETTER), _opened(state, view, cause, digest.index)
-            )
-        else:
-            state = _replace(state, _updated(state, view, known, cause, digest.index))
+        state = _with_cause(state, view, cause, window=digest.index)
     doubted = replace(
         digest,
         doubted=tuple(sorted(s.rank for s in ranks)),
@@ -258,6 +249,18 @@ def _judge(
         series=view.heard.series if view.heard is not None else state.series,
     )
     return _close(state, [i for i in state.incidents if _is_gone(i, state.past, recurring)])
+
+
+def _with_cause(state: AttemptState, view: View, cause: Cause, *, window: int) -> AttemptState:
+    """The cause's incident opened, updated, or opened in place of those that said less."""
+    known = find_open(state.incidents, cause.scope) or member_of(state.incidents, cause)
+    parts = [i for i in state.incidents if i.status == "open" and is_wider(i.cause, cause)]
+    if known is not None and (is_named_now(known.cause, cause) or is_better_seen(known.cause, cause)):
+        parts.append(known)
+    state = _close(state, parts, ended=NAMED_BETTER)
+    if known is None or known in parts:
+        return _replace(state, _opened(state, view, cause, window))
+    return _replace(state, _updated(state, view, known, cause, window))
 
 
 def _counted(state: AttemptState, view: View, ranks: Sequence[RankSymptom]) -> AttemptState:
@@ -321,43 +324,6 @@ def _join(
     mine = [i for i in state.incidents if is_of_kernels(i.cause) and not is_recurring(i)]
     state = _close(state, [i for i in mine if _is_gone(i, state.past, {})])
     return state, (*findings, *joined.findings)
-
-
-def _member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
-    """An open incident that already holds the cause's suspects: the same cause seen in part or as a whole."""
-    return next(
-        (i for i in incidents if i.status == "open" and not is_stop(i) and _is_part(i.cause, cause)), None
-    )
-
-
-UNNAMED = ("unknown", "step.slower")
-"""Classes that say only that something is slow."""
-
-
-EXPLAINS = 0.5
-"""A cause that costs half of what the job became slower by is why."""
-
-
-def _is_named_now(known: Cause, cause: Cause) -> bool:
-    return known.fault_class in UNNAMED and cause.fault_class not in UNNAMED
-
-
-def _is_wider(known: Cause, cause: Cause) -> bool:
-    """Whether the same is seen now of more ranks, which one object holds."""
-    return (
-        cause.fault_class == known.fault_class != "link.slow"
-        and cause.scope != known.scope
-        and set(known.suspects) < set(cause.suspects)
-    )
-
-
-def _is_part(known: Cause, cause: Cause) -> bool:
-    """Whether both speak of the same ranks, or of the same paths, or of all that the job became slower by."""
-    if known.fault_class == "step.slower":
-        return cause.s_per_step >= EXPLAINS * known.s_per_step
-    if "link.slow" in (known.fault_class, cause.fault_class):
-        return bool(set(known.paths) & set(cause.paths))
-    return bool(set(known.suspects) & set(cause.suspects))
 
 
 def _opened(state: AttemptState, view: View, cause: Cause, window: int) -> Incident:

@@ -41,7 +41,8 @@ FLOOR_SHARE = 0.01
 def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | None = None) -> Digest:
     """Digest of one window; ranks without a usable step are NaN. `engine` computes the kernels' effects."""
     digest = _digest(window, waits or waits_of(window))
-    digest = replace(digest, amount=amount(window), pieces=num_pieces(window))
+    hiccups = hiccups_of(window, own_series(window), step_s=digest.typical_step_s)
+    digest = replace(digest, amount=amount(window), pieces=num_pieces(window), hiccups=hiccups)
     return replace(digest, kernels=digest_kernels(window, engine=engine)) if window.kernels else digest
 
 
@@ -82,7 +83,6 @@ def _digest(window: Window, waits: Waits) -> Digest:
         sees_waits=bool(len(waits.calls.first)),
         pauses=pauses_of(window),
         saves=saves_of(window),
-        hiccups=hiccups_of(window, own_series(window), step_s=_typical(step_s)),
         odd_hosts=odd_hosts(window),
         balance=None if explained is None else explained.balance,
     )

@@ -10,6 +10,7 @@ import numpy as np
 from argus.analytics.fuse.scope import join_ranks
 from argus.analytics.incident import Cause
 from argus.analytics.lifecycle import open_incident, update_incident
+from argus.analytics.same_cause import is_wider
 from argus.analytics.view import View
 from argus.analytics.window import assemble
 from argus.collectors.records.plan import WindowPlan
@@ -82,3 +83,13 @@ def test_an_incident_of_a_host_grows_by_its_ranks_and_by_no_others() -> None:
     assert suspects(replace(first, suspects=(17,))) == (16, 17, 19)
     assert suspects(replace(first, suspects=(17,), fault_class="host.gc")) == (16, 19)
     assert suspects(replace(first, suspects=(17,), scope="rank:17")) == (16, 19)
+
+
+def test_wider_is_the_same_of_more_ranks_and_nothing_else() -> None:
+    host = replace(slow(16), scope="host:h-0002", suspects=(16, 19))
+    assert is_wider(slow(16), host)
+    assert not is_wider(slow(17), host) and not is_wider(host, slow(16))
+    assert not is_wider(replace(host, scope="run:r", suspects=()), host), (
+        "of the whole job is no part of a host"
+    )
+    assert not is_wider(replace(slow(16), fault_class="host.gc"), host)

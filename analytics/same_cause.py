@@ -1,0 +1,46 @@
+"""Whether a cause is what an open incident speaks of already: in part, as a whole, or with a better name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from argus.analytics.incident import Cause, Incident
+from argus.analytics.lifecycle import is_stop
+
+
+def member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
+    """An open incident that already holds the cause's suspects: the same cause seen in part or as a whole."""
+    return next(
+        (i for i in incidents if i.status == "open" and not is_stop(i) and is_part(i.cause, cause)), None
+    )
+
+
+UNNAMED = ("unknown", "step.slower")
+"""Classes that say only that something is slow."""
+
+EXPLAINS = 0.5
+"""A cause that costs half of what the job became slower by is why."""
+
+
+def is_named_now(known: Cause, cause: Cause) -> bool:
+    """Whether a cause says why where the known one says only that something is slow."""
+    return known.fault_class in UNNAMED and cause.fault_class not in UNNAMED
+
+
+def is_wider(known: Cause, cause: Cause) -> bool:
+    """Whether the same is seen now of more ranks, which one object holds; where nobody is accused there are none."""
+    return (
+        bool(known.suspects)
+        and cause.fault_class == known.fault_class != "link.slow"
+        and cause.scope != known.scope
+        and set(known.suspects) < set(cause.suspects)
+    )
+
+
+def is_part(known: Cause, cause: Cause) -> bool:
+    """Whether both speak of the same ranks, or of the same paths, or of all that the job became slower by."""
+    if known.fault_class == "step.slower":
+        return cause.s_per_step >= EXPLAINS * known.s_per_step
+    if "link.slow" in (known.fault_class, cause.fault_class):
+        return bool(set(known.paths) & set(cause.paths))
+    return bool(set(known.suspects) & set(cause.suspects))
