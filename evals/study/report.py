@@ -215,15 +215,8 @@ def verdict(rows: Sequence[Row], again: Sequence[Row] = ()) -> str:
         f"The published rule fails (F1 < {FAILS}) on {len(failing)}; the default has the higher F1 on {beaten} of them. On all "
         f"conditions it loses more than {TOLERANCE} on {len(lost)}."
     )
-    watched = [row for row in lost if LATER in row["f1"]]
-    if watched:
-        won = sum(_f1(row, LATER) > _f1(row, PUBLISHED) for row in watched)
-        counted += (
-            f" {len(watched)} of these were watched for {watched[0]['windows']} windows; then the default is ahead on {won} (of the "
-            "published rule on one window: it flags anew in each)."
-        )
     parts = [
-        counted,
+        counted + _watched(lost),
         *_listed("Lost, although the raw mean at the same budget is no worse than the published rule", rest),
         *_listed(
             f"Lost to the budget in {WINDOWS} windows: one false flag in 3·10¹⁰ tests leaves the mean of all raw durations less "
@@ -238,6 +231,18 @@ def verdict(rows: Sequence[Row], again: Sequence[Row] = ()) -> str:
         *_listed("Run again and not lost", [row for row in again if row not in lost and row not in tied]),
     ]
     return "\n\n".join(parts)
+
+
+def _watched(lost: Sequence[Row]) -> str:
+    """On how many of the lost rows more windows put the default ahead."""
+    watched = [row for row in lost if LATER in row["f1"]]
+    if not watched:
+        return ""
+    won = sum(_f1(row, LATER) > _f1(row, PUBLISHED) for row in watched)
+    return (
+        f" {len(watched)} of these were watched for {watched[0]['windows']} windows; then the default is ahead on {won} (of the "
+        "published rule on one window: it flags anew in each)."
+    )
 
 
 def _is_lost(row: Row) -> bool:
