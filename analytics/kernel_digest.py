@@ -70,8 +70,8 @@ class KernelDigest:
     @property
     def typical(self) -> Reals:
         """Log durations without what the mean has beyond the median: a spike makes no device slower. (kernel, rank)"""
-        tail = (self.parts.mean - self.parts.p50).astype(np.float32)
-        return np.asarray(self.mean - np.where(tail > 0.0, tail, np.float32(0.0)))
+        tail = self.parts.mean.astype(np.float32) - self.parts.p50.astype(np.float32)
+        return self.mean - np.fmax(tail, np.float32(0.0))  # unknown: none
 
     def slim(self) -> KernelDigest:
         """Without what only the window itself needs."""
