@@ -310,7 +310,9 @@ def _join(
     kernels = digest_kernels(view.window, engine=engine)
     if kernels is None:
         return state, findings
-    digest, past = replace(state.past[-1], kernels=kernels), state.past[:-1]
+    past = state.past[:-1]
+    followed = kernels.after([one.kernels for one in past if one.kernels is not None])
+    digest = replace(state.past[-1], kernels=followed)
     joined = join_kernels(
         replace(view, past=past, digest=digest, beats=()),
         state.incidents,

@@ -61,6 +61,15 @@ class Average:
     beyond: Reals
     score: Reals
 
+    def or_if_stronger(self, other: Average) -> Average:
+        """Flags of both, each with the effect and the score of the one that shows it better."""
+        theirs = other.flags & ~(self.flags & (self.score >= other.score))
+        return Average(
+            flags=self.flags | other.flags,
+            beyond=np.where(theirs, other.beyond, self.beyond),
+            score=np.where(theirs, other.score, self.score),
+        )
+
 
 def averaged(
     windows: Sequence[Parts],
@@ -76,16 +85,52 @@ def averaged(
     Where half of the peers are slow, the averages fall into two populations. `found`, `noise` and `mean` (log
     durations) are those of the present window.
     """
-    heavy = (found.share >= settings.share) & found.is_compute
-    # The light ones cannot be flagged: they are asked only where the heavy are too few to show a tail.
-    rows = np.flatnonzero(heavy if heavy.sum() * len(peers.ranks) >= MANY else found.is_compute)
-    beyond = _beyond(windows, rows)
-    score = beyond / spread_of(beyond, noise[rows] / np.float32(np.sqrt(len(windows))), settings=settings)
+    rows = asked(found, peers, settings=settings)
     gate = np.float32(np.log1p(settings.effect))
+    return judged(
+        _beyond(windows, rows),
+        rows,
+        found=found,
+        peers=peers,
+        noise=noise[rows] / np.float32(np.sqrt(len(windows))),
+        mean=mean,
+        seen=_seen(windows, rows, gate=gate / 2, needed=settings.needed),
+        settings=settings,
+    )
+
+
+def asked(found: Candidates, peers: Peers, *, settings: Settings) -> Ints:
+    """Kernels whose averages are looked at: those that can be flagged, all others of compute where these are too few
+    to show a tail."""
+    heavy = _heavy(found, settings=settings)
+    return np.flatnonzero(heavy if heavy.sum() * len(peers.ranks) >= MANY else found.is_compute)
+
+
+def _heavy(found: Candidates, *, settings: Settings) -> Bools:
+    return np.asarray((found.share >= settings.share) & found.is_compute)
+
+
+def judged(
+    beyond: Reals,
+    rows: Ints,
+    *,
+    found: Candidates,
+    peers: Peers,
+    noise: Reals,
+    mean: Reals,
+    seen: Bools,
+    settings: Settings,
+) -> Average:
+    """Who stands out in averages `beyond` (row, rank) of the kernels `rows`, where single windows have `seen` it.
+
+    `noise` (row, rank) is what sampling leaves in an average; `mean` (kernel, rank) that of the present window.
+    """
+    score = beyond / spread_of(beyond, noise, settings=settings)
     few = (peers.sizes < settings.small_group)[peers.of][None, :]
-    flags = (score >= healthy_tail(score).threshold(found.probability)) & (beyond >= gate) & ~few
+    flags = (score >= healthy_tail(score).threshold(found.probability)) & ~few
+    flags &= beyond >= np.float32(np.log1p(settings.effect))
     flags |= slower_half(beyond, peers, mean=mean[rows], settings=settings)
-    flags &= heavy[rows][:, None] & _seen(windows, rows, gate=gate / 2, needed=settings.needed)
+    flags &= _heavy(found, settings=settings)[rows][:, None] & seen
     return Average(
         flags=_spread_out(flags, rows, like=mean, fill=False),
         beyond=_spread_out(beyond, rows, like=mean, fill=np.nan),

@@ -6,14 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from argus.analytics.kernel_average import Parts
 from argus.analytics.kernel_effects import Effects, effects_of_all
+from argus.analytics.kernel_match import WEIGHED
 from argus.analytics.kernel_peers import Ints, Peers, classes
-from argus.analytics.kernel_scan import Candidates, Settings, scan
+from argus.analytics.kernel_running import Running
+from argus.analytics.kernel_scan import MAD_TO_SIGMA, Candidates, Settings, scan
 from argus.analytics.kernel_table import KernelTable, open_table
 from argus.analytics.peers import stages_of, work_classes
 from argus.analytics.window import Window
@@ -23,6 +26,8 @@ from argus.collectors.records.kernels import CLUSTER_BYTES, RAW_EVENT_BYTES
 from argus.topology.layout import Topology
 
 Reals = NDArray[np.float32]
+
+_T = TypeVar("_T", np.float32, np.uint8)
 
 Pair = tuple[tuple[int, int], int]
 """A kernel's key and a rank."""
@@ -57,13 +62,27 @@ class KernelDigest:
     device: frozenset[int]
     spikes: Mapping[Pair, float]
     peers: Peers = field(repr=False)
+    running: Running | None = field(default=None, repr=False)
     table: KernelTable | None = field(default=None, repr=False)
     effects: Effects | None = field(default=None, repr=False)
     found: Candidates | None = field(default=None, repr=False)
 
+    @property
+    def typical(self) -> Reals:
+        """Log durations without what the mean has beyond the median: a spike makes no device slower. (kernel, rank)"""
+        tail = self.parts.mean.astype(np.float32) - self.parts.p50.astype(np.float32)
+        return self.mean - np.fmax(tail, np.float32(0.0))  # unknown: none
+
     def slim(self) -> KernelDigest:
         """Without what only the window itself needs."""
         return replace(self, table=None, effects=None, found=None)
+
+    def after(self, past: Sequence[KernelDigest], *, settings: Settings | None = None) -> KernelDigest:
+        """With the running mean of the window before, if there is one, led on by this window."""
+        running = Running.empty(self.mean.shape)
+        if past and past[-1].running is not None:
+            running = past[-1].running.rearranged(lambda values: _aligned(values, past[-1], now=self, fill=0))
+        return replace(self, running=running.extended(self.parts, settings=settings or Settings()))
 
 
 def digest_kernels(
@@ -213,29 +232,58 @@ def step_ns(window: Window, effects: Effects) -> float:
     return float(effects.total_ns.sum(axis=0).mean()) / max(window.num_steps, 1)
 
 
-def past_mean(past: Sequence[KernelDigest], now: KernelDigest, *, least: int) -> Reals | None:
-    """Mean log duration of each kernel on the same device in past windows, NaN where not known."""
-    stack = [_aligned(one, now) for one in past[-KEPT:]]
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """Log durations of the same devices in past windows: the typical one (kernel, rank), NaN where not known, and
+    how much a window strays from the one before (kernel, 1)."""
+
+    mean: Reals
+    scatter: Reals
+
+
+def past_of(past: Sequence[KernelDigest], now: KernelDigest, *, least: int) -> Past | None:
+    """What past windows say of the present kernels and devices, None if there are fewer than `least`."""
+    stack = np.array([_aligned(one.typical, one, now=now, fill=np.nan) for one in past[-KEPT:]])
     if len(stack) < least:
         return None
-    ordered = np.sort(np.stack(stack), axis=0)
+    ordered = np.sort(stack, axis=0)
     count = np.isfinite(ordered).sum(axis=0)
     middle = np.take_along_axis(ordered, np.maximum(count - 1, 0)[None] // 2, axis=0)[0]
-    return np.where(count >= least, middle, np.nan).astype(np.float32)
+    mean = np.where(count >= least, middle, np.nan).astype(np.float32)
+    return Past(mean=mean, scatter=_scatter(stack[:, :, :: max(1, stack.shape[2] // WEIGHED)]))
 
 
-def _aligned(past: KernelDigest, now: KernelDigest) -> Reals:
-    """A past window's means in the order of the present kernels and devices."""
+def _scatter(stack: Reals) -> Reals:
+    """Robust sampling error of a window, from how ranks move between neighbouring windows. (kernel, 1)
+
+    Spread of the durations inside a window says too little: where the mix of launches differs from window to window,
+    it is the mix that strays. What all ranks do alike is left out.
+    """
+    moved = np.diff(stack, axis=0)
+    moved -= _median_of_rows(moved)
+    size = _median_of_rows(np.abs(moved).transpose(1, 0, 2).reshape(moved.shape[1], -1))
+    return np.asarray(np.nan_to_num(size) * np.float32(MAD_TO_SIGMA / math.sqrt(2.0)), np.float32)
+
+
+def _median_of_rows(values: Reals) -> Reals:
+    """Median of what is finite along the last axis, NaN where nothing is. (…, n) to (…, 1)"""
+    ordered = np.sort(values, axis=-1)  # NaN last
+    count = np.isfinite(ordered).sum(axis=-1, keepdims=True)
+    return np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=-1)
+
+
+def _aligned(values: NDArray[_T], past: KernelDigest, *, now: KernelDigest, fill: float) -> NDArray[_T]:
+    """Values (…, kernel, rank) of a past window in the order of the present kernels and devices."""
     if past.keys == now.keys and past.devices == now.devices:
-        return past.mean
-    out = np.full(now.mean.shape, np.nan, np.float32)
+        return values
+    out = np.full((*values.shape[:-2], *now.mean.shape), fill, values.dtype)
     row = {key: i for i, key in enumerate(past.keys)}
     column = {device: i for i, device in enumerate(past.devices)}
     kernels = [(i, row[key]) for i, key in enumerate(now.keys) if key in row]
     ranks = [(i, column[device]) for i, device in enumerate(now.devices) if device in column]
     if kernels and ranks:
-        (k, from_k), (r, from_r) = zip(*kernels, strict=True), zip(*ranks, strict=True)
-        out[np.ix_(k, r)] = past.mean[np.ix_(from_k, from_r)]
+        (k, from_k), (r, from_r) = np.array(kernels).T, np.array(ranks).T
+        out[..., k[:, None], r] = values[..., from_k[:, None], from_r]
     return out
 
 

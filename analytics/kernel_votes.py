@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.analytics.kernel_average import Average, averaged
-from argus.analytics.kernel_digest import KernelDigest, Pair, past_mean
+from argus.analytics.kernel_digest import KernelDigest, Pair, past_of
 from argus.analytics.kernel_luck import lasting, rate_of_others
 from argus.analytics.kernel_peers import Bools, Ints
+from argus.analytics.kernel_running import over_all
 from argus.analytics.kernel_scan import Settings, changed
 from argus.analytics.kernel_tail import Reals
 
@@ -23,7 +24,7 @@ Pairs = frozenset[Pair]
 class Votes:
     """What may become findings: (kernel, rank) and (rank,) flags, `own` the change against the past or None.
 
-    `together` is what the last windows say as one, None while they are too few.
+    `together` is what the last windows, or all so far, say as one, None while they are too few.
     """
 
     shift: Bools
@@ -62,19 +63,19 @@ def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings)
 
 
 def _averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Settings) -> Average | None:
-    """What the last windows show together, None while there are too few of the same kernels and devices."""
+    """What the last windows and the running mean show, None without enough windows of the same kernels and devices."""
     assert now.found is not None and now.effects is not None
     alike = [one.parts for one in before if one.keys == now.keys and one.devices == now.devices]
-    if 1 + len(alike) < settings.of:
-        return None
-    return averaged(
-        [*alike, now.parts],
-        now.found,
-        now.peers,
-        noise=now.effects.noise,
-        mean=now.mean,
-        settings=settings,
-    )
+    noise, mean = now.effects.noise, now.mean
+    last = all_ = None
+    if 1 + len(alike) >= settings.of:
+        windows = [*alike, now.parts]
+        last = averaged(windows, now.found, now.peers, noise=noise, mean=mean, settings=settings)
+    if now.running is not None:
+        all_ = over_all(
+            now.running, now.parts, now.found, now.peers, noise=noise, mean=mean, settings=settings
+        )
+    return last.or_if_stronger(all_) if last is not None and all_ is not None else last or all_
 
 
 def _lasting(
@@ -150,9 +151,9 @@ def _own(
     shape = like.mean.shape
     if one.keys != like.keys or one.devices != like.devices or like.found is None or like.effects is None:
         return None, np.zeros(shape, np.bool_)
-    known = past_mean(past, one, least=settings.history_windows)
+    known = past_of(past, one, least=settings.history_windows)
     if known is None:
         return None, np.zeros(shape, np.bool_)
-    noise, share = like.effects.noise, like.found.share
-    own, moved = changed(one.mean, known, one.peers, noise=noise, share=share, settings=settings)
+    noise, share = np.maximum(like.effects.noise, known.scatter), like.found.share
+    own, moved = changed(one.typical, known.mean, one.peers, noise=noise, share=share, settings=settings)
     return own, moved & like.found.is_compute[:, None]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from argus.analytics.ballots import VOTE_WINDOWS
 from argus.analytics.incident import Cause, Incident
-from argus.analytics.kernel_digest import KEPT
+from argus.analytics.kernel_digest import KEPT, KernelDigest
 from argus.analytics.lifecycle import is_stop
 from argus.analytics.view import PAST_WINDOWS, Digest
 
@@ -50,13 +50,22 @@ def _paths(cause: Cause) -> tuple[str, ...]:
 
 
 def _lighter(past: tuple[Digest, ...]) -> tuple[Digest, ...]:
-    """Kernels of the last windows only, and of those no more than their means."""
+    """Kernels of the last windows only, and of those what later windows need; the running mean of the last alone."""
+    with_kernels = [n for n, each in enumerate(past) if each.kernels is not None]
     return tuple(
-        each
-        if each.kernels is None
-        else replace(each, kernels=each.kernels.slim() if n >= len(past) - KEPT else None)
+        replace(
+            each,
+            kernels=_slim(each.kernels, is_last=n == with_kernels[-1]) if n >= len(past) - KEPT else None,
+        )
+        if each.kernels is not None
+        else each
         for n, each in enumerate(past)
     )
+
+
+def _slim(kernels: KernelDigest, *, is_last: bool) -> KernelDigest:
+    slim = kernels.slim()
+    return slim if is_last else replace(slim, running=None)
 
 
 def _forget(past: tuple[Digest, ...]) -> tuple[Digest, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from argus.analytics.kernel_scan import Settings
 from argus.collectors.host.split import ROBUST, Look, Rule
 from argus.evals.bench import Size
 from argus.evals.study.families import FAMILIES
@@ -21,6 +22,15 @@ AGAIN_SEEDS: Mapping[Size, int] = {"smoke": 2, "default": 40, "full": 100}
 
 AGAIN_FROM = 50_000
 """Their seeds begin so far above those of the first trials."""
+
+LATER_WINDOWS = 32
+"""Windows after which a lost condition is looked at again: what a running mean of the product's reaches in the end."""
+
+LATER_LAUNCHES = 1 << 14
+"""Launches of a kernel on all ranks up to which it is: where there are many, more windows tell nothing new."""
+
+LATER_HEALTHY = {"smoke": 1, "default": 4, "full": 20}
+"""Healthy jobs of 64 ranks that are watched as long, four times as many of eight."""
 
 LARGE_FAMILIES = ("log-normal", "tail 2 %", "routing skew")
 """Families whose large cluster the default form runs too."""
@@ -57,22 +67,27 @@ def conditions(size: Size) -> list[Condition]:
 
 
 def again(row: Mapping[str, Any], size: Size) -> Condition:
-    """The condition of a row on fresh seeds, fewer of a large cluster."""
+    """The condition of a row on fresh seeds, fewer of a large cluster, over more windows if these can help."""
     lost = Condition(**{item.name: row[item.name] for item in fields(Condition)})
     few = max(LARGE_SEEDS, AGAIN_SEEDS[size] * 64 // max(lost.ranks, 64))
-    return replace(lost, seeds=few, first_seed=lost.first_seed + AGAIN_FROM)
+    can_help = lost.ranks * lost.count <= LATER_LAUNCHES and lost.factor >= 1.0 + Settings().effect
+    windows = LATER_WINDOWS if can_help else lost.windows
+    return replace(lost, seeds=few, first_seed=lost.first_seed + AGAIN_FROM, windows=windows)
 
 
 def healthy_conditions(size: Size) -> list[Condition]:
-    """Every family with nobody sick, small and large groups."""
+    """Every family with nobody sick, small and large groups; few launches are watched for long."""
     names = SMOKE_FAMILIES[:1] if size == "smoke" else tuple(FAMILIES)
     seeds = {"smoke": 1, "default": 4, "full": 40}[size]
     sizes = (32,) if size == "smoke" else (8, 64)
+    short = Condition(family=names[0], share=0.0, seeds=seeds)
+    long = replace(short, seeds=LATER_HEALTHY[size], count=20, windows=LATER_WINDOWS)
     return [
-        Condition(family=family, share=0.0, ranks=ranks, seeds=seeds * (1 if ranks > 8 else 4))
+        replace(form, family=family, ranks=ranks, seeds=form.seeds * (1 if ranks > 8 else 4))
         for family in names
         if not FAMILIES[family].tail_share  # healthy, a tail is a plain log-normal
         for ranks in sizes
+        for form in (short, long)
     ]
 
 

@@ -37,6 +37,9 @@ PAPER_ALPHAS = (1.5, 3.0)
 
 Reals = NDArray[np.float32]
 
+SETTINGS = Settings(share=0.0)
+"""Without the gate on the share of the step all kernels are tested."""
+
 COUNT = 640
 """Launches of a kernel in a window, over all its modes."""
 
@@ -74,8 +77,8 @@ def healthy_job(size: Size, *, seed: int, is_paper: bool = True) -> dict[str, An
         kernels = [
             _draw(rng, k, median=medians[k], sigma=float(sigma[k]), device=device) for k in range(num_kernels)
         ]
-        now = _digest(kernels, peers)
-        votes = vote(now, past, settings=Settings(share=0.0))
+        now = _digest(kernels, peers).after(past, settings=SETTINGS)
+        votes = vote(now, past, settings=SETTINGS)
         assert now.found is not None
         counts["candidates"] += int(now.found.shift.sum() + now.found.tail.sum() + now.found.device.sum())
         counts["flags"] += int(votes.shift.sum() + votes.tail.sum() + votes.device.sum())
@@ -166,5 +169,5 @@ def _digest(kernels: Sequence[Kernel], peers: Peers) -> KernelDigest:
         ratio=np.ones(len(peers.ranks), np.float32),
         step_ns=2e9,
         num_steps=10,
-        settings=Settings(share=0.0),
+        settings=SETTINGS,
     )

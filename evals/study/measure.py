@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from scipy.stats import hypergeom, spearmanr
 
 from argus.analytics.distance import Profile, cdf_profile, matrix, mean_w1, quantile_profile
-from argus.analytics.kernel_digest import KernelDigest, digest_table
+from argus.analytics.kernel_digest import KEPT, KernelDigest, digest_table
 from argus.analytics.kernel_paper import ALPHA, paper_flags
 from argus.analytics.kernel_peers import Peers, classes
 from argus.analytics.kernel_scan import MAD_TO_SIGMA, Settings
@@ -24,6 +24,9 @@ from argus.evals.study.tables import STUDIED, place_of, shape_of, table_of
 
 WINDOWS = 3
 """A fault must show within three windows; the last one is measured."""
+
+LATER = "default, later"
+"""The default after all windows of a condition that has more than `WINDOWS`."""
 
 OTHERS = 5
 """Healthy kernels beside the one under study: what the rank's common factor is read from."""
@@ -48,7 +51,10 @@ U_NODES = 512
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """A point of the design; `share` of ranks are sick, at least one; 0 = healthy. Seeds from `first_seed` on."""
+    """A point of the design; `share` of ranks are sick, at least one; 0 = healthy. Seeds from `first_seed` on.
+
+    Everything is measured on the last `WINDOWS` of the `windows`, but for `LATER`.
+    """
 
     family: str
     count: int = 200
@@ -57,6 +63,7 @@ class Condition:
     share: float = 0.0157
     seeds: int = 3
     first_seed: int = 0
+    windows: int = WINDOWS
 
     @property
     def num_sick(self) -> int:
@@ -182,10 +189,13 @@ def _one(result: Result, seed: int, *, rule: Rule | None, settings: Settings, al
             )
             for kernel in range(1 + OTHERS)
         ]
-        for _ in range(WINDOWS)
+        for _ in range(condition.windows)
     ]
     peers = classes(np.arange(condition.ranks), np.zeros(condition.ranks, np.int64))
-    ours = [table_of(window, rule=rule) for window in windows]
+    tables = [table_of(window, rule=rule) for window in windows]
+    if condition.windows > WINDOWS:
+        result.tally.setdefault(LATER, Tally()).add(default_flags(tables, peers, windows[0], settings), sick)
+    windows, ours = windows[-WINDOWS:], tables[-WINDOWS:]
     profiles = _profiles(windows[-1][0], ours[-1], rule=rule)
     _compare(result, profiles, sick=sick, rng=rng)
     for method, scores in _scores(profiles).items():
@@ -207,7 +217,10 @@ def default_flags(
     tables: Sequence[KernelTable], peers: Peers, kernels: Sequence[Samples], settings: Settings
 ) -> NDArray[np.bool_]:
     """Ranks the default detector names for the studied kernel after the last of these windows. (rank,)"""
-    digests = [_digest(table, peers, kernels, settings=settings) for table in tables]
+    digests: list[KernelDigest] = []
+    for table in tables:
+        one = _digest(table, peers, kernels, settings=settings).after(digests, settings=settings)
+        digests = [*(before.slim() for before in digests[-KEPT:]), one]
     votes = vote(digests[-1], digests[:-1], settings=settings)
     place = place_of(tables[-1], STUDIED)
     return np.asarray(votes.shift[place] | votes.tail[place] | votes.device)

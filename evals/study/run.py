@@ -75,7 +75,7 @@ def _weight(item: Item) -> float:
     """Roughly how long an item takes."""
     condition = item.run.args[0] if isinstance(item.run, partial) else None
     assert isinstance(condition, Condition)
-    return float(condition.ranks * condition.count * condition.seeds)
+    return float(condition.ranks * condition.count * condition.seeds * condition.windows)
 
 
 def _surface_items(size: Size, *, seed: int) -> Iterator[Item]:

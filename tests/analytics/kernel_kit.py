@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from argus.analytics.kernel_digest import KernelDigest, digest_table
 from argus.analytics.kernel_peers import Peers, classes
-from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_scan import Candidates, Settings
 from argus.analytics.kernel_table import KernelTable, open_table
+from argus.analytics.kernel_tail import Reals, Tail
 from argus.analytics.kernel_votes import Votes, vote
 from argus.collectors.host.compress import summarise
 from argus.collectors.records.kernel_blob import encode
@@ -50,6 +51,27 @@ def table_of(draw: Draw, *, ranks: int, seed: int, mode: str = "default") -> Ker
 def peers_of(num_ranks: int) -> Peers:
     """One class of all ranks."""
     return classes(np.arange(num_ranks), np.zeros(num_ranks, np.int64))
+
+
+def candidates(zero: Reals, *, factor: Reals, is_compute: bool = True) -> Candidates:
+    """A window in which nothing stands out and all kernels are heavy; `zero` (kernel, rank), `factor` (rank,)."""
+    none = np.zeros(zero.shape, np.bool_)
+    return Candidates(
+        shift=none,
+        tail=none,
+        device=none[0],
+        gross=none,
+        score=zero,
+        tail_score=zero,
+        device_score=zero[0],
+        factor=factor,
+        beyond=zero,
+        share=np.full(len(zero), 0.1, np.float32),
+        is_compute=np.full(len(zero), is_compute, np.bool_),
+        spread_tail=Tail(far=1.0, rate=0.0),
+        device_tail=Tail(far=1.0, rate=0.0),
+        probability=3e-11,
+    )
 
 
 def digests(

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from argus.analytics.kernel_average import Average, Parts, averaged
 from argus.analytics.kernel_digest import KernelDigest
 from argus.analytics.kernel_findings import _over_windows
-from argus.analytics.kernel_scan import Candidates, Settings
-from argus.analytics.kernel_tail import Tail
+from argus.analytics.kernel_scan import Settings
 from argus.analytics.kernel_votes import vote
-from tests.analytics.kernel_kit import Durations, digests, named, peers_of
+from tests.analytics.kernel_kit import Durations, candidates, digests, named, peers_of
 
 KERNELS, RANKS, SICK = 6, 64, 5
 Reals = NDArray[np.float32]
@@ -74,24 +73,8 @@ def windows(*, p50: Reals, mean: Reals, factor: float = 0.0) -> list[Parts]:
 def judged(seen: list[Parts], *, is_compute: bool = True) -> Average:
     """The average of windows whose kernels are all heavy."""
     ranks = seen[0].p50.shape[1]
-    shape = (len(seen[0].p50), ranks)
-    none, zero = np.zeros(shape, np.bool_), np.zeros(shape, np.float32)
-    found = Candidates(
-        shift=none,
-        tail=none,
-        device=none[0],
-        gross=none,
-        score=zero,
-        tail_score=zero,
-        device_score=zero[0],
-        factor=seen[-1].factor,
-        beyond=zero,
-        share=np.full(shape[0], 0.1, np.float32),
-        is_compute=np.full(shape[0], is_compute, np.bool_),
-        spread_tail=Tail(far=1.0, rate=0.0),
-        device_tail=Tail(far=1.0, rate=0.0),
-        probability=3e-11,
-    )
+    zero = np.zeros((len(seen[0].p50), ranks), np.float32)
+    found = candidates(zero, factor=seen[-1].factor, is_compute=is_compute)
     return averaged(seen, found, peers_of(ranks), noise=zero, mean=zero, settings=Settings())
 
 

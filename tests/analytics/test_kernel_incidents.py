@@ -221,3 +221,16 @@ def test_an_incident_of_kernels_ends_with_them() -> None:
     well = tuple(with_kernels(windows[6:], healthy))
     (incident,) = incidents_of(topology, (*sick, *well))
     assert incident.status == "resolved" and incident.end_step == sick[-1].first_step + 9
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_one_running_mean_of_all_windows_is_carried_on(later: bool) -> None:
+    topology, windows = flat()
+    state = AttemptState.start("train", 0)
+    for window in with_kernels(windows, healthy):
+        if later:
+            state = advance(state, topology=topology, now_s=0.0, window=replace(window, kernels=())).state
+        state = advance(state, topology=topology, now_s=0.0, window=window).state
+    kept = [digest.kernels.running for digest in state.past if digest.kernels is not None]
+    assert len(kept) > 1 and not any(kept[:-1])
+    assert kept[-1] is not None and (kept[-1].times[:2] == len(windows)).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,15 @@ from argus.evals.study import design, tables
 from argus.evals.study import run as study
 from argus.evals.study.families import FAMILIES
 from argus.evals.study.healthy import healthy_job, total
-from argus.evals.study.measure import BUDGETED, Condition, Tally, budgeted_flags, lead
+from argus.evals.study.measure import (
+    BUDGETED,
+    LATER,
+    Condition,
+    Tally,
+    budgeted_flags,
+    lead,
+    run_condition,
+)
 from argus.evals.study.report import plateau, verdict
 from argus.evals.study.run import items, items_again, run_study, study_so_far
 
@@ -57,6 +66,7 @@ def row(
         "luck": {"triple": luck},
         "seeds": 4,
         "first_seed": 7,
+        "windows": 3,
         "blind_f1": 0.02,
         "lead": (-0.1, 0.1),
     }
@@ -82,6 +92,15 @@ def test_a_verdict_names_every_condition_that_is_lost_and_why() -> None:
         assert line.endswith("(1):")
 
 
+def test_a_lost_condition_says_what_more_windows_show() -> None:
+    lost = row(0.2, 0.5, luck=0.0, budget=0.1)
+    watched = {**lost, "windows": 32, "f1": {**lost["f1"], LATER: 0.9}, "false": {**lost["false"], LATER: 0}}  # type: ignore[dict-item]
+    text = verdict([lost], [watched])
+    assert "1 of these were watched for 32 windows; then the default is ahead on 1" in text
+    assert "default after 32 windows 0.90 (0 false)" in text
+    assert "windows" not in verdict([lost], [lost]).partition("- uniform")[2]
+
+
 def test_conditions_that_were_lost_run_again_on_fresh_seeds() -> None:
     lost = row(0.2, 0.5, luck=0.0, budget=0.9)
     done: dict[tuple[str, ...], dict[str, object]] = {
@@ -94,7 +113,17 @@ def test_conditions_that_were_lost_run_again_on_fresh_seeds() -> None:
     assert item.name == ("again", "3")
     assert (condition.family, condition.count, condition.ranks) == ("uniform", 20, 64)
     assert condition.seeds > 4 and condition.first_seed > 7 + 4
-    assert design.again({**lost, "ranks": 4096}, "full").seeds < condition.seeds
+    assert condition.windows == design.LATER_WINDOWS
+    large = design.again({**lost, "ranks": 4096}, "full")
+    assert large.seeds < condition.seeds and large.windows == 3
+    assert design.again({**lost, "factor": 1.02}, "full").windows == 3
+
+
+def test_more_windows_change_nothing_but_what_is_said_after_them() -> None:
+    short = Condition(family="shape-varying", count=20, ranks=32, factor=3.0, seeds=1)
+    now, later = (run_condition(one) for one in (short, replace(short, windows=8)))
+    assert LATER not in now.tally and later.tally[LATER].f1 == 1.0
+    assert now.tally.keys() == later.tally.keys() - {LATER}
 
 
 def test_the_lead_of_a_method_is_sure_when_every_trial_shows_it() -> None:
