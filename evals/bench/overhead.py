@@ -26,12 +26,13 @@ from argus.evals.dumper import Dumped, Dumper
 from argus.evals.stack import StackError, clean_env
 
 RANKS = 2
-BLOCK_STEPS: Mapping[str, int] = {"transformer": 2, "mlp": 2, "moe": 3, "pipeline": 3}
+BLOCK_STEPS: Mapping[str, int] = {"transformer": 2, "mlp": 2, "moe": 2, "pipeline": 2}
 """A step of the transformer lasts 80 to 150 ms by the machine's hour, the others' about half of that."""
 
-TURN: Mapping[Size, int] = {"smoke": 1, "default": 5, "full": 5}
+TURN: Mapping[str, int] = {"transformer": 5, "mlp": 1, "moe": 5, "pipeline": 5}
 """Blocks of an arm in a row: changing arms costs steps of warming up. The n-th of an arm's turn is paired with the n-th
-of the other's, a second apart; the noise of single steps is ten times what the machine drifts in that."""
+of the other's, a second apart. The MLP lives on the memory's rate, which other tenants change within that second:
+five in a row made its interval half as wide again."""
 
 KEEP_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(4 << 30), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 """glibc gives the top of its heap back to the system and faults it in again: 11,000 faults or a third of the MLP's step,
@@ -89,16 +90,22 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     }
 
 
+def turn_of(name: str, *, size: Size) -> int:
+    """Blocks of an arm in a row."""
+    return 1 if size == "smoke" else TURN[name]
+
+
 def plan_of(name: str, *, size: Size) -> list[tuple[int, list[str]]]:
     """(rounds of a turn for each arm, arms) of a workload: all arms in the first rounds, then what needs many.
 
-    >>> plan_of("mlp", size="default")
-    [(8, ['off', 'all', 'stopped']), (52, ['off', 'all'])]
+    >>> plan_of("moe", size="default")
+    [(8, ['off', 'all'])]
     """
     arms = ["off", "all", *(["stopped"] if name in PROMISED else [])]
     if name == "transformer":
         arms += ["null", *SINGLE, *PROFILERS]
-    few, many = FEW[size] // TURN[size], MANY[size] // TURN[size]
+    turn = turn_of(name, size=size)
+    few, many = FEW[size] // turn, MANY[size] // turn
     return [(few, arms), *([(many - few, ["off", "all"])] if name in PROMISED and many > few else [])]
 
 
@@ -168,7 +175,7 @@ def slope_of(resident: Sequence[tuple[int, int]]) -> float:
 
 
 def _workload(name: str, *, size: Size, pairs: int | None) -> dict[str, Any]:
-    turn = TURN[size]
+    turn = turn_of(name, size=size)
     plan = [(-(-pairs // turn), ["off", "all", "stopped", "null"])] if pairs else plan_of(name, size=size)
     with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
         directory = Path(text)

@@ -76,7 +76,7 @@ def test_each_arm_has_the_pairs_that_are_promised(size: bench.Size) -> None:
         for num, arms in overhead.plan_of(name, size=size):
             assert arms[0] == "off"
             for arm in arms[1:]:
-                pairs[arm] = pairs.get(arm, 0) + num * overhead.TURN[size]
+                pairs[arm] = pairs.get(arm, 0) + num * overhead.turn_of(name, size=size)
         assert min(pairs.values()) >= least
         if name in overhead.PROMISED:
             assert size == "smoke" or pairs["all"] >= 300
