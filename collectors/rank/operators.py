@@ -10,7 +10,6 @@ from functools import cache
 from typing import Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from argus.collectors.rank.claims import Claims
 from argus.collectors.rank.recorder import WARMUP_STEPS, Recorder
@@ -20,21 +19,18 @@ from argus.collectors.records.events import FLAG_PROFILED, KERNEL, Rows
 ROLE = "cpu"
 ENGINE = "autograd::engine::evaluate_function: "
 
-Ints = NDArray[np.int64]
-
 
 class Event(Protocol):
-    """An event of the profiler's result."""
+    """An operator called by no other one."""
 
+    @property
     def name(self) -> str: ...
 
-    def activity_type(self) -> str: ...
+    @property
+    def start_time_ns(self) -> int: ...
 
-    def start_ns(self) -> int: ...
-
-    def duration_ns(self) -> int: ...
-
-    def start_thread_id(self) -> int: ...
+    @property
+    def duration_time_ns(self) -> int: ...
 
 
 class Profiler(Protocol):
@@ -47,26 +43,30 @@ class Profiler(Protocol):
 
 
 class TorchProfiler:
-    """torch.profiler's engine, operators of the CPU only, no shapes, no stacks.
+    """torch.profiler's engine, operators of the CPU only, no shapes, no stacks, no annotations.
 
-    Without what `torch.profiler.profile` does around it in Python: that changes what torch.compile sees.
+    Without what `torch.profiler.profile` does around it in Python: that changes what torch.compile sees. What is
+    read is the roots of its tree of calls: the list of all events has five times as many, and each question about
+    one is a call into C++ under the lock that the training thread waits for.
     """
 
     def start(self) -> None:
         """Begin."""
+        from torch._C._profiler import RecordScope
         from torch.autograd import profiler
 
         how = profiler.profile(use_cpu=True, use_kineto=True)
         config = how.config()  # type: ignore[no-untyped-call]
         vars(profiler)["_prepare_profiler"](config, how.kineto_activities)
-        vars(profiler)["_enable_profiler"](config, how.kineto_activities)
+        scopes = {RecordScope.FUNCTION, RecordScope.BACKWARD_FUNCTION}
+        vars(profiler)["_enable_profiler"](config, how.kineto_activities, scopes)
 
     def stop(self) -> Callable[[], Sequence[Event]]:
-        """End; the list of events is made by the returned call."""
+        """End; the operators are read by the returned call."""
         from torch.autograd import profiler
 
         results = vars(profiler)["_disable_profiler"]()
-        return lambda: cast(Sequence[Event], results.events())
+        return lambda: cast(Sequence[Event], results.experimental_event_tree())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,34 +153,14 @@ def _end_before_fork() -> None:
 
 
 def rows_of(events: Sequence[Event], *, timeline: Timeline, intern: Callable[[str], int]) -> Rows:
-    """KERNEL rows of the outermost operators of each thread; what they call is inside their time.
-
-    Four of five events are inside another one: only the outermost are asked for their names, since each
-    question is a call into C++ under the lock that the training thread waits for.
-    """
-    operators = [event for event in events if event.activity_type() == "cpu_op"]
-    threads = np.array([event.start_thread_id() for event in operators], np.int64)
-    starts = np.array([event.start_ns() for event in operators], np.int64)
-    durations = np.array([event.duration_ns() for event in operators], np.int64)
-    kept = outermost(threads, starts, durations)
-    rows = np.zeros(len(kept), KERNEL)
-    rows["start_ns"], rows["dur_ns"] = starts[kept], durations[kept]
-    rows["name"] = [intern(_plain(operators[i].name())) for i in kept.tolist()]
+    """KERNEL rows of operators called by no other one; what they call is inside their time."""
+    rows = np.zeros(len(events), KERNEL)
+    rows["start_ns"] = [event.start_time_ns for event in events]
+    rows["dur_ns"] = [event.duration_time_ns for event in events]
+    rows["name"] = [intern(_plain(event.name)) for event in events]
     rows["role"] = intern(ROLE)
-    rows["step"], rows["phase"] = timeline.at(starts[kept])
+    rows["step"], rows["phase"] = timeline.at(rows["start_ns"])
     return rows[rows["step"] >= 0]
-
-
-def outermost(threads: Ints, starts: Ints, durations: Ints) -> Ints:
-    """Indices of the intervals that lie in no other of their thread, in order of thread and start."""
-    order = np.lexsort((-durations, starts, threads))
-    kept = []
-    for thread in np.unique(threads):
-        mine = order[threads[order] == thread]
-        ends = starts[mine] + durations[mine]
-        before = np.concatenate([[-1], np.maximum.accumulate(ends)[:-1]])
-        kept.append(mine[starts[mine] >= before])
-    return np.concatenate(kept) if kept else np.empty(0, np.int64)
 
 
 def _plain(name: str) -> str:

@@ -11,7 +11,7 @@ Row = tuple[int | float, ...]
 """One record in the column order of its dtype."""
 
 CAPACITY = 8192
-"""Rows per kind; the writer empties the ring twice a second, so this carries 16,000 records/s of each kind."""
+"""Rows per kind; the writer looks twice a second whether it fills, so this carries 16,000 records/s of each kind."""
 
 BLOCK_CAPACITY = 1 << 18
 """Rows of one kind in blocks: 14 MB of kernels, some seconds of a rank that launches 50,000 a second."""
@@ -32,6 +32,11 @@ class Ring:
         self._capacity = capacity
         self._dropped: dict[str, int] = {}
         self._lock = threading.Lock()
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether rows of some kind take half of the room."""
+        return any(2 * len(rows) >= self._capacity for rows in self.rows.values())
 
     def put(self, kind: str, row: Row) -> None:
         """Append a row of `kind` (a key of `DTYPES`); never blocks."""

@@ -1,4 +1,4 @@
-"""The writer thread: rows from the ring, as frames, into the sink, twice a second."""
+"""The writer thread: rows from the ring, as frames, into the sink, once a second."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from argus.collectors.records.frames import Kind, encode_json, encode_rows
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.switch import OFF
 
-PERIOD_S = 0.5  # batches cost less of the GIL than rows: two wake-ups a second
-STATUS_TICKS = 2  # a status each second
+PERIOD_S = 0.5  # between turns; what a collector does in one must not wait for longer
+SEND_TICKS = 2
+"""Turns of which one sends rows and a status: a frame costs the processor the same whatever it holds."""
+
 CLOSE_S = 1.0  # what is not out by then is lost: the process wants to end
 BLOCK_ROWS = 8192  # of a block in one frame: half a megabyte, after which room is looked for again
 FAILED = "writer_error"
@@ -175,7 +177,7 @@ class Writer:
     def _run(self) -> None:
         ticks = 0
         while not self._stop.wait(self._period_s):
-            self._try(partial(self._tick, with_status=ticks % STATUS_TICKS == 0))
+            self._try(partial(self._tick, sends=ticks % SEND_TICKS == 0))
             ticks += 1
         self._try(self._finish)
 
@@ -190,11 +192,12 @@ class Writer:
                 logging.getLogger(LOGGER).warning("argus: %s: %r", text, error)
             self._session.unseen(text)
 
-    def _tick(self, *, with_status: bool) -> None:
+    def _tick(self, *, sends: bool) -> None:
         self._session.tick()
-        if not self._session.recorder.channels.is_shadow:
+        is_due = sends or self._session.ring.is_filling
+        if is_due and not self._session.recorder.channels.is_shadow:
             self._stream.send_rows()
-        if with_status:
+        if sends:
             self._stream.send_status()
         self._stream.sink.pump()
 

@@ -1,4 +1,4 @@
-"""Step time with collectors on against off, paired blocks in random order in one run."""
+"""Step time with collectors on against off, paired blocks in turns of random order in one run."""
 
 from __future__ import annotations
 
@@ -26,8 +26,17 @@ from argus.evals.dumper import Dumped, Dumper
 from argus.evals.stack import StackError, clean_env
 
 RANKS = 2
-BLOCK_STEPS: Mapping[str, int] = {"transformer": 2, "mlp": 2, "moe": 3, "pipeline": 3}
-"""The steps of transformer and MLP (most of it 50 MB of gradients) last about 90 ms, the others' about 50 ms."""
+BLOCK_STEPS: Mapping[str, int] = {"transformer": 2, "mlp": 2, "moe": 2, "pipeline": 2}
+"""A step of the transformer lasts 80 to 150 ms by the machine's hour, the others' about half of that."""
+
+TURN: Mapping[str, int] = {"transformer": 5, "mlp": 1, "moe": 5, "pipeline": 5}
+"""Blocks of an arm in a row: changing arms costs steps of warming up. The n-th of an arm's turn is paired with the n-th
+of the other's, a second apart. The MLP lives on the memory's rate, which other tenants change within that second:
+five in a row made its interval half as wide again."""
+
+KEEP_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(4 << 30), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
+"""glibc gives the top of its heap back to the system and faults it in again: 11,000 faults or a third of the MLP's step,
+or none of it, by what happens to lie above the gradients. That would tell models apart, not arms."""
 
 SCRIPT = Path(__file__).parents[1] / "workloads" / "overhead.py"
 MANY: Mapping[Size, int] = {"smoke": 3, "default": 300, "full": 300}
@@ -61,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pairs",
         type=int,
         metavar="N",
-        help="only `all`, `stopped` and `null`, N paired blocks, transformer and mlp",
+        help="only `all`, `stopped` and `null`, N paired blocks or a few more, transformer and mlp",
     )
 
 
@@ -81,17 +90,23 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     }
 
 
-def plan_of(name: str, *, size: Size) -> list[tuple[int, list[str]]]:
-    """(rounds, arms) of a workload: all arms in the first rounds, then only what needs many.
+def turn_of(name: str, *, size: Size) -> int:
+    """Blocks of an arm in a row."""
+    return 1 if size == "smoke" else TURN[name]
 
-    >>> plan_of("mlp", size="default")
-    [(40, ['off', 'all', 'stopped']), (260, ['off', 'all'])]
+
+def plan_of(name: str, *, size: Size) -> list[tuple[int, list[str]]]:
+    """(rounds of a turn for each arm, arms) of a workload: all arms in the first rounds, then what needs many.
+
+    >>> plan_of("moe", size="default")
+    [(8, ['off', 'all'])]
     """
     arms = ["off", "all", *(["stopped"] if name in PROMISED else [])]
     if name == "transformer":
         arms += ["null", *SINGLE, *PROFILERS]
-    rest = MANY[size] - FEW[size] if name in PROMISED else 0
-    return [(FEW[size], arms), *([(rest, ["off", "all"])] if rest > 0 else [])]
+    turn = turn_of(name, size=size)
+    few, many = FEW[size] // turn, MANY[size] // turn
+    return [(few, arms), *([(many - few, ["off", "all"])] if name in PROMISED and many > few else [])]
 
 
 def table(result: Mapping[str, Any]) -> str:
@@ -118,30 +133,39 @@ def table(result: Mapping[str, Any]) -> str:
 
 
 def compare(
-    rows: Sequence[Mapping[str, float]], arm: str, *, sampled: Collection[int] = (), share: float = 0.0
+    rows: Sequence[Mapping[str, float]],
+    arm: str,
+    *,
+    turn: int = 1,
+    sampled: Collection[int] = (),
+    share: float = 0.0,
 ) -> Arm:
-    """Trimmed mean of the pairs' log ratios, with a bootstrap interval.
+    """Trimmed mean of the pairs' log ratios, with an interval from a bootstrap of whole turns.
 
-    Rounds `sampled` make a mean of their own that counts for `share`: trimming would leave all of them out.
+    Rows `sampled` make a mean of their own that counts for `share`: trimming would leave all of them out.
     """
-    pairs = [(i in sampled, np.log(row[arm] / row["off"])) for i, row in enumerate(rows) if arm in row]
-    plain, special = (np.array([log for kind, log in pairs if kind == wanted]) for wanted in (False, True))
-    weight = share if len(plain) and len(special) else float(not len(plain))
+    turns: tuple[dict[int, list[float]], ...] = ({}, {})
+    for i, row in enumerate(rows):
+        if arm in row:
+            turns[i in sampled].setdefault(i // turn, []).append(float(np.log(row[arm] / row["off"])))
+    plain, special = ([np.array(logs) for logs in kind.values()] for kind in turns)
+    weight = share if plain and special else float(not plain)
     rng = np.random.default_rng(0)
-    ratio, draws = np.zeros(1), np.zeros(RESAMPLES)
+    ratio, draws = 0.0, np.zeros(RESAMPLES)
     for part, logs in ((1 - weight, plain), (weight, special)):
-        if len(logs):
-            ratio = ratio + part * np.exp(_trimmed(logs[None]))
-            draws = draws + part * np.exp(_trimmed(rng.choice(logs, (RESAMPLES, len(logs)))))
+        if logs:
+            ratio += part * _trimmed(logs)
+            chosen = rng.integers(len(logs), size=(RESAMPLES, len(logs)))
+            draws += part * np.array([_trimmed([logs[i] for i in row]) for row in chosen.tolist()])
     low, high = np.quantile(draws, (0.025, 0.975))
-    return Arm(ratio=float(ratio[0]), ci95=(float(low), float(high)), n=len(pairs))
+    return Arm(ratio=ratio, ci95=(float(low), float(high)), n=sum(map(len, [*plain, *special])))
 
 
-def _trimmed(rows: np.ndarray) -> np.ndarray:
-    cut = int(rows.shape[1] * TRIM)
-    ordered = np.sort(rows, axis=1)
-    kept: np.ndarray = ordered[:, cut : rows.shape[1] - cut].mean(axis=1)
-    return kept
+def _trimmed(turns: Sequence[np.ndarray]) -> float:
+    """The ratio whose logarithm is the trimmed mean of all the turns' ones."""
+    logs = np.sort(np.concatenate(turns))
+    cut = int(len(logs) * TRIM)
+    return float(np.exp(logs[cut : len(logs) - cut].mean()))
 
 
 def slope_of(resident: Sequence[tuple[int, int]]) -> float:
@@ -151,16 +175,18 @@ def slope_of(resident: Sequence[tuple[int, int]]) -> float:
 
 
 def _workload(name: str, *, size: Size, pairs: int | None) -> dict[str, Any]:
-    plan = [(pairs, ["off", "all", "stopped", "null"])] if pairs else plan_of(name, size=size)
+    turn = turn_of(name, size=size)
+    plan = [(-(-pairs // turn), ["off", "all", "stopped", "null"])] if pairs else plan_of(name, size=size)
     with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
         directory = Path(text)
-        told, dumped = _run(name, directory, plan=plan)
+        told, dumped = _run(name, directory, plan=plan, turn=turn)
         records = next(iter(read(directory / "recording" / "rank-0.argus"))).records
     rows, share = told["rows"], BLOCK_STEPS[name] / SAMPLE_EVERY
     measured = {}
     for arm in plan[0][1][1:]:
         is_all = arm == "all"
-        found = compare(rows, arm, sampled=told["sampled"] if is_all else (), share=share)
+        sampled = told["sampled"] if is_all else ()
+        found = compare(rows, arm, turn=turn, sampled=sampled, share=share)
         num_steps = 1 if arm in SHORT else BLOCK_STEPS[name]
         took_s = sum(row[arm] for row in rows if arm in row) * num_steps
         rates = _rates(records, told["steps"].get(arm, ())) | _dump_rate(dumped.dumps.get(arm, 0), took_s)
@@ -198,6 +224,7 @@ def _run(
     directory: Path,
     *,
     plan: Sequence[tuple[int, list[str]]] = (),
+    turn: int = 1,
     ranks: int = RANKS,
     memory_steps: int = 0,
 ) -> tuple[dict[str, Any], Dumped]:
@@ -208,10 +235,10 @@ def _run(
         *("--socket", str(socket), "--", sys.executable, "-m", "torch.distributed.run"),
         *("--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1", "--rdzv-backend", "c10d"),
         *("--rdzv-endpoint", "127.0.0.1:0", str(SCRIPT), "--workload", name, "--plan", json.dumps(plan)),
-        *("--block-steps", str(BLOCK_STEPS[name]), "--memory-steps", str(memory_steps)),
+        *("--turn", str(turn), "--block-steps", str(BLOCK_STEPS[name]), "--memory-steps", str(memory_steps)),
         *("--out", str(directory / "blocks.json")),
     ]
-    env = clean_env({"ARGUS_GOVERNOR": "0"})  # the blocks are the shadow steps here
+    env = clean_env({"ARGUS_GOVERNOR": "0"} | KEEP_HEAP)  # the blocks are the shadow steps here
     with _processor(directory, socket, has_stacks=not plan), Dumper(directory, num_ranks=ranks) as dumper:
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -58,8 +58,8 @@ def _tokens(batch: int, length: int) -> torch.Tensor:
 
 
 BUILD: Mapping[str, Callable[[], Step]] = {
-    "transformer": lambda: ddp_step(Transformer(width=WIDTH, layers=6), _tokens(6, SEQUENCE + 1)),
-    "mlp": lambda: ddp_step(mlp(), torch.randn(4, 512)),
+    "transformer": lambda: ddp_step(Transformer(width=WIDTH, layers=6), _tokens(8, SEQUENCE + 1)),
+    "mlp": lambda: ddp_step(mlp(), torch.randn(16, 512)),
     "moe": lambda: ddp_step(MoeModel(), _tokens(8, SEQUENCE)),
     "pipeline": pipeline_step,
 }

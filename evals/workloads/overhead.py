@@ -1,4 +1,4 @@
-"""Trains in short blocks, one arm each in random order, and writes each block's seconds; under torchrun.
+"""Trains in short blocks, each arm's turn of them in random order, and writes each block's seconds; under torchrun.
 
 The off arm has every patch taken out and a model of its own that was made without them; the null arm is the
 same with one more such model, so that it shows the noise of the method; the stopped arm is the off arm with the
@@ -51,8 +51,8 @@ def hooks_of(arm: str) -> list[str]:
 
 @dataclass(kw_only=True)
 class Told:
-    """What a job's blocks were: seconds a step by arm and round, rounds whose `all` held a sampled step, and
-    per arm the steps of its blocks as (first, after the last)."""
+    """What a job's blocks were: seconds a step by arm, a row for each block of a turn and turns in their order; rows
+    whose `all` held a sampled step; and per arm the steps of its blocks as (first, after the last)."""
 
     rows: list[dict[str, float]] = field(default_factory=list)
     sampled: list[int] = field(default_factory=list)
@@ -171,24 +171,25 @@ def started(workload: str) -> Step:
     return step
 
 
-def play(arms: Arms, models: dict[str, Step], *, plan: Sequence[Sequence[str]], block_steps: int) -> Told:
-    """All blocks; one `all` block of so many that one step in `BLOCK_STEPS` is sampled."""
+def play(
+    arms: Arms, models: dict[str, Step], *, plan: Sequence[Sequence[str]], turn: int, block_steps: int
+) -> Told:
+    """All blocks, `turn` of an arm in a row; one `all` block of so many that one step in `BLOCK_STEPS` is sampled."""
     told, period = Told(), max(BLOCK_STEPS // block_steps, 1)
-    for number, order in enumerate(plan):
-        is_sampled = number % period == 1
-        told.rows.append(
-            {
-                arm: arms.block(
+    for order in plan:
+        first = len(told.rows)
+        told.rows += [{} for _ in range(turn)]
+        for arm in order:
+            for number in range(first, first + turn):
+                is_sampled = arm == "all" and number % period == 1
+                told.rows[number][arm] = arms.block(
                     models.get(arm, models["observed"]),
                     arm=arm,
                     num_steps=1 if arm in SHORT else block_steps,
                     told=told,
-                    is_sampled=arm == "kernels" or (arm == "all" and is_sampled),
+                    is_sampled=is_sampled or arm == "kernels",
                 )
-                for arm in order
-            }
-        )
-        told.sampled += [number] if is_sampled and "all" in order else []
+                told.sampled += [number] if is_sampled else []
     return told
 
 
@@ -197,6 +198,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workload", choices=tuple(BUILD), required=True)
     parser.add_argument("--plan", type=json.loads, required=True, help="[[rounds, [arm, …]], …]")
+    parser.add_argument("--turn", type=int, required=True, help="blocks of an arm in a row")
     parser.add_argument("--block-steps", type=int, required=True)
     parser.add_argument("--memory-steps", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
@@ -214,7 +216,7 @@ def main() -> None:
     bare = dict.fromkeys(("off", "stacks", *PROFILERS), pristine)
     models = {**bare, "null": control, "observed": observed}
     plan = rounds(args.plan, seed=args.seed)
-    told = play(arms, models, plan=plan, block_steps=args.block_steps)
+    told = play(arms, models, plan=plan, turn=args.turn, block_steps=args.block_steps)
     arms.as_in_use()
     resident = memory_of(observed, num_steps=args.memory_steps)
     if rank == 0:

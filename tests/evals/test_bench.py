@@ -37,6 +37,20 @@ def test_the_interval_holds_the_true_ratio(ratio: float) -> None:
     assert hits >= 16
 
 
+def test_pairs_of_one_turn_that_err_together_widen_the_interval() -> None:
+    hits = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        drift = np.repeat(np.exp(rng.normal(0, 0.03, 40)), 5)  # between an arm's turn and the other's
+        shaken = [
+            {**row, "on": row["on"] * d}
+            for row, d in zip(rows(1.01, n=200, noise=0.01, seed=seed), drift, strict=True)
+        ]
+        low, high = overhead.compare(shaken, "on", turn=5).ci95
+        hits += low <= 1.01 <= high
+    assert hits >= 16
+
+
 def test_bursts_on_single_blocks_do_not_move_the_ratio() -> None:
     clean = rows(1.01, n=100, noise=0.01, seed=1)
     burst = [{**row, "on": row["on"] * (8 if i % 10 == 0 else 1)} for i, row in enumerate(clean)]
@@ -62,7 +76,7 @@ def test_each_arm_has_the_pairs_that_are_promised(size: bench.Size) -> None:
         for num, arms in overhead.plan_of(name, size=size):
             assert arms[0] == "off"
             for arm in arms[1:]:
-                pairs[arm] = pairs.get(arm, 0) + num
+                pairs[arm] = pairs.get(arm, 0) + num * overhead.turn_of(name, size=size)
         assert min(pairs.values()) >= least
         if name in overhead.PROMISED:
             assert size == "smoke" or pairs["all"] >= 300

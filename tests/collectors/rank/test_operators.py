@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -19,7 +19,7 @@ from argus.collectors.rank.channels import Channels, period_of
 from argus.collectors.rank.claims import Claims
 from argus.collectors.rank.fake_receiver import FakeReceiver
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.operators import Event, Operators, outermost, rows_of
+from argus.collectors.rank.operators import ENGINE, Event, Operators, TorchProfiler, rows_of
 from argus.collectors.rank.recorder import WARMUP_STEPS, Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Session
@@ -31,24 +31,11 @@ from tests.collectors.rank.observe import observe
 PERIOD = 5
 
 
+@dataclass(frozen=True)
 class FakeEvent:
-    def __init__(self, name: str, start: int, dur: int, *, kind: str = "cpu_op", thread: int = 1) -> None:
-        self._all = (name, start, dur, kind, thread)
-
-    def name(self) -> str:
-        return self._all[0]
-
-    def start_ns(self) -> int:
-        return self._all[1]
-
-    def duration_ns(self) -> int:
-        return self._all[2]
-
-    def activity_type(self) -> str:
-        return self._all[3]
-
-    def start_thread_id(self) -> int:
-        return self._all[4]
+    name: str
+    start_time_ns: int
+    duration_time_ns: int
 
 
 class FakeProfiler:
@@ -168,38 +155,38 @@ def test_a_fork_ends_a_running_profile_first() -> None:
     assert not rank.profiler.running
 
 
-def test_only_outermost_operators_are_kept() -> None:
+def test_operators_become_rows_of_the_phase_they_start_in() -> None:
     ring, line = Ring(), Timeline()
     forward = ring.intern("forward")
     line.put(0, step=7, phase=forward)
     events = [
-        FakeEvent("aten::linear", 10, 100),
-        FakeEvent("aten::addmm", 20, 50),
-        FakeEvent("gloo:all_reduce", 10, 500, kind="user_annotation"),
-        FakeEvent("aten::add", 30, 10, thread=2),
-        FakeEvent("autograd::engine::evaluate_function: AddmmBackward0", 110, 30),
-        FakeEvent("AddmmBackward0", 112, 20),
         FakeEvent("aten::early", -50, 10),
+        FakeEvent("aten::linear", 10, 100),
+        FakeEvent("autograd::engine::evaluate_function: AddmmBackward0", 110, 30),
     ]
     rows = rows_of(events, timeline=line, intern=ring.intern)
-    found = sorted((ring.names[row["name"]], int(row["dur_ns"])) for row in rows)
-    assert found == [("AddmmBackward0", 30), ("aten::add", 10), ("aten::linear", 100)]
+    found = [(ring.names[row["name"]], int(row["dur_ns"])) for row in rows]
+    assert found == [("aten::linear", 100), ("AddmmBackward0", 30)]
     assert set(rows["step"]) == {7} and set(rows["phase"]) == {forward}
     assert {ring.names[role] for role in rows["role"]} == {"cpu"}
     assert len(rows_of([], timeline=line, intern=ring.intern)) == 0
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(spans=st.lists(st.tuples(st.integers(1, 2), st.integers(0, 50), st.integers(1, 20)), max_size=30))
-def test_outermost_intervals_do_not_overlap_and_cover_the_others_starts(
-    spans: list[tuple[int, int, int]],
+def test_the_real_profiler_tells_outermost_operators_also_inside_an_annotation(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    table = np.array(spans, np.int64).reshape(-1, 3)
-    kept = outermost(table[:, 0], table[:, 1], table[:, 2])
-    for thread in (1, 2):
-        mine = sorted((table[i, 1], table[i, 1] + table[i, 2]) for i in kept if table[i, 0] == thread)
-        assert all(end <= start for (_, end), (start, _) in pairwise(mine))
-        assert (sum(table[i, 0] == thread for i in kept) > 0) == (thread in table[:, 0])
+    monkeypatch.setenv(cpu_operators.KINETO_LEVEL, cpu_operators.QUIET)
+    x, profiler = torch.ones(4, 8, requires_grad=True), TorchProfiler()
+    layer = nn.Linear(8, 1)
+    layer(x).sum().backward()
+    profiler.start()
+    with torch.profiler.record_function("mine"):
+        layer(x).sum().backward()
+    events = sorted(profiler.stop()(), key=lambda event: event.start_time_ns)
+    names = [event.name for event in events]
+    assert {"aten::linear", "aten::sum", ENGINE + "AddmmBackward0"} <= set(names)
+    assert not {"mine", "aten::addmm", "AddmmBackward0"} & set(names)
+    assert all(a.start_time_ns + a.duration_time_ns <= b.start_time_ns for a, b in pairwise(events))
 
 
 @pytest.mark.parametrize(("text", "period"), [("7", 7), ("1", 1), ("", 50), ("-3", 50), ("often", 50)])

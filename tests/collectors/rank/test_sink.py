@@ -252,7 +252,7 @@ def test_a_turn_that_fails_is_counted_and_the_next_one_reports(
 
     def turn() -> None:
         rank.now_s += 10.0
-        writer._try(partial(writer._tick, with_status=True))
+        writer._try(partial(writer._tick, sends=True))
 
     for value in range(6):
         rank.event("gc", value)
