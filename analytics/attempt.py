@@ -16,6 +16,7 @@ from argus.analytics.ballots import (
     still_slow,
 )
 from argus.analytics.baseline import is_comparable
+from argus.analytics.beside import beside
 from argus.analytics.delays import path_of
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
@@ -171,7 +172,13 @@ def _run_changes(view: View) -> tuple[Finding, ...]:
 
 def _view(state: AttemptState, topology: Topology, *, window: Window | None, now_s: float) -> View:
     """What detectors see of the state and the new window, its kernels aside."""
-    waits = waits_of(window) if window is not None else None
+    if window is None:
+        waits = heard = None
+    else:
+        with beside(len(window.collectives.rank)) as begin:
+            later = begin(lambda: waits_of(window))
+            heard = hear(state.series, window)
+            waits = later.result()
     return View(
         run=state.run,
         attempt=state.attempt,
@@ -180,7 +187,7 @@ def _view(state: AttemptState, topology: Topology, *, window: Window | None, now
         window=window,
         past=state.past,
         series=state.series,
-        heard=hear(state.series, window) if window is not None else None,
+        heard=heard,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
         digest=digest_of(replace(window, kernels=()), waits) if window is not None else None,

@@ -12,7 +12,7 @@ is charged to nobody.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,8 +39,8 @@ class Ledger:
     `wait` (row,) = how long each row stood waiting in steps that count.
     """
 
-    def __init__(self, calls: Calls, *, excess: Floats, counts: Bools, num_ranks: int) -> None:
-        self.calls, self.excess, self.counts = calls, excess, counts
+    def __init__(self, calls: Calls, *, counts: Bools, num_ranks: int) -> None:
+        self.calls, self.counts = calls, counts
         pages, page = np.unique(calls.step, return_inverse=True)
         self.spot = page.reshape(-1)[calls.call] * num_ranks + calls.rank
         size, num = len(pages) * num_ranks, len(calls.first)
@@ -49,20 +49,23 @@ class Ledger:
         self.last, self.guilty, self.max_wait = np.full(num, -1), np.full(num, -1), np.zeros(num)
         self.wait, self.late = np.zeros(len(self.spot)), np.zeros((len(pages), num_ranks))
 
-    def settle(self) -> Ledger:
-        """Walk forward, then back; the steps know nothing of one another, so large windows are split by them."""
+    def settle(self, excess: Future[Floats]) -> None:
+        """Walk forward, then back; the steps know nothing of one another, so large windows are split by them.
+
+        `excess` (row,) = own work beyond what is usual, seconds.
+        """
         parts = PARTS if len(self.spot) >= SPLIT_ROWS else 1
         walks = rounds(self.calls, chain=self.spot, parts=parts)
+        excess_s = excess.result()
         if parts == 1:
-            self._walk(*walks)
-            return self
+            self._walk(*walks, excess_s)
+            return
         with ThreadPoolExecutor(parts) as pool:
-            for done in [pool.submit(self._walk, walk) for walk in walks]:
+            for done in [pool.submit(self._walk, walk, excess_s) for walk in walks]:
                 done.result()
-        return self
 
-    def _walk(self, walk: Iterator[Round]) -> None:
-        _Course(self, tuple(walk)).run()
+    def _walk(self, walk: Iterator[Round], excess_s: Floats) -> None:
+        _Course(self, tuple(walk), excess_s).run()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +90,7 @@ class _Course:
     """The walk over the steps of one part. Its rows lie in the order they are come to, so that most of the work
     is on pieces of memory and not on places scattered over millions of rows."""
 
-    def __init__(self, ledger: Ledger, turns: Sequence[Round]) -> None:
+    def __init__(self, ledger: Ledger, turns: Sequence[Round], excess_s: Floats) -> None:
         self.ledger, calls = ledger, ledger.calls
         meetings = [
             which[calls.size[which] == size]
@@ -99,7 +102,7 @@ class _Course:
             (calls.first[which][:, None] + np.arange(calls.size[which[0]])).reshape(-1) for which in meetings
         ]
         self.row_of = np.concatenate([np.empty(0, np.int64), *here])
-        self.entry, self.excess = calls.entry_s[self.row_of], ledger.excess[self.row_of]
+        self.entry, self.excess = calls.entry_s[self.row_of], excess_s[self.row_of]
         self.spot, self.rank = ledger.spot[self.row_of], calls.rank[self.row_of]
         self.source, self.synced = calls.source[self.row_of], calls.synced[self.row_of]
         num = len(self.row_of)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.analytics.beside import beside
 from argus.analytics.clocks import clock_domains, errors_of
 from argus.analytics.collectives import PAIRED
 from argus.analytics.lives import Lives, lives_of
@@ -77,10 +79,18 @@ def complete_calls(window: Window) -> Calls:
     known = rows.is_op(SYMMETRIC_OPS) | one_way
     _count(skipped, "time missing", rows.call[~sane])
     _count(skipped, "operation without a wait", rows.call[sane & ~known])
-    lives = lives_of(window, sane)
+    with beside(len(rows.call)) as begin:
+        lives = begin(lambda: lives_of(window, sane))
+        return _complete(window, sane & known, one_way, lives, skipped)
+
+
+def _complete(
+    window: Window, usable: Bools, one_way: Bools, lives: Future[Lives], skipped: dict[str, int]
+) -> Calls:
+    rows = window.collectives
     kept = stable_order(rows.call)
-    if not (sane & known).all():
-        kept = kept[(sane & known)[kept]]
+    if not usable.all():
+        kept = kept[usable[kept]]
     first, size = _bounds(rows.call[kept])
     whole = size == _expected(window, kept, first, size)
     _count(skipped, "member missing", rows.call[kept[first[~whole]]])
@@ -97,7 +107,7 @@ def complete_calls(window: Window) -> Calls:
     _count(skipped, "sequence mismatch", rows.call[kept[first[~ordered]]])
     entry, by_durations = entry[np.repeat(ordered, size)], by_durations[ordered]
     kept, first, size = _only(kept, first, size, ordered)
-    return _calls(window, lives, kept, first, size, entry, by_durations, skipped)
+    return _calls(window, lives.result(), kept, first, size, entry, by_durations, skipped)
 
 
 def _count(skipped: dict[str, int], reason: str, calls: Ints) -> None:
@@ -177,23 +187,28 @@ def _calls(
     by_durations: Bools,
     skipped: Mapping[str, int],
 ) -> Calls:
-    rows, heads = window.collectives, kept[first]
-    end_s = rows.end_s[kept]
-    roots = rows.is_op(("broadcast", "scatter"))[kept] & (rows.peer[kept] == rows.rank[kept])
-    last_in, end = _reduce(np.maximum, entry, first), _reduce(np.minimum, end_s, first)
-    if by_durations.any():
-        shortest = _reduce(np.minimum, end_s - rows.entry_s[kept], first)
-        end = np.where(by_durations, last_in + shortest, end)
-    group = rows.group[heads]
+    rows, heads, group = window.collectives, kept[first], window.collectives.group[kept[first]]
+    with beside(len(kept)) as begin:
+        life = begin(lambda: _life(lives, kept, num_rows=len(rows.call)))
+        end_s = rows.end_s[kept]
+        roots = rows.is_op(("broadcast", "scatter"))[kept] & (rows.peer[kept] == rows.rank[kept])
+        last_in, end = _reduce(np.maximum, entry, first), _reduce(np.minimum, end_s, first)
+        if by_durations.any():
+            shortest = _reduce(np.minimum, end_s - rows.entry_s[kept], first)
+            end = np.where(by_durations, last_in + shortest, end)
+        source = rows.is_op(("send",))[kept] | roots
+        call, rank = np.repeat(np.arange(len(first)), size), window.call_row[kept]
+        transfer_s = _transfer(_wires(window, kept, first), last_in, end)
+        work_s, place, synced, order = life.result()
     return Calls(
-        call=np.repeat(np.arange(len(first)), size),
-        rank=window.call_row[kept],
+        call=call,
+        rank=rank,
         entry_s=entry,
-        work_s=lives.work_s[kept],
-        place=lives.place[kept],
-        order=_by_life(lives, kept, num_rows=len(rows.call)),
-        synced=lives.synced[kept],
-        source=rows.is_op(("send",))[kept] | roots,
+        work_s=work_s,
+        place=place,
+        order=order,
+        synced=synced,
+        source=source,
         first=first,
         size=size,
         group=group,
@@ -202,11 +217,16 @@ def _calls(
         op_code=rows.op_code[heads],
         ops=rows.ops,
         end_s=end,
-        transfer_s=_transfer(_wires(window, kept, first), last_in, end),
+        transfer_s=transfer_s,
         by_durations=by_durations,
         one_way=rows.is_op(ONE_WAY_OPS)[heads],
         skipped=skipped,
     )
+
+
+def _life(lives: Lives, kept: Ints, *, num_rows: int) -> tuple[Floats, Ints, Bools, Ints]:
+    """Work, place and standing still of the kept rows, and their order. (row,) each"""
+    return lives.work_s[kept], lives.place[kept], lives.synced[kept], _by_life(lives, kept, num_rows=num_rows)
 
 
 def _by_life(lives: Lives, kept: Ints, *, num_rows: int) -> Ints:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from argus.analytics.gathered import Texts, end_to_end
+from argus.analytics.beside import beside
+from argus.analytics.gathered import Texts, in_columns
 from argus.analytics.ordering import numbered, packed
 from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import Topology
@@ -19,6 +20,14 @@ Bools = NDArray[np.bool_]
 
 PAIRED = ("send", "recv")
 """Operations of two ranks: a call is one of a pair, not of the group."""
+
+
+_TIMES = ("entry_ns", "end_ns", "blocked_ns", "cpu_ns")
+_COLUMNS: Mapping[str, DTypeLike] = {
+    **dict.fromkeys(("group", "op", "phase"), np.uint32),
+    **dict.fromkeys(("peer", "seq", "step", "bytes"), np.int64),
+    **dict.fromkeys(_TIMES, np.float64),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,30 +82,34 @@ def collect(
     parts: Sequence[RankWindow], texts: Texts, topology: Topology
 ) -> tuple[tuple[str, ...], Collectives]:
     """Ids of the groups that have calls, and the calls of all ranks' summaries, rank by rank."""
-    rows, part_of = end_to_end([part.collectives for part in parts])
+    columns, part_of = in_columns([part.collectives for part in parts], _COLUMNS)
     rank = np.array([part.rank for part in parts], np.int64)[part_of]
     reader = texts.of(part_of)
-    groups, group = _groups(*reader.owned(rows["group"]), topology)
-    ops, op = reader.codes(rows["op"])
-    phases, phase = reader.codes(rows["phase"])
-    peer, seq = rows["peer"].astype(np.int64), rows["seq"].astype(np.int64)
-    return groups, Collectives(
-        call=_calls(group=group, op=op, ops=ops, seq=seq, rank=rank, peer=peer),
-        rank=rank,
-        group=group,
-        op_code=op,
-        seq=seq,
-        peer=peer,
-        step=rows["step"].astype(np.int64),
-        bytes=rows["bytes"].astype(np.int64),
-        entry_s=rows["entry_ns"] * 1e-9,
-        end_s=rows["end_ns"] * 1e-9,
-        blocked_s=rows["blocked_ns"] * 1e-9,
-        cpu_s=rows["cpu_ns"] * 1e-9,
-        phase_code=phase,
-        ops=ops,
-        phases=phases,
-    )
+    groups, group = _groups(*reader.owned(columns["group"]), topology)
+    ops, op = reader.codes(columns["op"])
+    peer, seq = columns["peer"], columns["seq"]
+    with beside(len(rank)) as begin:
+        call = begin(lambda: _calls(group=group, op=op, ops=ops, seq=seq, rank=rank, peer=peer))
+        phases, phase = reader.codes(columns["phase"])
+        for name in _TIMES:
+            columns[name] *= 1e-9
+        return groups, Collectives(
+            rank=rank,
+            group=group,
+            op_code=op,
+            seq=seq,
+            peer=peer,
+            step=columns["step"],
+            bytes=columns["bytes"],
+            entry_s=columns["entry_ns"],
+            end_s=columns["end_ns"],
+            blocked_s=columns["blocked_ns"],
+            cpu_s=columns["cpu_ns"],
+            phase_code=phase,
+            ops=ops,
+            phases=phases,
+            call=call.result(),
+        )
 
 
 def _groups(

@@ -52,12 +52,13 @@ CONTINUED = 3
 def by_host(window: Window, name: str) -> dict[str, float]:
     """A number of each host, that of its worst rank; hosts that did not measure it are missing."""
     values = window.use.get(name)
-    found: dict[str, float] = {}
-    for rank, value in zip(window.ranks.tolist(), () if values is None else values.tolist(), strict=False):
-        host = window.topology.host_of(rank)
-        if host and np.isfinite(value):
-            found[host] = max(found.get(host, 0.0), value)
-    return found
+    if values is None:
+        return {}
+    hosts, code = window.host_code
+    known = np.isfinite(values) & (code >= 0)
+    most = np.full(len(hosts), -np.inf)
+    np.maximum.at(most, code[known], np.maximum(values[known], 0.0))
+    return {hosts[at]: float(most[at]) for at in np.flatnonzero(np.isfinite(most))}
 
 
 def excess(window: Window, name: str) -> dict[str, float]:

@@ -67,16 +67,17 @@ def pauses_of(window: Window) -> tuple[Pause, ...]:
 
 def _of_everybody(window: Window, usable: set[int], *, least_s: float) -> list[Pause]:
     """Steps in which nearly all ranks waited long for their data."""
-    waited: dict[int, dict[int, float]] = {}
-    for event in window.events_by_kind.get(LOADER, ()):
-        if event.step in usable and np.isfinite(event.dur_s):
-            mine = waited.setdefault(event.step, {})
-            mine[event.rank] = mine.get(event.rank, 0.0) + event.dur_s
-    found = []
-    for step, by_rank in waited.items():
-        all_s = np.zeros(max(len(window.ranks), len(by_rank)))
-        all_s[: len(by_rank)] = list(by_rank.values())
-        dur_s = float(np.quantile(all_s, NEARLY_ALL, method="lower"))
-        if dur_s >= least_s:
-            found.append(Pause(kind=LOADER, rank=EVERYBODY, step=step, dur_s=dur_s))
-    return found
+    events = [event for event in window.events_by_kind.get(LOADER, ()) if event.step in usable]
+    if not events:
+        return []
+    of_rank: dict[int, int] = {}
+    place = [of_rank.setdefault(event.rank, len(of_rank)) for event in events]
+    dur_s = np.nan_to_num([event.dur_s for event in events], posinf=0.0, neginf=0.0)
+    steps, step = np.unique([event.step for event in events], return_inverse=True)
+    waited_s = np.zeros((len(steps), max(len(window.ranks), len(of_rank))))
+    np.add.at(waited_s, (step, place), dur_s)
+    least = np.quantile(waited_s, NEARLY_ALL, axis=1, method="lower")
+    return [
+        Pause(kind=LOADER, rank=EVERYBODY, step=int(steps[at]), dur_s=float(least[at]))
+        for at in np.flatnonzero(least >= least_s)
+    ]

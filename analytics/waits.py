@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from argus.analytics.beside import beside
 from argus.analytics.blame import NEGLIGIBLE_S, Ledger
 from argus.analytics.calls import Calls, complete_calls
 from argus.analytics.ordering import numbered, packed
@@ -78,12 +79,10 @@ class Waits:
 def waits_of(window: Window) -> Waits:
     """The wait graph of one window, in seconds per usable step."""
     calls, steps = complete_calls(window), waiting_steps(window)
-    ledger = Ledger(
-        calls,
-        excess=own_excess(calls, window),
-        counts=np.isin(calls.step, steps),
-        num_ranks=len(window.ranks),
-    ).settle()
+    with beside(len(calls.call)) as begin:
+        excess = begin(lambda: own_excess(calls, window))
+        ledger = Ledger(calls, counts=np.isin(calls.step, steps), num_ranks=len(window.ranks))
+        ledger.settle(excess)
     num, ranks = max(len(steps), 1), window.ranks
     others = max(int(np.isfinite(window.step_s).any(axis=1).sum()) - 1, 1)
     return Waits(

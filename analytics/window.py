@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.analytics.beside import beside
 from argus.analytics.collectives import Collectives, collect
 from argus.analytics.gathered import Texts, end_to_end
 from argus.collectors.records.cost import Cost
@@ -112,6 +113,14 @@ class Window:
         return np.searchsorted(self.ranks, rank).astype(np.int64)
 
     @cached_property
+    def host_code(self) -> tuple[tuple[str, ...], Ints]:
+        """Hosts of the ranks, and each rank's number among them, −1 where it is not known. (rank,)"""
+        known: dict[str, int] = {}
+        names = [self.topology.host_of(rank) for rank in self.ranks.tolist()]
+        code = np.array([known.setdefault(name, len(known)) if name else -1 for name in names], np.int64)
+        return tuple(known), code
+
+    @cached_property
     def events_by_kind(self) -> Mapping[str, Sequence[RuntimeEvent]]:
         """Events of each kind, in their order."""
         found: dict[str, list[RuntimeEvent]] = {}
@@ -137,9 +146,12 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
     head, texts = parts[0], Texts(parts)
     ranks = np.array(sorted({*topology.ranks, *(p.rank for p in parts)}), np.int64)
     row = np.searchsorted(ranks, [part.rank for part in parts])
-    series = _step_series(parts, row, shape=(len(ranks), head.num_steps))
-    cells = _phase_cells(parts, texts, row, step_s=series.step_s)
-    groups, collectives = collect(parts, texts, topology)
+    with beside(sum(len(part.collectives) for part in parts)) as begin:
+        calls = begin(lambda: collect(parts, texts, topology))
+        series = _step_series(parts, row, shape=(len(ranks), head.num_steps))
+        cells = _phase_cells(parts, texts, row, step_s=series.step_s)
+        events, use = _events(parts, texts), _use(parts, row, num_ranks=len(ranks))
+        groups, collectives = calls.result()
     hosts = {topology.host_of(int(rank)) for rank in ranks}
     return Window(
         run=head.run,
@@ -156,7 +168,7 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         step_cpu_s=series.step_cpu_s,
         groups=groups,
         collectives=collectives,
-        events=_events(parts, texts),
+        events=events,
         coverage=_coverage(parts, ranks, series.step_s),
         clock_method="one host" if len(hosts) <= 1 else "unaligned",
         clock_residual_s=0.0 if len(hosts) <= 1 else float("inf"),
@@ -168,14 +180,15 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         max_s=cells.times["max_ns"],
         cpu_s=cells.times["cpu_ns"],
         num=cells.num,
-        use=_use(parts, row, num_ranks=len(ranks)),
+        use=use,
         marks={part.rank: part.marks for part in parts if part.marks},
     )
 
 
 def _use(parts: list[RankWindow], row: Ints, *, num_ranks: int) -> dict[str, Floats]:
     """What hosts measured, NaN where they did not. (rank,)"""
-    use = {name: np.full(num_ranks, np.nan) for part in parts for name in part.use}
+    names = {name for part in parts for name in part.use}
+    use = {name: np.full(num_ranks, np.nan) for name in sorted(names)}
     for at, part in zip(row, parts, strict=True):
         for name, value in part.use.items():
             use[name][at] = value

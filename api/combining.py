@@ -73,11 +73,15 @@ class Gathering(Generic[T, R]):
     """The same for callers on the event loop: those who ask while `work` runs in a thread are its next items.
 
     `work` gives an answer or an error for each item. One thread at a time works, so a thousand small requests
-    cost as many hops between threads as there are commits, and not as there are requests.
+    cost as many hops between threads as there are commits, and not as there are requests. Between two pieces of
+    work lie at least `pause_s`, so that the second is worth its commit; who comes alone does not wait.
     """
 
-    def __init__(self, work: Callable[[Sequence[T]], Sequence[R | Exception]]) -> None:
-        self._work = work
+    def __init__(
+        self, work: Callable[[Sequence[T]], Sequence[R | Exception]], *, pause_s: float = 0.0
+    ) -> None:
+        self._work, self._pause_s = work, pause_s
+        self._free_s = float("-inf")
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._draining: asyncio.Task[None] | None = None
 
@@ -90,13 +94,17 @@ class Gathering(Generic[T, R]):
         return await answer
 
     async def _drain(self) -> None:
+        clock = asyncio.get_running_loop().time
         while self._waiting:
+            if (left_s := self._free_s - clock()) > 0:
+                await asyncio.sleep(left_s)
             slots, self._waiting = self._waiting, []
             results: Sequence[R | Exception]
             try:
                 results = await to_thread.run_sync(self._work, [item for item, _ in slots])
             except Exception as error:  # noqa: BLE001 - it is raised again, for each caller
                 results = [error] * len(slots)
+            self._free_s = clock() + self._pause_s
             for (_, answer), result in zip(slots, results, strict=True):
                 if answer.done():  # its caller has gone away
                     continue

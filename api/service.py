@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from threading import Semaphore
 
 from prometheus_client import Counter
 from sqlalchemy import select
@@ -37,6 +38,13 @@ from argus.collectors.records.outside_event import events_of_sample
 
 Answer = dict[str, object]
 
+BEATS_PAUSE_S = 0.1
+"""Between commits of heartbeats. Each of a thousand hosts sends them every few seconds: without it a commit held two
+or three of them, and half a core went into their transactions."""
+
+READERS = 16
+"""Uploads that are read at once: more only take the interpreter from one another."""
+
 
 class NothingTaken(Exception):
     """Every item of a request was refused; `rejected` says why."""
@@ -63,11 +71,12 @@ class Service:
     agent_metrics: AgentMetrics
     introductions: Introductions
     peers_asked_s: dict[int, float] = field(default_factory=dict)
+    readers: Semaphore = field(default_factory=lambda: Semaphore(READERS))
 
     @cached_property
     def gather_beats(self) -> Gathering[bytes, Answer]:
         """Takes the body of one host's heartbeats, on the event loop."""
-        return Gathering(self.receive_all_heartbeats)
+        return Gathering(self.receive_all_heartbeats, pause_s=BEATS_PAUSE_S)
 
     def receive_layouts(self, body: bytes) -> Answer:
         """Store layout records. Raises WireError, NothingTaken."""
@@ -160,7 +169,8 @@ class Service:
 
     def receive_windows(self, body: bytes, *, age_s: float = 0.0) -> Answer:
         """Store rank windows that waited `age_s` on their host, each once. Raises WireError, NothingTaken."""
-        parsed = ingest.parse_windows(body, max_bytes=self.settings.max_upload_bytes, age_s=age_s)
+        with self.readers:
+            parsed = ingest.parse_windows(body, max_bytes=self.settings.max_upload_bytes, age_s=age_s)
         told = self.take_windows(parsed)
         received = told.received
         assert received is not None

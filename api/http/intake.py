@@ -30,6 +30,9 @@ from argus.collectors.records.upload import (
 THREADS = 16
 """Requests worked on at once: most of them wait for a commit, which those that wait together share."""
 
+SMALL = 16
+"""Heartbeats are a few kilobytes and share a thread and a commit: so many of them may wait for each place of an upload."""
+
 BODIES_HELD = 4
 """Bodies of the largest size that may be in memory while they arrive; smaller ones, so many more."""
 
@@ -49,26 +52,27 @@ class Gate:
     """Of one project: lets a bounded number of requests in, and a few of those at a time to work."""
 
     def __init__(self, *, room: int, max_bytes: int, replay: Queue) -> None:
-        self._room, self._max_bytes = room, max_bytes
-        self._inside = self._held_bytes = 0
+        self._room, self._max_bytes = {False: room, True: SMALL * room}, max_bytes
+        self._inside = {False: 0, True: 0}
+        self._held_bytes = 0
         self.replay = replay
         self.workers = CapacityLimiter(THREADS)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether one more would be turned away."""
-        return self._inside >= self._room
+    def crowd(self, *, is_small: bool) -> str:
+        """Why one more of its kind would be turned away, "" if not: signs of life do not wait behind uploads."""
+        room = self._room[is_small]
+        return "" if self._inside[is_small] < room else f"{room} requests are being stored already"
 
-    def enter(self) -> bool:
+    def enter(self, *, is_small: bool) -> bool:
         """Whether there was room; then `leave` must follow."""
-        if self.is_full:
+        if self.crowd(is_small=is_small):
             return False
-        self._inside += 1
+        self._inside[is_small] += 1
         return True
 
-    def leave(self) -> None:
-        """Make room for the next."""
-        self._inside -= 1
+    def leave(self, *, is_small: bool) -> None:
+        """Make room for the next of its kind."""
+        self._inside[is_small] -= 1
 
     async def read(self, request: Request, *, limit: int) -> bytes:
         """The body; 503 while the bodies that arrive hold too much memory, however slowly they do."""
@@ -179,21 +183,19 @@ async def _received(request: Request, receive: Receive, *, media: str) -> Respon
         return problem(415, f"Content-Type must be {media}, got {got!a:.60}")
     if reason := service.overload():
         return overloaded(reason)
-    full = f"{service.settings.max_uploads} requests are being stored already"
-    if gate.is_full:
-        return overloaded(full)
+    is_small = receive is Service.receive_heartbeats
+    if reason := gate.crowd(is_small=is_small):
+        return overloaded(reason)
     body = await gate.read(request, limit=service.settings.max_body_bytes)
-    if not gate.enter():
-        return overloaded(full)
+    if not gate.enter(is_small=is_small):
+        return overloaded(gate.crowd(is_small=is_small))
     try:
         service.metrics.body_bytes.inc(len(body))
-        if (
-            receive is Service.receive_heartbeats
-        ):  # many and small: those that wait together are one piece of work
+        if is_small:  # those that wait together are one piece of work
             return Json(await service.gather_beats(body))
         return Json(await to_thread.run_sync(receive, service, body, limiter=gate.workers))
     finally:
-        gate.leave()
+        gate.leave(is_small=is_small)
 
 
 def _announced(request: Request) -> str:

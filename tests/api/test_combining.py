@@ -95,3 +95,24 @@ def test_an_error_of_all_is_everybodys() -> None:
         return [*first, *await asyncio.gather(gather(4), return_exceptions=True)]
 
     assert [str(answer) for answer in asyncio.run(ask())] == ["no disk"] * 4
+
+
+def test_small_requests_wait_a_moment_for_one_another() -> None:
+    batches: list[list[int]] = []
+
+    def work(numbers: Sequence[int]) -> list[int | Exception]:
+        batches.append(list(numbers))
+        return list(numbers)
+
+    async def ask() -> None:
+        gather = Gathering(work, pause_s=1.0)
+        await gather(0)
+        assert batches == [[0]], "who comes alone does not wait"
+        asked = []
+        for number in range(1, 6):
+            asked.append(asyncio.create_task(gather(number)))
+            await asyncio.sleep(0.005)
+        assert await asyncio.gather(*asked) == [1, 2, 3, 4, 5]
+
+    asyncio.run(ask())
+    assert batches == [[0], [1, 2, 3, 4, 5]]

@@ -348,10 +348,18 @@ def test_a_full_gate_turns_requests_away(client: TestClient, service: Service) -
     assert client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON).status_code == 200
     gate = client.app.state.gates["default"]  # type: ignore[attr-defined]
     for _ in range(service.settings.max_uploads):
-        assert gate.enter()
+        assert gate.enter(is_small=False)
     answer = client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON)
     assert answer.status_code == 503 and "retry-after" in answer.headers
-    gate.leave()
+    beats = {"host": "node-0", "heartbeats": []}
+    assert client.post("/v1/ingest/heartbeats", json=beats).status_code == 200, (
+        "a sign of life needs no such place"
+    )
+    while gate.enter(is_small=True):
+        pass
+    answer = client.post("/v1/ingest/heartbeats", json=beats)
+    assert answer.status_code == 503 and "1024 requests" in answer.json()["detail"]
+    gate.leave(is_small=False)
     assert client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON).status_code == 200
 
 
