@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -29,14 +30,16 @@ class Combiner(Generic[T, R]):
 
     A commit costs an fsync and a dozen statements, however much is in it: under the heartbeats of a thousand
     hosts, requests that arrive while one is being committed share the next. An error of several items' work is
-    no answer to any of them: each is then tried alone.
+    no answer to any of them: each is then tried alone. Between two pieces of work lie at least `pause_s`, so that
+    the second is worth its commit; who comes alone does not wait.
 
     >>> Combiner(lambda numbers: [2 * number for number in numbers])(4)
     8
     """
 
-    def __init__(self, work: Callable[[Sequence[T]], Sequence[R]]) -> None:
-        self._work = work
+    def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], *, pause_s: float = 0.0) -> None:
+        self._work, self._pause_s = work, pause_s
+        self._free_s = float("-inf")
         self._turn = threading.Lock()
         self._guard = threading.Lock()
         self._waiting: list[_Slot[T, R]] = []
@@ -48,9 +51,11 @@ class Combiner(Generic[T, R]):
             self._waiting.append(slot)
         with self._turn:
             if not slot.is_done:
+                time.sleep(max(self._free_s - time.monotonic(), 0.0))
                 with self._guard:
                     slots, self._waiting = self._waiting, []
                 self._do(slots)
+                self._free_s = time.monotonic() + self._pause_s
         if slot.error is not None:
             raise slot.error
         return slot.answers[0]
@@ -73,8 +78,7 @@ class Gathering(Generic[T, R]):
     """The same for callers on the event loop: those who ask while `work` runs in a thread are its next items.
 
     `work` gives an answer or an error for each item. One thread at a time works, so a thousand small requests
-    cost as many hops between threads as there are commits, and not as there are requests. Between two pieces of
-    work lie at least `pause_s`, so that the second is worth its commit; who comes alone does not wait.
+    cost as many hops between threads as there are commits, and not as there are requests. `pause_s` as there.
     """
 
     def __init__(

@@ -38,12 +38,14 @@ from argus.collectors.records.outside_event import events_of_sample
 
 Answer = dict[str, object]
 
-BEATS_PAUSE_S = 0.1
-"""Between commits of heartbeats. Each of a thousand hosts sends them every few seconds: without it a commit held two
-or three of them, and half a core went into their transactions."""
+PAUSE_S = 0.1
+"""Between commits of heartbeats, and between those of rank windows. A thousand hosts send both every few seconds:
+without it a commit held two or three of them, and most of a core went into transactions."""
 
-READERS = 16
-"""Uploads that are read at once: more only take the interpreter from one another."""
+
+READERS = 2
+"""Uploads that are read at once: more threads take the interpreter from one another thousands of times a second, which
+made reading half as fast again."""
 
 
 class NothingTaken(Exception):
@@ -76,7 +78,7 @@ class Service:
     @cached_property
     def gather_beats(self) -> Gathering[bytes, Answer]:
         """Takes the body of one host's heartbeats, on the event loop."""
-        return Gathering(self.receive_all_heartbeats, pause_s=BEATS_PAUSE_S)
+        return Gathering(self.receive_all_heartbeats, pause_s=PAUSE_S)
 
     def receive_layouts(self, body: bytes) -> Answer:
         """Store layout records. Raises WireError, NothingTaken."""
@@ -258,7 +260,7 @@ def make_service(
         clock=clock,
         board=board,
         receiving=receiving,
-        take_windows=Combiner(receiving.store_windows),
+        take_windows=Combiner(receiving.store_windows, pause_s=PAUSE_S),
         agent_metrics=make_agent_metrics(metrics.registry),
         introductions=introductions,
     )
