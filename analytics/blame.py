@@ -58,7 +58,7 @@ class Ledger:
         walks = rounds(self.calls, chain=self.spot, parts=parts)
         excess_s = excess.result()
         if parts == 1:
-            self._walk(*walks, excess_s)
+            self._walk(walks[0], excess_s)
             return
         with ThreadPoolExecutor(parts) as pool:
             for done in [pool.submit(self._walk, walk, excess_s) for walk in walks]:

@@ -75,7 +75,7 @@ def _of_everybody(window: Window, usable: set[int], *, least_s: float) -> list[P
     dur_s = np.nan_to_num([event.dur_s for event in events], posinf=0.0, neginf=0.0)
     steps, step = np.unique([event.step for event in events], return_inverse=True)
     waited_s = np.zeros((len(steps), max(len(window.ranks), len(of_rank))))
-    np.add.at(waited_s, (step, place), dur_s)
+    np.add.at(waited_s, (step, np.array(place)), dur_s)
     least = np.quantile(waited_s, NEARLY_ALL, axis=1, method="lower")
     return [
         Pause(kind=LOADER, rank=EVERYBODY, step=int(steps[at]), dur_s=float(least[at]))

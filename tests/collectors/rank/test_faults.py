@@ -153,7 +153,7 @@ def test_a_forked_child_does_not_hold_the_ranks_connection(receiver: FakeReceive
     def job(rank: int, world: int) -> None:
         train(rank)
         assert attach._attachment is not None and attach._attachment.writer is not None
-        attach._attachment.writer._tick(with_status=True)
+        attach._attachment.writer._tick(sends=True)
         sock = attach._attachment.writer._stream.sink._sock
         assert sock is not None
         number = sock.fileno()
