@@ -190,18 +190,12 @@ def _calls(
     rows, heads, group = window.collectives, kept[first], window.collectives.group[kept[first]]
     with beside(len(kept)) as begin:
         life = begin(lambda: _life(lives, kept, num_rows=len(rows.call)))
-        end_s = rows.end_s[kept]
         roots = rows.is_op(("broadcast", "scatter"))[kept] & (rows.peer[kept] == rows.rank[kept])
-        last_in, end = _reduce(np.maximum, entry, first), _reduce(np.minimum, end_s, first)
-        if by_durations.any():
-            shortest = _reduce(np.minimum, end_s - rows.entry_s[kept], first)
-            end = np.where(by_durations, last_in + shortest, end)
-        source = rows.is_op(("send",))[kept] | roots
-        call, rank = np.repeat(np.arange(len(first)), size), window.call_row[kept]
-        transfer_s = _transfer(_wires(window, kept, first), last_in, end)
+        source, rank = rows.is_op(("send",))[kept] | roots, window.call_row[kept]
+        end_s, transfer_s = _ends(window, kept, first, entry, by_durations)
         work_s, place, synced, order = life.result()
     return Calls(
-        call=call,
+        call=np.repeat(np.arange(len(first)), size),
         rank=rank,
         entry_s=entry,
         work_s=work_s,
@@ -216,12 +210,24 @@ def _calls(
         seq=rows.seq[heads],
         op_code=rows.op_code[heads],
         ops=rows.ops,
-        end_s=end,
+        end_s=end_s,
         transfer_s=transfer_s,
         by_durations=by_durations,
         one_way=rows.is_op(ONE_WAY_OPS)[heads],
         skipped=skipped,
     )
+
+
+def _ends(
+    window: Window, kept: Ints, first: Ints, entry: Floats, by_durations: Bools
+) -> tuple[Floats, Floats]:
+    """End and transfer of each call. (call,) each"""
+    rows, end_s = window.collectives, window.collectives.end_s[kept]
+    last_in, end = _reduce(np.maximum, entry, first), _reduce(np.minimum, end_s, first)
+    if by_durations.any():
+        shortest = _reduce(np.minimum, end_s - rows.entry_s[kept], first)
+        end = np.where(by_durations, last_in + shortest, end)
+    return end, _transfer(_wires(window, kept, first), last_in, end)
 
 
 def _life(lives: Lives, kept: Ints, *, num_rows: int) -> tuple[Floats, Ints, Bools, Ints]:

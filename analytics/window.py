@@ -146,13 +146,8 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
     head, texts = parts[0], Texts(parts)
     ranks = np.array(sorted({*topology.ranks, *(p.rank for p in parts)}), np.int64)
     row = np.searchsorted(ranks, [part.rank for part in parts])
-    with beside(sum(len(part.collectives) for part in parts)) as begin:
-        calls = begin(lambda: collect(parts, texts, topology))
-        series = _step_series(parts, row, shape=(len(ranks), head.num_steps))
-        cells = _phase_cells(parts, texts, row, step_s=series.step_s)
-        events, use = _events(parts, texts), _use(parts, row, num_ranks=len(ranks))
-        groups, collectives = calls.result()
-    hosts = {topology.host_of(int(rank)) for rank in ranks}
+    groups, collectives, series, cells, events = _read(parts, texts, row, topology, num_ranks=len(ranks))
+    is_lone = len({topology.host_of(rank) for rank in ranks.tolist()}) <= 1
     return Window(
         run=head.run,
         attempt=head.attempt,
@@ -170,8 +165,8 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         collectives=collectives,
         events=events,
         coverage=_coverage(parts, ranks, series.step_s),
-        clock_method="one host" if len(hosts) <= 1 else "unaligned",
-        clock_residual_s=0.0 if len(hosts) <= 1 else float("inf"),
+        clock_method="one host" if is_lone else "unaligned",
+        clock_residual_s=0.0 if is_lone else float("inf"),
         phases=cells.phases,
         natives=cells.natives,
         clock_gpu=cells.clock_gpu,
@@ -180,9 +175,22 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         max_s=cells.times["max_ns"],
         cpu_s=cells.times["cpu_ns"],
         num=cells.num,
-        use=use,
+        use=_use(parts, row, num_ranks=len(ranks)),
         marks={part.rank: part.marks for part in parts if part.marks},
     )
+
+
+_Read = tuple[tuple[str, ...], Collectives, "_Series", "_Cells", tuple[RuntimeEvent, ...]]
+
+
+def _read(parts: list[RankWindow], texts: Texts, row: Ints, topology: Topology, *, num_ranks: int) -> _Read:
+    """Calls of all ranks, and beside them what each tells of itself alone: steps, phases, events."""
+    with beside(sum(len(part.collectives) for part in parts)) as begin:
+        calls = begin(lambda: collect(parts, texts, topology))
+        series = _step_series(parts, row, shape=(num_ranks, parts[0].num_steps))
+        cells = _phase_cells(parts, texts, row, step_s=series.step_s)
+        events = _events(parts, texts)
+        return *calls.result(), series, cells, events
 
 
 def _use(parts: list[RankWindow], row: Ints, *, num_ranks: int) -> dict[str, Floats]:

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from argus.api.combining import Combiner, Gathering
+from argus.api.http.intake import SMALL, Gate
+from argus.api.http.limits import Queue
 
 
 class Slow:
@@ -116,3 +118,25 @@ def test_small_requests_wait_a_moment_for_one_another() -> None:
 
     asyncio.run(ask())
     assert batches == [[0], [1, 2, 3, 4, 5]]
+
+
+def test_uploads_wait_a_moment_for_one_another() -> None:
+    work = Slow()
+    work.go.set()
+    combine = Combiner(work, pause_s=1.0)
+    assert combine(0) == 0 and work.batches == [[0]], "who comes alone does not wait"
+    with ThreadPoolExecutor(5) as pool:
+        assert sorted(pool.map(combine, range(1, 6))) == [2, 4, 6, 8, 10]
+    assert [sorted(batch) for batch in work.batches] == [[0], [1, 2, 3, 4, 5]]
+
+
+def test_signs_of_life_have_places_of_their_own() -> None:
+    gate = Gate(room=2, max_bytes=1 << 20, replay=Queue(per_s=1.0, ticks=lambda: 0.0))
+    assert gate.enter(is_small=False) and gate.enter(is_small=False) and not gate.enter(is_small=False)
+    assert "2 requests" in gate.crowd(is_small=False)
+    places = 0
+    while gate.enter(is_small=True):
+        places += 1
+    assert places == 2 * SMALL and f"{places} requests" in gate.crowd(is_small=True)
+    gate.leave(is_small=True)
+    assert gate.enter(is_small=True) and gate.crowd(is_small=False)
