@@ -103,6 +103,8 @@ def _seeded(suite: str, seed: int | None) -> Trials:
         return known
     if not isinstance(known, Headline):
         raise CliError(f"--seed moves the seeds of --suite headline, {suite} has a list of its own")
+    if seed < 0:
+        raise CliError(f"--seed must be at least 0, got {seed}")
     return replace(known, first_seed=seed)
 
 

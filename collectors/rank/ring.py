@@ -35,8 +35,10 @@ class Ring:
 
     @property
     def is_filling(self) -> bool:
-        """Whether rows of some kind take half of the room."""
-        return any(2 * len(rows) >= self._capacity for rows in self.rows.values())
+        """Whether rows of some kind, single or in blocks, take half of their room."""
+        if any(2 * len(rows) >= self._capacity for rows in self.rows.values()):
+            return True
+        return any(2 * sum(map(len, list(blocks))) >= BLOCK_CAPACITY for blocks in self._blocks.values())
 
     def put(self, kind: str, row: Row) -> None:
         """Append a row of `kind` (a key of `DTYPES`); never blocks."""

@@ -130,6 +130,7 @@ def test_the_seeds_of_a_headline_can_be_moved_and_no_others(monkeypatch: pytest.
     assert [one.seed // 1000 for one in played] == [7000] * 4
     played.clear()
     assert main(["eval", "run", "--suite", "dev", "--seed", "3"]) == 2 and not played
+    assert main(["eval", "run", "--suite", "headline", "--seed", "-5"]) == 2 and not played
 
 
 def test_parts_make_the_whole_and_repeats_have_seeds_of_their_own() -> None:

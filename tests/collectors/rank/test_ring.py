@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
+
 from argus.collectors.rank import ring as module
 from argus.collectors.rank.ring import Ring
+from argus.collectors.records.events import KERNEL
 
 
 def test_the_newest_is_dropped_and_counted() -> None:
@@ -15,6 +18,20 @@ def test_the_newest_is_dropped_and_counted() -> None:
     assert ring.take("events") == [(0,), (1,), (2,)]
     assert ring.dropped() == {"ring_full": 2}
     assert ring.take("events") == []
+
+
+def test_a_ring_says_when_half_of_its_room_is_taken() -> None:
+    ring = Ring(capacity=4)
+    ring.put("events", (0,))
+    assert not ring.is_filling
+    ring.put("events", (1,))
+    assert ring.is_filling
+    ring.take("events")
+    assert not ring.is_filling
+    ring.put_block("kernels", np.zeros(module.BLOCK_CAPACITY // 2 - 1, KERNEL))
+    assert not ring.is_filling
+    ring.put_block("kernels", np.zeros(1, KERNEL))
+    assert ring.is_filling
 
 
 def test_names_are_one_table_from_the_empty_string() -> None:
