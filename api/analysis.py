@@ -26,7 +26,6 @@ from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.store.relaunch import RELAUNCHED
 from argus.analytics.view import PAST_WINDOWS
 from argus.analytics.window import Coverage, Window
-from argus.api.closing import closing
 from argus.api.course import Analyses, Look
 from argus.api.governing import govern, level_of
 from argus.api.liveness import seen_now
@@ -125,7 +124,7 @@ def close_due(
     means: Means, watch: Watch, *, pending: Sequence[WindowRow], now_s: float, not_before_s: float
 ) -> list[WindowRow]:
     """Close the windows that are due; the closed ones that wait for their analysis, in order."""
-    due = closing(
+    due = watch.growth.closing(
         [row for row in pending if row.status == "open"],
         world_size=watch.live.row.world_size,
         now_s=now_s,

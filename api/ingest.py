@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -51,7 +51,7 @@ def parse_windows(body: bytes, *, max_bytes: int, age_s: float = 0.0) -> Parsed[
 
 def parse_layouts(body: bytes) -> Parsed[Layout]:
     """Layout records of a request. Raises WireError when there is no list of them."""
-    items = _list(body, "layouts")
+    items = _list(_object(body), "layouts")
     if sum(map(_num_spanned, items)) > MAX_SPANNED:
         raise WireError(f"the groups of one request must have at most {MAX_SPANNED} members")
     return _each(enumerate(items), _layout)
@@ -66,16 +66,15 @@ def _num_spanned(raw: object) -> int:
     return sum(num for num in nums if isinstance(num, int))
 
 
-def parse_heartbeats(body: bytes) -> Parsed[Heartbeat]:
-    """Heartbeats of a request. Raises WireError when there is no list of them."""
-    return _each(enumerate(_list(body, "heartbeats")), _heartbeat)
+def parse_heartbeats(body: bytes) -> tuple[Parsed[Heartbeat], Parsed[Report]]:
+    """Heartbeats of a request, and what the processor says of itself beside them, if it does.
 
-
-def parse_report(body: bytes) -> Parsed[Report]:
-    """What the processor says of itself beside its heartbeats, if it does; a bad one costs only itself."""
-    raw = _json(body)
-    processor = raw.get("processor") if isinstance(raw, dict) else None
-    return _each(enumerate([] if processor is None else [processor]), _report)
+    A bad one costs only itself. Raises WireError when there is no list of heartbeats.
+    """
+    raw = _object(body)
+    beats = _each(enumerate(_list(raw, "heartbeats")), _heartbeat)
+    processor = raw.get("processor")
+    return beats, _each(enumerate([] if processor is None else [processor]), _report)
 
 
 def _report(_index: int, raw: object) -> Report:
@@ -89,7 +88,8 @@ def parse_observations(body: bytes) -> tuple[Parsed[StackDump], Parsed[HostSampl
 
     The indices of refused samples follow those of the dumps. Raises WireError.
     """
-    dumps, samples, stacks = _list(body, "dumps"), _list(body, "samples"), _list(body, "stacks")
+    raw = _object(body)
+    dumps, samples, stacks = (_list(raw, key) for key in ("dumps", "samples", "stacks"))
     table = StackTable.of(stacks)
     return (
         _each(enumerate(dumps), lambda _index, raw: _dump(raw, table)),
@@ -99,7 +99,7 @@ def parse_observations(body: bytes) -> tuple[Parsed[StackDump], Parsed[HostSampl
 
 def parse_events(body: bytes) -> Parsed[OutsideEvent]:
     """Out-of-band events of a request. Raises WireError when there is no list of them, or it is too long."""
-    items = _list(body, "events")
+    items = _list(_object(body), "events")
     if len(items) > MAX_EVENTS:
         raise WireError(f"more than {MAX_EVENTS} events in one request")
     return _each(enumerate(items), lambda _index, raw: OutsideEvent.from_json(raw))
@@ -207,19 +207,21 @@ def _below(number: int, limit: int, what: str) -> None:
         raise WireError(f"{what} must be below {limit}, got {number}")
 
 
-def _list(body: bytes, key: str) -> list[object]:
-    raw = _json(body)
-    items = raw.get(key) if isinstance(raw, dict) else None
+def _list(raw: Mapping[str, object], key: str) -> list[object]:
+    items = raw.get(key)
     if not isinstance(items, list):
         raise WireError(f"body must be an object with the list {key!r}")
     return items
 
 
-def _json(body: bytes) -> object:
+def _object(body: bytes) -> Mapping[str, object]:
     try:
-        return json.loads(body, parse_constant=_refuse_constant)
+        raw = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise WireError(f"body is not JSON: {error!s:.200}") from None
+    if not isinstance(raw, dict):
+        raise WireError("body must be an object")
+    return raw
 
 
 def _refuse_constant(text: str) -> float:

@@ -111,11 +111,11 @@ class Service:
 
     def _parse_beats(self, body: bytes) -> Beats | WireError | Unavailable:
         try:
-            beats = Beats(beats=ingest.parse_heartbeats(body), reports=ingest.parse_report(body))
-            self.introductions.check(beats.beats.items)
+            beats, reports = ingest.parse_heartbeats(body)
+            self.introductions.check(beats.items)
         except (WireError, Unavailable) as error:
             return error
-        return beats
+        return Beats(beats=beats, reports=reports)
 
     def _take_beats(self, one: Beats, told: Told) -> Answer | Exception:
         now_s = self.clock()

@@ -51,7 +51,8 @@ class Settings:
     )
     grace_s: float = _setting(
         15.0,
-        "how long a window waits for missing ranks after its first one came in; three upload periods",
+        "how long a window waits for missing ranks after its first one came in, four times as long while "
+        "ranks come in; three upload periods",
         env="ARGUS_GRACE_S",
     )
     settle_s: float = _setting(

@@ -13,6 +13,7 @@ from argus.analytics.recurrence import Bout
 from argus.analytics.run_diff import RunDiff
 from argus.analytics.store.history import Rolled
 from argus.analytics.store.progress import HeardBeat, LiveAttempt
+from argus.api.closing import Growth
 from argus.api.course import Course
 from argus.collectors.host.stepping import Level
 from argus.topology.layout import Topology
@@ -54,6 +55,7 @@ class Watch:
     drift_day: int = -1
     roll_s: float = 0.0
     write_s: float = 0.0
+    growth: Growth = field(default_factory=Growth)
     rolled: Rolled = field(default_factory=Rolled)
     rolling: Rolling | None = None
     other_runs: Mapping[int, int] = field(default_factory=dict)

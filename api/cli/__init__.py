@@ -53,6 +53,7 @@ EXTRA_OF: Mapping[str, str] = {
     "prometheus_client": "service",
     "fastapi": "service",
     "uvicorn": "service",
+    "httptools": "service",
     "sqlalchemy": "service",
     "alembic": "service",
     "psycopg": "postgres",

@@ -76,7 +76,7 @@ def serve_http(
 
 def _options(settings: Settings, *, crowding: Crowding) -> dict[str, Any]:
     """How uvicorn is to serve."""
-    from argus.api.http.connections import HEAD_BYTES, KEEP_ALIVE_S, protocol_of, room_for
+    from argus.api.http.connections import KEEP_ALIVE_S, protocol_of, room_for
 
     return {
         "log_level": "error",  # its warnings are one for each junk request of a scanner
@@ -84,7 +84,6 @@ def _options(settings: Settings, *, crowding: Crowding) -> dict[str, Any]:
         "access_log": False,
         "timeout_graceful_shutdown": SHUTDOWN_S,
         "timeout_keep_alive": KEEP_ALIVE_S,
-        "h11_max_incomplete_event_size": HEAD_BYTES,
         "http": protocol_of(max_connections=room_for(settings.max_connections), crowding=crowding),
         "ws": "none",
         "server_header": False,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import ClassVar
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 LOG = logging.getLogger(__name__)
 
@@ -83,8 +83,10 @@ def room_for(connections: int) -> int:
     return connections if soft == resource.RLIM_INFINITY else max(min(connections, soft - SPARE_FILES), 16)
 
 
-class Impatient(H11Protocol):
+class Impatient(HttpToolsProtocol):
     """HTTP on one connection of at most `max_connections`, gone if no request comes within `head_timeout_s`.
+
+    The parser is C (httptools): a thousand hosts' heartbeats are mostly heads. It has no bound of its own on them.
 
     `silent` are those of a server that wait for the head of a request, the oldest first: where all places are
     taken, a newcomer gets the place of the one that was silent longest.
@@ -95,6 +97,9 @@ class Impatient(H11Protocol):
     silent: ClassVar[dict[Impatient, None]] = {}
     crowding = Crowding()
     _head_timer: asyncio.TimerHandle | None = None
+    _is_in_head = False
+    _num_bytes = 0
+    """Read since the last request ended, as far as whole reads tell."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client is there."""
@@ -116,9 +121,27 @@ class Impatient(H11Protocol):
         """Part of a request."""
         if self._head_timer is None and not self._is_answering():
             self._wait_for_head()
+        self._num_bytes += len(data)
         super().data_received(data)
         if self._is_answering():
             self._stop_waiting()
+        elif self._is_in_head and self._num_bytes > HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response(f"the head of a request may have {HEAD_BYTES} bytes")
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request."""
+        self._is_in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Its head is whole."""
+        self._is_in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Its body is, too."""
+        self._num_bytes = 0
+        super().on_message_complete()
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete

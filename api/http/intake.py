@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, HTTPException, Request
+from fastapi.routing import APIRoute
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import Response
 
@@ -46,6 +47,25 @@ LISTS = {
 """What a body must hold."""
 
 Receive = Callable[[Service, bytes], Answer]
+
+
+class BareRoute(APIRoute):
+    """A route whose handler and whose scope take the request alone: what else FastAPI looks for is not there.
+
+    It took as long as the rest of a heartbeat, and a thousand hosts send two hundred a second.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        """What answers a request: first those that admit, then the handler. They raise HTTPException."""
+        before = [one.call for one in self.dependant.dependencies if one.call is not None]
+        handler = self.endpoint
+
+        async def answered(request: Request) -> Response:
+            for admit in before:
+                await admit(request)
+            return cast(Response, await handler(request))
+
+        return answered
 
 
 class Gate:
@@ -101,7 +121,7 @@ def gate_of(request: Request) -> Gate:
 
 def router() -> APIRouter:
     """The ingest routes."""
-    routes = APIRouter(prefix="/v1/ingest", tags=["ingest"], dependencies=[INGEST])
+    routes = APIRouter(prefix="/v1/ingest", tags=["ingest"], dependencies=[INGEST], route_class=BareRoute)
     for path, handler, summary, media in (
         ("/layouts", put_layouts, "Layout records of ranks", JSON_TYPE),
         ("/windows", put_windows, "Rank windows of a host, packed and compressed", CONTENT_TYPE),

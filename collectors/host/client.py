@@ -5,7 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import math
+import select
 import ssl
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.message import Message
@@ -19,6 +22,15 @@ TIMEOUT_S = 10.0
 MAX_ANSWER = 4 << 20
 MAX_RETRY_AFTER_S = 300.0
 """A service may ask for patience, not for silence."""
+
+IDLE_S = 10.0
+"""How long a connection may lie unused and still be taken: `argus serve` closes its own after 15 s."""
+
+MAX_AGE_S = 300.0
+"""A connection is not used for longer, so that replicas behind one name share the hosts anew."""
+
+MAX_IDLE = 4
+"""Connections kept at once: heartbeats, windows and orders each wait on one of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +50,63 @@ class Post(Protocol):
         """POST `body` to `path`. Never raises for what a network or a server may do."""
 
 
+@dataclass
+class _Kept:
+    """A connection between two requests; times are `time.monotonic`."""
+
+    connection: http.client.HTTPConnection
+    since_s: float
+    used_s: float
+
+    def is_usable(self, now_s: float) -> bool:
+        """Whether the other end is likely to be there: something to read without a question is the end of it."""
+        if now_s - self.used_s > IDLE_S or now_s - self.since_s > MAX_AGE_S or self.connection.sock is None:
+            return False
+        poll = select.poll()
+        poll.register(self.connection.sock, select.POLLIN)
+        return not poll.poll(0)
+
+
+class _Connections:
+    """The idle connections to one server, those used last first; for any number of threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[_Kept] = []
+
+    def __del__(self) -> None:
+        """Nobody can ask any more: the service need not wait for it to show."""
+        for kept in self._idle:
+            kept.connection.close()
+
+    def take(self) -> _Kept | None:
+        """One that is usable, None if none is."""
+        while True:
+            with self._lock:
+                if not self._idle:
+                    return None
+                kept = self._idle.pop()
+            if kept.is_usable(time.monotonic()):
+                return kept
+            kept.connection.close()
+
+    def give_back(self, kept: _Kept) -> None:
+        """Keep it for the next request, in place of the one idle for longest."""
+        kept.used_s = time.monotonic()
+        with self._lock:
+            self._idle.append(kept)
+            left_over = self._idle.pop(0) if len(self._idle) > MAX_IDLE else None
+        if left_over is not None:
+            left_over.connection.close()
+
+
 @dataclass(frozen=True, kw_only=True)
 class HttpPost:
-    """POST over one fresh connection a request: they are seconds apart, kept ones go stale."""
+    """Requests over kept connections: a thousand hosts' handshakes would cost the service more than their news.
+
+    One that turns out dead while in use is an answer with status 0: whether the request arrived is not known, and
+    whoever sends knows whether to send again.
+    """
 
     scheme: str
     host: str
@@ -48,6 +114,7 @@ class HttpPost:
     prefix: str
     key: str = field(default="", repr=False)
     timeout_s: float = TIMEOUT_S
+    _connections: _Connections = field(default_factory=_Connections, init=False, repr=False, compare=False)
 
     @property
     def url(self) -> str:
@@ -69,21 +136,34 @@ class HttpPost:
         return self._exchange("POST", path, body, headers=headers)
 
     def _exchange(self, method: str, path: str, body: bytes | None, *, headers: Mapping[str, str]) -> Answer:
-        connection = self._connect()
+        kept = self._connections.take() or self._connect()
+        connection = kept.connection
         try:
             connection.request(method, self.prefix + path, body, self._headers(headers))
             response = connection.getresponse()
-            return _answer(response.status, response.headers, response.read(MAX_ANSWER))
+            answer = _answer(response.status, response.headers, response.read(MAX_ANSWER))
         except (OSError, http.client.HTTPException, ValueError) as error:
-            return Answer(status=0, error=f"{type(error).__name__}: {error}"[:200])
-        finally:
             connection.close()
+            return Answer(status=0, error=f"{type(error).__name__}: {error}"[:200])
+        except BaseException:
+            connection.close()
+            raise
+        if (
+            response.isclosed() and connection.sock is not None
+        ):  # read to its end, and the server keeps it too
+            self._connections.give_back(kept)
+        else:
+            connection.close()
+        return answer
 
-    def _connect(self) -> http.client.HTTPConnection:
-        if self.scheme == "https":
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(self.host, self.port, timeout=self.timeout_s, context=context)
-        return http.client.HTTPConnection(self.host, self.port, timeout=self.timeout_s)
+    def _connect(self) -> _Kept:
+        now_s = time.monotonic()
+        if self.scheme == "http":
+            plain = http.client.HTTPConnection(self.host, self.port, timeout=self.timeout_s)
+            return _Kept(plain, since_s=now_s, used_s=now_s)
+        context = ssl.create_default_context()
+        secure = http.client.HTTPSConnection(self.host, self.port, timeout=self.timeout_s, context=context)
+        return _Kept(secure, since_s=now_s, used_s=now_s)
 
     def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         auth = {"Authorization": f"Bearer {self.key}"} if self.key else {}

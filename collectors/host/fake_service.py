@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -44,6 +45,7 @@ class FakeService:
     samples: list[HostSample] = field(default_factory=list)
     requests: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     num_duplicates: int = 0
+    num_connections: int = 0
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def wait_for(self, is_true: Callable[[FakeService], bool], *, timeout_s: float = 20.0) -> bool:
@@ -75,11 +77,39 @@ class FakeService:
         return {"accepted": len(new), "duplicates": len(windows) - len(new), "rejected": []}
 
 
+class _Server(ThreadingHTTPServer):
+    """Takes its open connections down with it, as the end of a process does."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], service: FakeService) -> None:
+        self._service = service
+        self._open: set[socket.socket] = set()
+        super().__init__(address, _handler(service))
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A new connection."""
+        self._service.num_connections += 1
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """One ended by itself."""
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """All of them."""
+        super().server_close()
+        for one in list(self._open):
+            with suppress(OSError):  # its thread closes it at the same moment
+                one.shutdown(socket.SHUT_RDWR)
+
+
 @contextmanager
 def serve(service: FakeService, *, port: int = 0) -> Iterator[FakeService]:
     """Run `service` on 127.0.0.1; leaving the block takes it down."""
-    server = ThreadingHTTPServer(("127.0.0.1", port), _handler(service))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", port), service)
     service.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -93,6 +123,9 @@ def serve(service: FakeService, *, port: int = 0) -> Iterator[FakeService]:
 
 def _handler(service: FakeService) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one piece: else the client's delayed ACK holds up the second
+
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             reply = service.fail(self.path)
@@ -102,6 +135,7 @@ def _handler(service: FakeService) -> type[BaseHTTPRequestHandler]:
                     answer = json.dumps(service.take(self.path, body)).encode()
                     reply = Reply(status=200, body=answer)
                 service.changed.notify_all()
+            self.close_connection = not reply.status or reply.headers.get("Connection") == "close"
             if reply.status:
                 self._answer(reply)
 

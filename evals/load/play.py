@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from argus.api.http.connections import room_for
 from argus.collectors.host.client import Answer, HttpPost, parse_server
 from argus.collectors.host.uploader import BEATS_PATH, HEADERS, JSON_HEADERS, PATHS, is_refusal
 from argus.evals.load.bodies import STEP_S, Cluster, layouts_body, make_cluster
@@ -53,8 +54,10 @@ class Log:
 class Player:
     """Hosts of a cluster; time is the wall clock's, for the service compares it with its own."""
 
-    def __init__(self, cluster: Cluster, post: HttpPost, *, seconds: float, rng: random.Random) -> None:
-        self._cluster, self._post, self._seconds, self._rng = cluster, post, seconds, rng
+    def __init__(self, cluster: Cluster, url: str, *, seconds: float, rng: random.Random) -> None:
+        self._cluster, self._seconds, self._rng = cluster, seconds, rng
+        room_for(2 * cluster.num_hosts)  # each has its own connection, and a second one beside a long upload
+        self._posts = [parse_server(url) for _ in range(cluster.num_hosts)]
         self.log = Log()
         self._packed: dict[tuple[int, int], Future[tuple[bytes, int]]] = {}
 
@@ -63,7 +66,7 @@ class Player:
         ranks = 16 * RANKS_PER_HOST
         for first in range(0, len(self._cluster.layouts), ranks):
             body = layouts_body(self._cluster.layouts[first : first + ranks])
-            answer = self._post(PATHS["layouts"], body, headers=JSON_HEADERS)
+            answer = self._posts[0](PATHS["layouts"], body, headers=JSON_HEADERS)
             if answer.status != 200:
                 raise SystemExit(f"the service refused layouts: {answer.status} {answer.error}")
 
@@ -116,14 +119,15 @@ class Player:
     def _send_beats(self, host: int, begun_s: float) -> None:
         now_s = time.time()
         body = self._cluster.beats(host, now_s=now_s, step=int((now_s - begun_s) / STEP_S))
-        answer = self._timed(BEATS_PATH, body, JSON_HEADERS)
+        answer = self._timed(self._posts[host], BEATS_PATH, body, JSON_HEADERS)
         if answer.status != 200:
             with self.log.lock:
                 self.log.missed_beats += 1  # the next ones say the same, newer
 
     def _send_windows(self, host: int, window: int, *, due_s: float) -> None:
         body, raw = self._packed.pop((host, window)).result()
-        while (answer := self._timed(PATHS["windows"], body, HEADERS["windows"])).status != 200:
+        post = self._posts[host]
+        while (answer := self._timed(post, PATHS["windows"], body, HEADERS["windows"])).status != 200:
             if is_refusal(answer):
                 raise ValueError(f"the service refused a window: {answer.status} {answer.error}")
             time.sleep((answer.retry_after_s or RETRY_S) * self._rng.uniform(0.5, 1.0))
@@ -133,9 +137,9 @@ class Player:
             self.log.sent_bytes += len(body)
             self.log.late_s.append(time.time() - due_s)
 
-    def _timed(self, path: str, body: bytes, headers: dict[str, str]) -> Answer:
+    def _timed(self, post: HttpPost, path: str, body: bytes, headers: dict[str, str]) -> Answer:
         begun = time.perf_counter()
-        answer = self._post(path, body, headers=headers)
+        answer = post(path, body, headers=headers)
         with self.log.lock:
             self.log.latencies_ms.append((time.perf_counter() - begun) * 1e3)
             self.log.statuses[answer.status] += 1
@@ -156,7 +160,7 @@ def main(argv: Sequence[str]) -> int:
         window_steps=args.window_steps,
         bytes_per_rank_step=args.bytes_per_rank_step,
     )
-    player = Player(cluster, parse_server(args.url), seconds=args.seconds, rng=random.Random(8))
+    player = Player(cluster, args.url, seconds=args.seconds, rng=random.Random(8))
     player.announce()
     print("ready", flush=True)
     sys.stdin.readline()  # the word to begin

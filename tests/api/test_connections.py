@@ -19,6 +19,7 @@ from argus.api.http import frame
 from argus.api.http.app import make_app
 from argus.api.http.connections import DEAD_S, HEAD_BYTES, listening, protocol_of, room_for
 from argus.api.http.frame import bounded
+from argus.collectors.host.client import parse_server
 from tests.api.kit import FakeClock, service_at
 from tests.api.process import wait_for
 
@@ -49,7 +50,6 @@ def server_at(folder: Path, *, max_connections: int, dead_s: int = DEAD_S) -> It
             http=protocol_of(
                 max_connections=max_connections, head_timeout_s=HEAD_S, crowding=app.state.crowding
             ),
-            h11_max_incomplete_event_size=HEAD_BYTES,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -133,6 +133,50 @@ def test_a_connection_is_kept_while_it_is_used(tmp_path: Path) -> None:
 def test_a_head_that_is_too_long_is_refused(tmp_path: Path) -> None:
     with served(tmp_path, max_connections=4) as address:
         assert b" 400 " in ask(address, b"GET / HTTP/1.1\r\nX: " + b"x" * (HEAD_BYTES + 1000))
+        assert b"200 OK" in ask(address)
+
+
+def test_a_head_has_its_room_anew_in_every_request(tmp_path: Path) -> None:
+    body = b"x" * (HEAD_BYTES + 1000)
+    head = b"POST /v1/nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with served(tmp_path, max_connections=4) as address, socket.create_connection(address, timeout=20) as one:
+        for _ in range(2):
+            one.sendall(head + body + b"GET /healthz HTTP/1.1\r\nX: ")  # in pieces, behind a body in one read
+            one.sendall(b"x" * (HEAD_BYTES // 2))
+            one.sendall(b"\r\nHost: localhost\r\n\r\n")
+            answers = b""
+            while b"200 OK" not in answers or b"}" not in answers.partition(b"200 OK")[2]:
+                answers += one.recv(4096)
+            assert b" 404 " in answers and b" 400 " not in answers
+
+
+def test_a_processor_keeps_its_connection(tmp_path: Path) -> None:
+    with server_at(tmp_path, max_connections=4) as server:
+        host, port = server.servers[0].sockets[0].getsockname()[:2]
+        post = parse_server(f"http://{host}:{port}")
+        seen = set()
+        for _ in range(5):
+            assert post.get("/healthz").status == 200
+            seen |= {id(connection) for connection in server.server_state.connections}
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS where none is spoken
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"CONNECT localhost:443 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\r\n" * 100 + b"what\r\n\r\n",
+    ],
+)
+def test_junk_is_refused_and_others_are_served(tmp_path: Path, junk: bytes) -> None:
+    with served(tmp_path, max_connections=4) as address:
+        answer = ask(address, junk)
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
         assert b"200 OK" in ask(address)
 
 

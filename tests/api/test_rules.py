@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from argus.analytics.store.progress import HeardBeat, WindowRow
-from argus.api.closing import closing
+from argus.api.closing import Growth, closing
 from argus.api.liveness import seen_now
 from argus.api.plans import MAX_WINDOW_S, MIN_WINDOW_S, choose_plan, first_plan
 from argus.collectors.records.plan import WindowPlan
@@ -44,22 +44,44 @@ def rows(*ranks_in: int, opened_s: float = 0.0) -> list[WindowRow]:
     ],
 )
 def test_windows_close_in_order(ranks_in: Sequence[int], now_s: float, closed: list[int]) -> None:
-    got = closing(rows(*ranks_in), world_size=4, now_s=now_s, grace_s=15.0, not_before_s=0.0)
+    got = closing(rows(*ranks_in), world_size=4, now_s=now_s, grace_s=15.0, not_before_s=0.0, grown_s={})
     assert got == closed
 
 
 def test_no_incomplete_window_closes_while_hosts_may_resend() -> None:
-    kept = closing(rows(3, 4, 4, 4), world_size=4, now_s=20.0, grace_s=15.0, not_before_s=30.0)
+    kept = closing(rows(3, 4, 4, 4), world_size=4, now_s=20.0, grace_s=15.0, not_before_s=30.0, grown_s={})
     assert kept == []
 
 
 def test_nothing_closes_without_a_layout() -> None:
-    assert closing(rows(4), world_size=0, now_s=99.0, grace_s=1.0, not_before_s=0.0) == []
+    assert closing(rows(4), world_size=0, now_s=99.0, grace_s=1.0, not_before_s=0.0, grown_s={}) == []
+
+
+def test_a_window_waits_while_its_ranks_come_in() -> None:
+    growth = Growth()
+
+    def closed(ranks_in: int, now_s: float) -> list[int]:
+        return growth.closing(rows(ranks_in), world_size=99, now_s=now_s, grace_s=15.0, not_before_s=0.0)
+
+    assert closed(1, 0.0) == []
+    assert all(closed(1 + int(now_s), now_s) == [] for now_s in (13.0, 17.0, 21.5, 25.0))
+    assert closed(26, 29.9) == []  # no more since 25.0
+    assert closed(26, 30.0) == [0]
+    assert closed(60, 31.0) == []  # had it stayed open
+    assert closed(61, 59.9) == [] and closed(62, 60.0) == [0]  # not for ever
+
+
+def test_what_grew_is_forgotten_with_its_window() -> None:
+    growth = Growth()
+    growth.see(rows(1), now_s=0.0)
+    assert growth.see(rows(2), now_s=7.0) == {0: 7.0}
+    assert growth.see([], now_s=8.0) == {}
+    assert growth.see(rows(5), now_s=9.0) == {0: 0.0}  # as of when it was opened: nothing is known of it
 
 
 @given(st.lists(st.integers(0, 5), max_size=12), st.floats(0, 40))
 def test_what_closes_is_always_a_prefix(ranks_in: list[int], now_s: float) -> None:
-    got = closing(rows(*ranks_in), world_size=4, now_s=now_s, grace_s=15.0, not_before_s=10.0)
+    got = closing(rows(*ranks_in), world_size=4, now_s=now_s, grace_s=15.0, not_before_s=10.0, grown_s={})
     assert got == list(range(len(got)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 
 import pytest
@@ -49,9 +50,9 @@ def test_time_goes_on_from_window_to_window() -> None:
 
 def test_heartbeats_and_layouts_are_taken() -> None:
     body = cluster().beats(3, now_s=1e9, step=17)
-    parsed = ingest.parse_heartbeats(body)
+    parsed, reports = ingest.parse_heartbeats(body)
     assert not parsed.rejected and {beat.status.step for beat in parsed.items} == {17}
-    assert len(ingest.parse_report(body).items) == 1
+    assert len(reports.items) == 1
     assert len(ingest.parse_layouts(layouts_body(cluster().layouts)).items) == RANKS
 
 
@@ -81,11 +82,16 @@ def report(acknowledged: dict[str, int]) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize(("stored", "lost"), [(100, 0), (99, 1), (0, 100)])
-def test_what_was_acknowledged_and_is_not_there_is_lost(stored: int, lost: int) -> None:
+@pytest.mark.parametrize(
+    ("stored", "ratio", "lost", "ok"),
+    [(100, 1.0, 0, True), (100, 0.5, 0, False), (99, 1.0, 1, False), (0, 0.0, 100, False)],
+)
+def test_what_was_acknowledged_must_be_there_and_in_its_window(
+    stored: int, ratio: float, lost: int, ok: bool
+) -> None:
     rows = [
-        {"window": 0, "status": "analysed", "ranks_in": stored, "closed_s": 1.0, "analysed_s": 2.0},
-        {"window": 1, "status": "analysed", "ranks_in": 100, "closed_s": 1.0, "analysed_s": 2.0},
+        {"window": 0, "status": "analysed", "ranks_in": stored, "coverage": json.dumps({"ratio": ratio})},
+        {"window": 1, "status": "analysed", "ranks_in": 100, "coverage": '{"ratio": 1.0}'},
     ]
     watch = ingest_bench._Watch(1, rss_mb=[100.0, 100.0, 100.0])
     kept = {"windows": rows, "attempts": 1, "incidents": []}
@@ -96,5 +102,5 @@ def test_what_was_acknowledged_and_is_not_there_is_lost(stored: int, lost: int) 
         size="full",
         scale={"ranks": 100, "seconds": 30.0, "window_steps": 3},
     )
-    assert result["lost"] == lost and result["ok"] == (lost == 0)
+    assert result["lost"] == lost and result["ok"] == ok
     assert {"mb_per_s", "rank_steps_per_s", "p99_ms", "peak_rss_mb", "lost"} <= result.keys()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from argus.collectors.host import client
 from argus.collectors.host.client import Answer, parse_retry_after, parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.fake_service import FakeService, Reply, serve
@@ -220,6 +224,48 @@ def test_a_connection_that_breaks_is_an_answer_without_status() -> None:
     refused = parse_server(service.url)("/", b"", headers={})
     assert cut.status == refused.status == 0
     assert cut.error and "refused" in refused.error.lower()
+
+
+def test_requests_share_a_connection_until_it_ends() -> None:
+    last = {"/last": Reply(status=200, headers={"Connection": "close"}, body=b"{}")}
+    with serve(FakeService(fail=last.get)) as service:
+        post = parse_server(service.url)
+        statuses = [
+            post(path, b'{"heartbeats": []}', headers={}).status for path in ("/a", "/b", "/last", "/c")
+        ]
+        assert statuses == [200] * 4 and service.num_connections == 2
+        port = int(service.url.rpartition(":")[2])
+    assert post("/", b'{"heartbeats": []}', headers={}).status == 0  # nobody is there
+    with serve(FakeService(), port=port):
+        assert post("/", b'{"heartbeats": []}', headers={}).status == 200
+
+
+def test_a_connection_idle_or_old_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve(FakeService()) as service:
+        post = parse_server(service.url)
+        for name in ("IDLE_S", "MAX_AGE_S"):
+            before = service.num_connections
+            assert post("/", b'{"heartbeats": []}', headers={}).status == 200
+            monkeypatch.setattr(client, name, -1.0)
+            assert post("/", b'{"heartbeats": []}', headers={}).status == 200
+            assert service.num_connections == before + (2 if name == "IDLE_S" else 1)
+            monkeypatch.undo()
+
+
+def test_threads_have_a_connection_each_and_few_stay() -> None:
+    together = threading.Barrier(8)
+
+    def wait(path: str) -> None:
+        together.wait(20)
+
+    with serve(FakeService(fail=wait)) as service:
+        post = parse_server(service.url)
+        with ThreadPoolExecutor(8) as pool:
+            ask = partial(post, "/", b'{"heartbeats": []}', headers={})
+            first = [one.result().status for one in [pool.submit(ask) for _ in range(8)]]
+            again = [one.result().status for one in [pool.submit(ask) for _ in range(8)]]
+        assert first == again == [200] * 8
+        assert service.num_connections == 8 + 8 - client.MAX_IDLE
 
 
 def test_the_key_does_not_show() -> None:
