@@ -107,6 +107,7 @@ def make_app(
     add_problem_handlers(app)
     app.router.routes += shared_routes()
     app.router.routes.append(Route(MCP_PATH, endpoint=mcp))
+    app.add_middleware(intake.Door, routes=intake.door_routes(app.router.routes))
     app.add_middleware(Frame, auditor=make_auditor(service), max_upload_bytes=service.settings.max_body_bytes)
     add_openapi(app)
     return app

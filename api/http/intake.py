@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
@@ -12,7 +13,10 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.routing import APIRoute
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from argus.analytics.store.documents import dump_plain
 from argus.api.http.answers import Json, overloaded, problem, response_to
 from argus.api.http.guard import INGEST, the_project, the_service
 from argus.api.http.limits import Queue
@@ -46,16 +50,20 @@ LISTS = {
 }
 """What a body must hold."""
 
-Receive = Callable[[Service, bytes], Answer]
+Take = Callable[[Service, bytes], Answer]
+Answerer = Callable[[Request], Awaitable[Response]]
 
 
 class BareRoute(APIRoute):
     """A route whose handler and whose scope take the request alone: what else FastAPI looks for is not there.
 
-    It took as long as the rest of a heartbeat, and a thousand hosts send two hundred a second.
+    `answer` is what `Door` calls. FastAPI's part took as long as the rest of a heartbeat, and a thousand hosts send
+    two hundred a second.
     """
 
-    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+    answer: Answerer
+
+    def get_route_handler(self) -> Answerer:  # type: ignore[override]
         """What answers a request: first those that admit, then the handler. They raise HTTPException."""
         before = [one.call for one in self.dependant.dependencies if one.call is not None]
         handler = self.endpoint
@@ -65,7 +73,35 @@ class BareRoute(APIRoute):
                 await admit(request)
             return cast(Response, await handler(request))
 
+        self.answer = answered
         return answered
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """Middleware that leads what hosts send straight to its route; everything else goes on through the router."""
+
+    app: ASGIApp = field(kw_only=False)
+    routes: Mapping[str, BareRoute]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        route = self.routes.get(scope["path"]) if scope.get("method") == "POST" else None
+        if route is None:
+            await self.app(scope, receive, send)
+            return
+        scope["route"] = route
+        request = Request(scope, receive, send)
+        try:
+            response = await route.answer(request)
+        except HTTPException as error:
+            response = response_to(error)
+        await response(scope, receive, send)
+
+
+def door_routes(routes: Iterable[BaseRoute]) -> dict[str, BareRoute]:
+    """Those that a `Door` leads to, by path."""
+    return {route.path: route for route in routes if isinstance(route, BareRoute)}
 
 
 class Gate:
@@ -169,11 +205,11 @@ async def put_observations(request: Request) -> Response:
 async def put_windows(request: Request) -> Response:
     """Takes what `records.upload.encode_windows` makes; each (run, attempt, rank, window) is stored once."""
     age_s = parse_age(request.headers.get(AGE_HEADER))
-    receive = cast(Receive, partial(Service.receive_windows, age_s=age_s))
+    receive = cast(Take, partial(Service.receive_windows, age_s=age_s))
     return await take(request, receive, media=CONTENT_TYPE, may_be_old=True)
 
 
-async def take(request: Request, receive: Receive, *, media: str, may_be_old: bool = False) -> Response:
+async def take(request: Request, receive: Take, *, media: str, may_be_old: bool = False) -> Response:
     """Let `receive` have the body, if there is room and it is of the right kind; count the answer.
 
     What `may_be_old` and waited long on its host comes after an outage, from everybody at once: it queues.
@@ -196,7 +232,7 @@ def _come_back(wait_s: float) -> Response:
     return problem(429, "what waited through an outage is taken in turn: come back", headers=headers)
 
 
-async def _received(request: Request, receive: Receive, *, media: str) -> Response:
+async def _received(request: Request, receive: Take, *, media: str) -> Response:
     service, gate = the_service(request), gate_of(request)
     got = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if got != media:
@@ -212,7 +248,7 @@ async def _received(request: Request, receive: Receive, *, media: str) -> Respon
     try:
         service.metrics.body_bytes.inc(len(body))
         if is_small:  # those that wait together are one piece of work
-            return Json(await service.gather_beats(body))
+            return Response(dump_plain(await service.gather_beats(body)), media_type=JSON_TYPE)
         return Json(await to_thread.run_sync(receive, service, body, limiter=gate.workers))
     finally:
         gate.leave(is_small=is_small)
