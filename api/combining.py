@@ -11,6 +11,9 @@ from typing import Generic, TypeVar
 
 from anyio import to_thread
 
+LOOK_S = 0.01
+"""How often whoever pauses looks whether enough wait."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -31,14 +34,16 @@ class Combiner(Generic[T, R]):
     A commit costs an fsync and a dozen statements, however much is in it: under the heartbeats of a thousand
     hosts, requests that arrive while one is being committed share the next. An error of several items' work is
     no answer to any of them: each is then tried alone. Between two pieces of work lie at least `pause_s`, so that
-    the second is worth its commit; who comes alone does not wait.
+    the second is worth its commit, unless `enough` wait for it; who comes alone does not wait.
 
     >>> Combiner(lambda numbers: [2 * number for number in numbers])(4)
     8
     """
 
-    def __init__(self, work: Callable[[Sequence[T]], Sequence[R]], *, pause_s: float = 0.0) -> None:
-        self._work, self._pause_s = work, pause_s
+    def __init__(
+        self, work: Callable[[Sequence[T]], Sequence[R]], *, pause_s: float = 0.0, enough: int = 8
+    ) -> None:
+        self._work, self._pause_s, self._enough = work, pause_s, enough
         self._free_s = float("-inf")
         self._turn = threading.Lock()
         self._guard = threading.Lock()
@@ -51,7 +56,8 @@ class Combiner(Generic[T, R]):
             self._waiting.append(slot)
         with self._turn:
             if not slot.is_done:
-                time.sleep(max(self._free_s - time.monotonic(), 0.0))
+                while len(self._waiting) < self._enough and (left_s := self._free_s - time.monotonic()) > 0:
+                    time.sleep(min(left_s, LOOK_S))
                 with self._guard:
                     slots, self._waiting = self._waiting, []
                 self._do(slots)

@@ -48,7 +48,7 @@ class Guard:
 
         Raises HTTPException 401, 403, 421, 429 or 503.
         """
-        principal: Principal | None = getattr(request.state, "principal", None)
+        principal: Principal | None = request.scope["state"].get("principal")
         if principal is None:
             principal = request.state.principal = await self.identify(request)
             self._limit(principal, is_upload="ingest" in scopes)

@@ -32,7 +32,7 @@ from argus.collectors.records.upload import (
     parse_age,
 )
 
-THREADS = 16
+THREADS = 32
 """Requests worked on at once: most of them wait for a commit, which those that wait together share."""
 
 SMALL = 16

@@ -56,6 +56,20 @@ def test_those_who_wait_share_one_piece_of_work() -> None:
     assert len(work.batches) == 2 and sorted(work.batches[1]) == list(range(21, 40))
 
 
+def test_enough_who_wait_end_a_pause() -> None:
+    batches: list[int] = []
+
+    def work(numbers: Sequence[int]) -> Sequence[int]:
+        batches.append(len(numbers))
+        return numbers
+
+    combine = Combiner(work, pause_s=3600.0, enough=5)
+    assert combine(0) == 0  # alone, it does not wait
+    with ThreadPoolExecutor(5) as pool:
+        assert sorted(pool.map(combine, range(5))) == list(range(5))
+    assert batches == [1, 5]
+
+
 def test_an_error_stays_with_the_item_that_made_it() -> None:
     assert run(Slow(), [0, 1, 13, 3]) == [0, 2, "thirteen", 6]
 
