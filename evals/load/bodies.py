@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,7 @@ def _of_host(blob: bytes, host: int) -> bytes:
 _NONE: Rows = np.empty(0, PHASE_CELL)
 
 
+@cache
 def inner_names() -> tuple[str, ...]:
     """What the modules of a large model are called."""
     return tuple(f"decoder.layers.{layer}.{part}" for layer in range(LAYERS) for part in PARTS)

@@ -32,9 +32,9 @@ BEAT_THREADS, WINDOW_THREADS = 64, 48
 
 RETRY_S = 0.5
 
-AHEAD = 0.5
-"""Share of a window, before its end, in which its uploads are packed. A real cluster packs them on a thousand other
-machines: to do it when they are due would measure the generator."""
+AHEAD = 1.0
+"""Windows before its end in which a window's uploads are packed. A real cluster packs them on a thousand other machines:
+to do it when they are due, or in the burst of the window before, would measure the generator."""
 
 
 @dataclass(kw_only=True)
