@@ -81,6 +81,20 @@ def _of_known_hosts(view: View, mine: dict[int, Cause], known: Sequence[Cause]) 
     return found
 
 
+def as_known_half(view: View, cause: Cause, known: Sequence[Cause]) -> Cause:
+    """The cause, named as an open incident of the same half of a host is: timing alone cannot tell a rank that is slow
+    by itself from one that is slow with its half, and the others of the half have shown which."""
+    if cause.fault_class != "compute.slow":
+        return cause
+    for one in known:
+        is_half = one.fault_class == "host.numa" and one.scope.startswith("half:")
+        if is_half and set(cause.suspects) <= set(fleet_of(view).ranks_of(one.scope)):
+            return replace(
+                cause, fault_class=one.fault_class, verdict=one.verdict, second_best=cause.fault_class
+            )
+    return cause
+
+
 def _neighbours(view: View, causes: Mapping[int, Cause]) -> list[Cause]:
     """Ranks of one host that fell ill at once, made one cause of the host, though most of its ranks are well.
 
