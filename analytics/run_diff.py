@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from argus.analytics.finding import Evidence, Finding
+from argus.analytics.numbers import WindowNumbers
 from argus.analytics.run_facts import KernelLevel, Level, RunFacts, nccl_variants
 from argus.collectors.records.text import tame
 
@@ -19,6 +20,10 @@ MIN_CHANGE = 0.03
 MIN_CHANGE_SET = 0.012
 """A step that differs by less than 1.2 % is the same although what was set or installed differs: 0.6 of the 2 % that are
 worth a warning. With nothing set otherwise so small a difference is that of other machines."""
+
+GROSS = 1.05
+GROSS_WINDOWS = 2
+"""So few windows of a new attempt are enough where each of them is longer by what is to be found at all."""
 
 TAIL = 3.5
 """A difference counts from so many standard errors of the two medians on."""
@@ -105,6 +110,14 @@ def diff(before: RunFacts, after: RunFacts) -> RunDiff:
     )
     lacks = [f"{text} of {name_of(one)}" for one in (before, after) for text in one.lacks]
     return RunDiff(before=name_of(before), after=name_of(after), changes=changes, lacks=tuple(lacks))
+
+
+def is_gross(before: RunFacts, windows: Sequence[WindowNumbers]) -> bool:
+    """Whether the first windows of an attempt that are no start-up show already that it is slower than the one before."""
+    steps_s = [one.typical_step_s for one in windows if one.typical_step_s is not None]
+    if len(steps_s) < GROSS_WINDOWS or before.step is None:
+        return False
+    return min(steps_s) >= GROSS * before.step.p50_s
 
 
 def name_of(facts: RunFacts) -> str:
