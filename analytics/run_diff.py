@@ -112,6 +112,19 @@ def diff(before: RunFacts, after: RunFacts) -> RunDiff:
     return RunDiff(before=name_of(before), after=name_of(after), changes=changes, lacks=tuple(lacks))
 
 
+def diff_since_restart(
+    before: RunFacts, after: RunFacts, windows: Sequence[WindowNumbers], *, enough: int
+) -> RunDiff | None:
+    """What differs since a restart by `windows`, which `after` was made of; None while they are too few to tell.
+
+    `enough` windows tell; fewer only that it is much slower.
+    """
+    if len(windows) >= enough:
+        return diff(before, after)
+    change = diff(before, after) if is_gross(before, windows) else None
+    return change if change is not None and change.of("step") else None
+
+
 def is_gross(before: RunFacts, windows: Sequence[WindowNumbers]) -> bool:
     """Whether the first windows of an attempt that are no start-up show already that it is slower than the one before."""
     steps_s = [one.typical_step_s for one in windows if one.typical_step_s is not None]

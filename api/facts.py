@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection
 
 from argus.analytics.numbers import window_numbers
-from argus.analytics.run_diff import RunDiff, diff, is_gross
+from argus.analytics.run_diff import RunDiff, diff_since_restart
 from argus.analytics.run_facts import KernelLevel, RunFacts, facts_of, kernel_levels
 from argus.analytics.store import progress
 from argus.analytics.store.attempts import attempt_before, kernel_window, numbers_of
@@ -50,10 +50,9 @@ def change_since_restart(connection: Connection, which: Which) -> tuple[bool, Ru
     old = stored_facts(connection, before)
     if old is None or old.step is None:
         return True, None
-    if len(first) < SETTLED_WINDOWS - START_UP and not is_gross(old, first):
-        return False, None
-    kernels = _stored_kernels(connection, which.id)
-    return True, diff(old, facts_of(build(layouts), layouts, first, kernels=kernels))
+    new = facts_of(build(layouts), layouts, first, kernels=_stored_kernels(connection, which.id))
+    change = diff_since_restart(old, new, first, enough=SETTLED_WINDOWS - START_UP)
+    return change is not None, change
 
 
 def _stored_kernels(connection: Connection, attempt_id: int) -> Mapping[str, KernelLevel]:

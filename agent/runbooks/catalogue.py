@@ -91,7 +91,8 @@ def objection(
 ) -> str:
     """Why an action may not be advised for a target, "" if it may. `suspected` are classes under discussion.
 
-    What changes something must fit the cause that stands, as firm as `is_settled` asks, and stay on the hosts it is at; looking is free to look
+    What changes something must fit the cause that stands, as firm as `is_settled` asks, and stay on the hosts it is
+    at; looking is free to look
     at peers, but not for causes nobody speaks of.
     """
     if remedy is None:

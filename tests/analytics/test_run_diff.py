@@ -11,7 +11,7 @@ from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.incident import Incident
 from argus.analytics.numbers import window_numbers
 from argus.analytics.outside import Outside
-from argus.analytics.run_diff import RunDiff, change_finding, diff, is_gross
+from argus.analytics.run_diff import RunDiff, change_finding, diff, diff_since_restart, is_gross
 from argus.analytics.run_facts import KernelLevel, Level, RunFacts, facts_of, nccl_variants
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
@@ -80,6 +80,12 @@ def test_two_windows_are_enough_for_what_is_gross(steps_s: list[float | None], i
     ]
     assert is_gross(OLD, first) == is_told
     assert not is_gross(replace(OLD, step=None), first)
+    seen = [one.typical_step_s for one in first if one.typical_step_s is not None]
+    new = replace(NEW, step=Level(p50_s=float(np.mean(seen)), spread=0.0, num=len(seen)))
+    told = diff_since_restart(OLD, new, first, enough=4)
+    assert (told is not None) == is_told and diff_since_restart(OLD, new, [*first, *first], enough=4)
+    noisy = replace(OLD, step=Level(p50_s=1.0, spread=0.2, num=30))
+    assert diff_since_restart(noisy, new, first, enough=4) is None
 
 
 def test_every_section_tells_its_changes() -> None:
