@@ -57,6 +57,7 @@ def test_a_run_differs_in_nothing_from_itself() -> None:
         (False, 1.02, 0.004, False),  # other machines differ by so much
         (False, 1.04, 0.004, True),
         (True, 1.01, 0.004, False),
+        (True, 1.016, 0.004, False),  # 1.2 % would look so now and then
         (True, 1.02, 0.01, False),  # within the noise
     ],
 )
