@@ -123,7 +123,14 @@ def _advice(
     refused = []
     for item in view.advice:
         remedy = case.remedies.get(item.action)
-        why = objection(remedy, item.target, roots=roots, suspected=case.in_question, entities=entities)
+        why = objection(
+            remedy,
+            item.target,
+            verdict=str(decided["verdict"]),
+            roots=roots,
+            suspected=case.in_question,
+            entities=entities,
+        )
         if why or remedy is None:
             refused.append(Dropped(what="action", text=f"{item.action} {item.target}", why=why))
         elif (remedy.id, item.target) not in known and len(taken) < MAX_ADVICE:

@@ -18,7 +18,7 @@ from argus.agent.diagnosis import (
     NotIt,
     RootCause,
 )
-from argus.agent.runbooks.catalogue import Remedy, of_class
+from argus.agent.runbooks.catalogue import Remedy, is_settled, of_class
 from argus.agent.wording import CAUSES, UNHEARD, clip, phase_name, quantity, ranks, versus
 from argus.analytics.classes import cause_classes
 from argus.analytics.finding import Evidence, Finding
@@ -190,12 +190,8 @@ def _impact(incident: Incident, topology: Topology) -> Impact:
 
 
 def advised(fault_class: str, verdict: str) -> tuple[Remedy, ...]:
-    """What the class' entry says to do: first look, then, if it comes back, act.
-
-    What changes something needs a cause: an inconclusive verdict has none to act on, so it only looks.
-    """
-    remedies = of_class(cause_classes()[fault_class])
-    return tuple(one for one in remedies if one.is_read_only or verdict != "INCONCLUSIVE")
+    """What the class' entry says to do as far as the verdict is firm enough: first look, then, if it comes back, act."""
+    return tuple(one for one in of_class(cause_classes()[fault_class]) if is_settled(one, verdict))
 
 
 def _remediation(incident: Incident, about: tuple[str, ...]) -> tuple[Action, ...]:

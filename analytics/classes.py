@@ -14,6 +14,7 @@ class CauseClass:
     """One cause a diagnosis may name, with its look-alikes and the first thing to do.
 
     `where` = whether it lies in communication, "" where that is not decided.
+    `takes_out` = what to do if it returns takes a machine, a device, a link or a rank out of the job.
     `is_standing` = it was so from the first step on and is no loss of now: told, and never a page.
     """
 
@@ -27,6 +28,7 @@ class CauseClass:
     if_it_returns: str
     where: str = "non-communication"
     is_standing: bool = False
+    takes_out: bool = False
 
 
 @cache

@@ -60,6 +60,15 @@ def _lasts(excess: Floats) -> Bools:
     return np.asarray((mean <= 0) | (kept.mean(axis=0) >= LEFT_PART * mean))
 
 
+def one_step(times: Floats, classes: Ints) -> Floats:
+    """Seconds of each rank's mean excess that its worst step alone brings: by what it exceeds the next worst. (rank,)"""
+    excess = _excess(times, classes)
+    if len(excess) < 2:
+        return np.zeros(excess.shape[1])
+    next_worst, worst = np.sort(excess, axis=0)[-2:]
+    return np.asarray((worst - next_worst) / len(excess))
+
+
 def _excess(times: Floats, classes: Ints) -> Floats:
     """Times beyond the peers' in each step, none where a rank was not seen. (step, rank)"""
     missing = ~np.isfinite(times)

@@ -22,6 +22,7 @@ from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.robust import at
 from argus.analytics.symptom import RankSymptom
 from argus.analytics.view import View
+from argus.topology.layout import Topology
 
 CLASS_OF: Mapping[str, str] = {
     "gc": "host.gc",
@@ -196,16 +197,12 @@ def _stack_evidence(kind: str, mine: Doing, theirs: Doing) -> Evidence:
 
 def _by_half(view: View, symptoms: Sequence[RankSymptom]) -> Seen:
     """Whether the lost time is that of one half of the host's ranks: memory or cores of the other socket."""
-    digest, topology, rank = view.digest, view.topology, symptoms[-1].rank
+    digest, rank = view.digest, symptoms[-1].rank
     none = Seen(shares={}, is_clear=False, evidence=())
-    host = topology.host_of(rank)
-    if digest is None or not host:
+    halves = halves_of(view.topology, rank)
+    if digest is None or halves is None:
         return none
-    local = sorted(topology.ranks_of_host(host), key=lambda r: topology.local_ranks.get(r, 0))
-    half = len(local) // 2
-    if half < MIN_HALF or len(local) % 2:
-        return none
-    near, far = (local[:half], local[half:]) if rank in local[:half] else (local[half:], local[:half])
+    near, far = halves
     excess = digest.own_s - digest.own_peers_s
     rows = [[at(digest.ranks, r) for r in part] for part in (near, far)]
     if min(row for part in rows for row in part) < 0:
@@ -221,9 +218,20 @@ def _by_half(view: View, symptoms: Sequence[RankSymptom]) -> Seen:
         value=float(np.median(mine)),
         unit="s",
         baseline=float(np.median(other)),
-        note=f"ranks {near[0]} to {near[-1]} of {host}",
+        note=f"ranks {near[0]} to {near[-1]} of {view.topology.host_of(rank)}",
     )
     return Seen(shares={"numa": 1.0}, is_clear=False, evidence=(told,))
+
+
+def halves_of(topology: Topology, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The half of its host's ranks a rank is of, and the other; None where a host is not told or has no halves."""
+    host = topology.host_of(rank)
+    local = sorted(topology.ranks_of_host(host), key=lambda r: topology.local_ranks.get(r, 0)) if host else []
+    half = len(local) // 2
+    if half < MIN_HALF or len(local) % 2:
+        return None
+    first, second = tuple(local[:half]), tuple(local[half:])
+    return (first, second) if rank in first else (second, first)
 
 
 def _period(view: View, rank: int) -> tuple[Evidence, ...]:

@@ -24,6 +24,9 @@ from argus.analytics.kernel_tail import MANY, Reals, healthy_tail
 
 Halves = NDArray[np.float16]
 
+SAMPLING = 2.0
+"""Spreads of its sampling error by which a window may fall short of what it stands for, one in forty times."""
+
 Values = TypeVar("Values", Bools, Reals)
 
 
@@ -87,14 +90,16 @@ def averaged(
     """
     rows = asked(found, peers, settings=settings)
     gate = np.float32(np.log1p(settings.effect))
+    beyond = _beyond(windows, rows)
     return judged(
-        _beyond(windows, rows),
+        beyond,
         rows,
         found=found,
         peers=peers,
         noise=noise[rows] / np.float32(np.sqrt(len(windows))),
         mean=mean,
-        seen=_seen(windows, rows, gate=gate / 2, needed=settings.needed),
+        seen=_seen(windows, rows, gate=gate / 2, needed=settings.needed)
+        & lasts(windows[-1], rows, beyond, noise=noise),
         settings=settings,
     )
 
@@ -136,6 +141,12 @@ def judged(
         beyond=_spread_out(beyond, rows, like=mean, fill=np.nan),
         score=_spread_out(score, rows, like=mean, fill=np.nan),
     )
+
+
+def lasts(now: Parts, rows: Ints, beyond: Reals, *, noise: Reals) -> Bools:
+    """Where the present window shows half of what the windows say together, as far as its own `noise` (kernel, rank)
+    tells: what was gross and is over lasts in a mean. (row, rank)"""
+    return np.asarray(now.mean[rows] - now.factor + SAMPLING * noise[rows] >= beyond / 2)
 
 
 def _spread_out(values: Values, rows: Ints, *, like: Reals, fill: float) -> Values:

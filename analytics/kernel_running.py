@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from argus.analytics.kernel_average import Average, Parts, asked, judged
+from argus.analytics.kernel_average import Average, Parts, asked, judged, lasts
 from argus.analytics.kernel_match import WEIGHED, combined, weights
 from argus.analytics.kernel_peers import Ints, Peers
 from argus.analytics.kernel_scan import Candidates, Settings
@@ -96,14 +96,17 @@ def over_all(
     most = running.times[0, rows].max(axis=1, initial=0)
     rows, most = rows[most > settings.of], most[most > settings.of]
     half = _half_gate(settings)
+    beyond = _beyond(running, rows)
     return judged(
-        _beyond(running, rows),
+        beyond,
         rows,
         found=found,
         peers=peers,
         noise=noise[rows] / np.sqrt(most, dtype=np.float32)[:, None],
         mean=mean,
-        seen=(now.mean[rows] >= now.factor + half) & (running.shown[rows] >= settings.needed / settings.of),
+        seen=(now.mean[rows] >= now.factor + half)
+        & (running.shown[rows] >= settings.needed / settings.of)
+        & lasts(now, rows, beyond, noise=noise),
         settings=settings,
     )
 

@@ -44,11 +44,11 @@ def update_incident(
 ) -> Incident:
     """The incident with the newest numbers; class and scope stay what it was opened with.
 
-    So do the suspects, but that more ranks of the same host may show the same later.
+    So do the suspects, but that more ranks of the same host, half of a host or uplink may show the same later.
     """
     known = incident.cause
-    is_same_host = known.scope == cause.scope and known.scope.startswith("host:")
-    more = cause.suspects if is_same_host and cause.fault_class == known.fault_class else ()
+    is_same_place = known.scope == cause.scope and known.scope.partition(":")[0] not in FIXED
+    more = cause.suspects if is_same_place and cause.fault_class == known.fault_class else ()
     kept = replace(
         cause,
         fault_class=known.fault_class,
@@ -87,6 +87,9 @@ def joined_evidence(known: Cause, cause: Cause) -> tuple[Evidence, ...]:
     newer = {item.name for item in cause.evidence}
     return (*(item for item in known.evidence if item.name not in newer), *cause.evidence)
 
+
+FIXED = frozenset({"rank", "group", "run"})
+"""Kinds of scopes whose ranks are all told at once, or that hold ranks with nothing in common."""
 
 MAX_FINDINGS = 60
 """Findings an incident keeps naming: the latest, as many as there are windows of history."""

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from argus.analytics.finding import Evidence, Finding
+from argus.analytics.numbers import WindowNumbers
 from argus.analytics.run_facts import KernelLevel, Level, RunFacts, nccl_variants
 from argus.collectors.records.text import tame
 
@@ -20,8 +21,16 @@ MIN_CHANGE_SET = 0.012
 """A step that differs by less than 1.2 % is the same although what was set or installed differs: 0.6 of the 2 % that are
 worth a warning. With nothing set otherwise so small a difference is that of other machines."""
 
+GROSS = 1.05
+GROSS_WINDOWS = 2
+"""So few windows of a new attempt are enough where each of them is longer by what is to be found at all."""
+
 TAIL = 3.5
 """A difference counts from so many standard errors of the two medians on."""
+
+SURE = 2.33
+"""And only if, but for once in a hundred times, it is larger than what counts as the same: no two starts of a job are quite
+alike, and a few windows of one that is 0.8 % slower often look like 1.2 %."""
 
 UNKNOWN_SPREAD = 0.1
 """Spread assumed where fewer than three windows of either run tell it."""
@@ -105,6 +114,27 @@ def diff(before: RunFacts, after: RunFacts) -> RunDiff:
     )
     lacks = [f"{text} of {name_of(one)}" for one in (before, after) for text in one.lacks]
     return RunDiff(before=name_of(before), after=name_of(after), changes=changes, lacks=tuple(lacks))
+
+
+def diff_since_restart(
+    before: RunFacts, after: RunFacts, windows: Sequence[WindowNumbers], *, enough: int
+) -> RunDiff | None:
+    """What differs since a restart by `windows`, which `after` was made of; None while they are too few to tell.
+
+    `enough` windows tell; fewer only that it is much slower.
+    """
+    if len(windows) >= enough:
+        return diff(before, after)
+    change = diff(before, after) if is_gross(before, windows) else None
+    return change if change is not None and change.of("step") else None
+
+
+def is_gross(before: RunFacts, windows: Sequence[WindowNumbers]) -> bool:
+    """Whether the first windows of an attempt that are no start-up show already that it is slower than the one before."""
+    steps_s = [one.typical_step_s for one in windows if one.typical_step_s is not None]
+    if len(steps_s) < GROSS_WINDOWS or before.step is None:
+        return False
+    return min(steps_s) >= GROSS * before.step.p50_s
 
 
 def name_of(facts: RunFacts) -> str:
@@ -220,7 +250,7 @@ def _differ(old: Level, new: Level, min_change: float) -> bool:
         math.sqrt(sum(level.num * level.spread**2 for level in known) / weight) if known else UNKNOWN_SPREAD
     )
     error = 1.25 * spread * math.hypot(*(1 / math.sqrt(level.num) for level in (old, new)))
-    return abs(math.log(new.p50_s / old.p50_s)) >= max(min_change, TAIL * error)
+    return abs(math.log(new.p50_s / old.p50_s)) >= max(min_change + SURE * error, TAIL * error)
 
 
 def _kernels(

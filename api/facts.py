@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import Connection
 
 from argus.analytics.numbers import window_numbers
-from argus.analytics.run_diff import RunDiff, diff
+from argus.analytics.run_diff import RunDiff, diff_since_restart
 from argus.analytics.run_facts import KernelLevel, RunFacts, facts_of, kernel_levels
 from argus.analytics.store import progress
 from argus.analytics.store.attempts import attempt_before, kernel_window, numbers_of
@@ -21,7 +21,8 @@ COMPARED_WINDOWS = 30
 """Windows of a run that stand for it: enough for a median that one fault of some minutes does not move."""
 
 SETTLED_WINDOWS = 6
-"""Windows of a new attempt before it is compared with the one before: the first two only teach."""
+"""Windows of a new attempt before it is compared with the one before, less if it is much slower: the first two only
+teach."""
 
 START_UP = 2
 
@@ -44,13 +45,14 @@ def change_since_restart(connection: Connection, which: Which) -> tuple[bool, Ru
         return True, None
     first = numbers_of(connection, which.id, first=START_UP, limit=SETTLED_WINDOWS - START_UP, newest=False)
     layouts = progress.layouts_of(connection, which.id)
-    if len(first) < SETTLED_WINDOWS - START_UP or not layouts:
+    if not first or not layouts:
         return False, None
     old = stored_facts(connection, before)
     if old is None or old.step is None:
         return True, None
-    kernels = _stored_kernels(connection, which.id)
-    return True, diff(old, facts_of(build(layouts), layouts, first, kernels=kernels))
+    new = facts_of(build(layouts), layouts, first, kernels=_stored_kernels(connection, which.id))
+    change = diff_since_restart(old, new, first, enough=SETTLED_WINDOWS - START_UP)
+    return change is not None, change
 
 
 def _stored_kernels(connection: Connection, attempt_id: int) -> Mapping[str, KernelLevel]:

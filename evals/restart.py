@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from argus.analytics.numbers import window_numbers
-from argus.analytics.run_diff import RunDiff, diff
+from argus.analytics.run_diff import RunDiff, diff_since_restart
 from argus.analytics.run_facts import KernelLevel, RunFacts, facts_of, kernel_levels
 from argus.analytics.window import Window, assemble
 from argus.api.facts import COMPARED_WINDOWS, SETTLED_WINDOWS, START_UP
@@ -45,10 +45,9 @@ class Restart:
         if self.before is None or self.change is not None or window is None:
             return self.change
         self.seen.append(window)
-        if len(self.seen) == SETTLED_WINDOWS:
-            numbers = [window_numbers(one) for one in self.seen[START_UP:]]
-            facts = facts_of(self.topology, self.layouts, numbers, kernels=_kernels(window))
-            self.change = diff(self.before, facts)
+        numbers = [window_numbers(one) for one in self.seen[START_UP:]]
+        facts = facts_of(self.topology, self.layouts, numbers, kernels=_kernels(window))
+        self.change = diff_since_restart(self.before, facts, numbers, enough=SETTLED_WINDOWS - START_UP)
         return self.change
 
 

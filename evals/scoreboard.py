@@ -190,6 +190,30 @@ def matrix(marks: Iterable[Mark], *, system: str = OURS) -> dict[str, dict[str, 
     return {name: _levels(mine) for name, mine in (*by_class.items(), (ALL_CLASSES, rows)) if mine}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Delays:
+    """Windows from the onset to the incident over the found faults of a class; `slowest` = scenario of the longest."""
+
+    trials: int
+    median: float
+    most: int
+    slowest: str
+
+
+def delays(marks: Iterable[Mark], *, system: str = OURS) -> dict[str, Delays]:
+    """Of each class that takes windows to be told, which a stop does not."""
+    by_class: dict[str, list[tuple[int, str]]] = {}
+    for one in marks:
+        if one.system == system and one.fault_class is not None and one.delay_windows is not None:
+            by_class.setdefault(one.fault_class, []).append((one.delay_windows, one.scenario))
+    return {
+        name: Delays(
+            trials=len(rows), median=median(late for late, _ in rows), most=max(rows)[0], slowest=max(rows)[1]
+        )
+        for name, rows in sorted(by_class.items())
+    }
+
+
 def _levels(mine: Sequence[Mark]) -> dict[str, Share]:
     return {
         "found": _share([one.found for one in mine]),

@@ -13,6 +13,7 @@ from argus.evals.scoreboard import (
     Line,
     Share,
     Took,
+    delays,
     failures,
     ladder,
     lines,
@@ -83,6 +84,12 @@ def page(marks: Sequence[Mark], made: Made) -> str:
             f"fewer than {CLASS_TRIALS} trials and say little."
         ),
         _grid("class", matrix(marks)),
+        "## Windows to the incident",
+        (
+            "From the window of the onset to the one that opened the incident, of the faults that were found. Which faults take "
+            "longer than three windows by their nature: [evals](evals.md)."
+        ),
+        _windows(marks),
         "## Recall by severity",
         "Of all faults but stops; severity 1.5 = the culprit's step takes half as much again.",
         _grid("system", ladder(marks)),
@@ -246,6 +253,14 @@ def _grid(what: str, table: Mapping[str, Mapping[str, Share]]) -> str:
         for name, row in table.items()
     ]
     return "\n".join([head, *body])
+
+
+def _windows(marks: Sequence[Mark]) -> str:
+    rows = [
+        f"| {name} | {one.trials} | {one.median:g} | {one.most} | {one.slowest if one.most > WINDOWS else ''} |"
+        for name, one in delays(marks).items()
+    ]
+    return "\n".join(["| class | trials | median | most | longest in |", "|---|---|---|---|---|", *rows])
 
 
 def flagged(name: str, trials: int) -> str:

@@ -29,6 +29,7 @@ CALM = (
     "decoys",
     "gaps",
     "restarted",
+    "restarted_elsewhere",
     "stray_clocks",
     "uneven_rollouts",
 )

@@ -50,7 +50,7 @@ def _of_class(known: CauseClass) -> Runbook:
     lines += ["## Look first (changes nothing)", "", look.title, "", f"```\n{look.command}\n```", ""]
     lines += [f"Verify: {look.verify_by}", ""]
     lines += [
-        "## If it returns (changes something, risk medium)",
+        f"## If it returns (changes something, risk {act.risk})",
         "",
         act.title,
         "",

@@ -54,7 +54,7 @@ def of_class(known: CauseClass) -> tuple[Remedy, Remedy]:
         title=known.if_it_returns,
         owner=known.owner,
         fault_class=known.id,
-        risk="medium",
+        risk="high" if known.takes_out else "medium",
         is_read_only=False,
         verify_by="The incident resolves: two windows without the signal.",
     )
@@ -70,17 +70,29 @@ def built_in() -> Mapping[str, Remedy]:
     return {remedy.id: remedy for remedy in (*own, *general)}
 
 
+def is_settled(remedy: Remedy, verdict: str) -> bool:
+    """Whether a verdict is firm enough for an action. What changes something needs a cause; what takes a machine out of
+    the job, or is as risky by the word of a user's runbook, needs one that is confirmed: until then the look and the
+    command that separates it from the second best come first.
+    """
+    if remedy.is_read_only:
+        return True
+    return verdict == "CONFIRMED" or (verdict == "LIKELY" and remedy.risk != "high")
+
+
 def objection(
     remedy: Remedy | None,
     target: str,
     *,
+    verdict: str,
     roots: Iterable[RootCause],
     suspected: Iterable[str],
     entities: Entities,
 ) -> str:
     """Why an action may not be advised for a target, "" if it may. `suspected` are classes under discussion.
 
-    What changes something must fit the cause that stands, and stay on the hosts it is at; looking is free to look
+    What changes something must fit the cause that stands, as firm as `is_settled` asks, and stay on the hosts it is
+    at; looking is free to look
     at peers, but not for causes nobody speaks of.
     """
     if remedy is None:
@@ -94,6 +106,8 @@ def objection(
     if remedy.is_read_only:
         is_spoken_of = not remedy.fault_class or remedy.fault_class in set(suspected)
         return "" if is_spoken_of else "it looks for a cause that is not in question"
+    if not is_settled(remedy, verdict):
+        return f"it has risk {remedy.risk}, and the cause is {verdict}"
     if remedy.fault_class and remedy.fault_class not in {root.fault_class for root in roots}:
         return "it changes something and is not for this cause"
     if any(root.node == target for root in roots):

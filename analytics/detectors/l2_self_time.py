@@ -25,7 +25,7 @@ from argus.analytics.baseline import (
 )
 from argus.analytics.digest import FLOOR_SHARE, GAP_PHASE, observed, unsteady_of
 from argus.analytics.finding import Evidence, Finding
-from argus.analytics.hiccup import lasts, recurs
+from argus.analytics.hiccup import lasts, one_step, recurs
 from argus.analytics.lone import stands_out
 from argus.analytics.peers import class_sizes, work_classes
 from argus.analytics.robust import leave_one_out_median
@@ -79,21 +79,23 @@ def detect(
         )
         chosen &= test.exceeds
         if chosen.any():
-            chosen &= _repeats(view, digest, classes, phase, deviation=dev, share=share)
+            chosen &= _repeats(view, digest, classes, phase, share=share, limit=test.limit)
         found += [_finding(view, digest, int(row), phase, test) for row in np.flatnonzero(chosen)]
     return tuple(found)
 
 
 def _repeats(
-    view: View, digest: Digest, classes: Ints, phase: str | None, *, deviation: Floats, share: Floats
+    view: View, digest: Digest, classes: Ints, phase: str | None, *, share: Floats, limit: Floats
 ) -> Bools:
-    """Whether the excess is in most steps, not in one or two, or in one or two of window after window; in a lone window
-    more is asked for. (rank,)"""
+    """Whether the excess is in most steps and beyond its limit without what the worst of them adds, or is in one or two
+    of window after window; in a lone window more is asked for. (rank,)"""
     assert view.window is not None
-    steps = _by_step(view.window, phase)
+    steps, (deviation, _) = _by_step(view.window, phase), _row(digest, phase)
     if view.is_lone:
         return stands_out(steps, classes, deviation=deviation, share=share)
-    return lasts(steps, classes) | recurs((*view.past, digest), view.topology, digest.ranks)
+    without = np.exp(deviation) - one_step(steps, classes) / _base(digest, phase)
+    is_lasting = lasts(steps, classes) & (without >= np.exp(limit))
+    return np.asarray(is_lasting | recurs((*view.past, digest), view.topology, digest.ranks))
 
 
 def _by_step(window: Window, phase: str | None) -> Floats:
@@ -117,11 +119,16 @@ def _unsteady(window: Window, digest: Digest, classes: Ints, phase: str | None) 
 
     A phase strays no more than all own work does, and a short one far less: nobody waits for data by chance.
     """
-    expected = digest.own_peers_s if phase is None else digest.peers_s[digest.phases.index(phase)]
     noise_s = digest.unsteady_s
     if phase is not None:
         noise_s = np.fmin(noise_s, unsteady_of(_by_step(window, phase), classes))
-    return np.asarray(noise_s / (expected + FLOOR_SHARE * digest.typical_step_s))
+    return np.asarray(noise_s / _base(digest, phase))
+
+
+def _base(digest: Digest, phase: str | None) -> Floats:
+    """What a deviation of the phase is a ratio to. (rank,)"""
+    expected = digest.own_peers_s if phase is None else digest.peers_s[digest.phases.index(phase)]
+    return np.asarray(expected + FLOOR_SHARE * digest.typical_step_s)
 
 
 def _past(past: Digest, phase: str | None) -> Floats | None:

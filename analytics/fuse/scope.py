@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from argus.analytics.delays import ends_of
+from argus.analytics.host_path import halves_of
 from argus.analytics.incident import Cause
 from argus.analytics.view import View
 from argus.topology.fleet import Fleet, build_fleet
@@ -44,7 +45,9 @@ def join_ranks(view: View, causes: Sequence[Cause], *, known: Sequence[Cause] = 
     """
     joined: list[Cause] = []
     for fault_class in dict.fromkeys(cause.fault_class for cause in causes):
-        mine = {cause.suspects[0]: cause for cause in causes if cause.fault_class == fault_class}
+        named = [cause for cause in causes if cause.fault_class == fault_class]
+        # Of several that name the same half of a host the costliest speaks.
+        mine = {cause.suspects[0]: cause for cause in sorted(named, key=lambda cause: cause.s_per_step)}
         same = [cause for cause in known if cause.fault_class == fault_class]
         before = {rank: cause for cause in same for rank in cause.suspects if rank not in mine}
         if len(mine) + len(before) == 1:
@@ -79,6 +82,33 @@ def _of_known_hosts(view: View, mine: dict[int, Cause], known: Sequence[Cause]) 
         if members:
             found.append(_as_one([mine.pop(rank) for rank in members], cause.scope))
     return found
+
+
+def as_whole_half(view: View, cause: Cause) -> Cause:
+    """The cause as one of all ranks of its half, if each of them showed it (`host_path`), whoever has the votes."""
+    halves = halves_of(view.topology, cause.suspects[0])
+    if halves is None or not any(item.name == "half_excess_s" for item in cause.evidence):
+        return cause
+    fleet, ranks = fleet_of(view), tuple(sorted(halves[0]))
+    scope = next((e for e in fleet.elements_of(ranks[0]) if e.startswith("half:")), None)
+    if scope is None or fleet.ranks_of(scope) != ranks:
+        return cause
+    victims = tuple(rank for rank in cause.victims if rank not in ranks)
+    return replace(cause, suspects=ranks, scope=scope, victims=victims)
+
+
+def as_known_half(view: View, cause: Cause, known: Sequence[Cause]) -> Cause:
+    """The cause, named as an open incident of the same half of a host is: timing alone cannot tell a rank that is slow
+    by itself from one that is slow with its half, and the others of the half have shown which."""
+    if cause.fault_class != "compute.slow":
+        return cause
+    for one in known:
+        is_half = one.fault_class == "host.numa" and one.scope.startswith("half:")
+        if is_half and set(cause.suspects) <= set(fleet_of(view).ranks_of(one.scope)):
+            return replace(
+                cause, fault_class=one.fault_class, verdict=one.verdict, second_best=cause.fault_class
+            )
+    return cause
 
 
 def _neighbours(view: View, causes: Mapping[int, Cause]) -> list[Cause]:

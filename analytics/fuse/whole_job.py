@@ -14,6 +14,7 @@ import numpy as np
 
 from argus.analytics.baseline import START_UP_WINDOWS, is_comparable
 from argus.analytics.finding import Evidence
+from argus.analytics.fuse.growing import growth_of
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.robust import split_gain
@@ -48,11 +49,13 @@ MEASURED = ("step_s", "own_s", "in_calls_s")
 
 @dataclass(frozen=True, kw_only=True)
 class Rise:
-    """Seconds a step before and now, for as much work as there is now; `place` = window the rise begins in."""
+    """Seconds a step before and now, for as much work as there is now; `place` = window the rise begins in, which goes
+    on if it `grows`."""
 
     before_s: float
     now_s: float
     place: int
+    grows: bool = False
 
 
 def job_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
@@ -68,7 +71,7 @@ def job_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     if lasting.open or suspected or lasting.ranks or lasting.links:
         return ()
     seen = [*_usable(view.past), digest]
-    rise = rise_of(seen)
+    rise = rise_of(seen) or growth_in(seen)
     if rise is None or any(one.doubted or not one.is_clean for one in seen[rise.place :]):
         return ()
     return (_cause(view, seen, rise),)
@@ -97,6 +100,21 @@ def rise_of(digests: Sequence[Digest]) -> Rise | None:
             low, high = (float(np.exp(np.median(part))) for part in (logs[:place], logs[place:]))
             return Rise(before_s=low, now_s=high, place=place)
     return None
+
+
+def growth_in(digests: Sequence[Digest]) -> Rise | None:
+    """The rise of windows that grow longer one after another, of which no two levels are made yet."""
+    times = _times(digests)
+    grown = (
+        None
+        if times is None
+        else growth_of(np.log(times), error=_error_of_one(digests), least=float(np.log(MIN_RISE)))
+    )
+    if grown is None or sum(one.num_steps * one.typical_step_s for one in digests[grown.place :]) < LASTS_S:
+        return None
+    return Rise(
+        before_s=float(np.exp(grown.before)), now_s=float(np.exp(grown.now)), place=grown.place, grows=True
+    )
 
 
 def _is_rise(before: Floats, since: Floats, error: float) -> bool:
@@ -190,7 +208,7 @@ def _cause(view: View, seen: Sequence[Digest], rise: Rise) -> Cause:
             Evidence(name="step_s", value=rise.now_s, unit="s", baseline=rise.before_s, note="of the job"),
             *parts,
         ),
-        onset_step=_onset(seen, rise.place),
+        onset_step=_onset(seen, rise),
     )
     return _priced(cause, before_s=rise.before_s, now_s=rise.now_s)
 
@@ -210,7 +228,7 @@ def _of_data(view: View, seen: Sequence[Digest], rise: Rise, parts: Sequence[Evi
             Evidence(name="step_s", value=rise.now_s, unit="s", baseline=rise.before_s, note="of the job"),
             *parts,
         ),
-        onset_step=_onset(seen, rise.place),
+        onset_step=_onset(seen, rise),
     )
 
 
@@ -248,8 +266,11 @@ def _self_s(digests: Sequence[Digest], phase: str) -> float:
     return float(np.nanmedian([np.nanmedian(one.self_s[one.phases.index(phase)]) for one in digests]))
 
 
-def _onset(seen: Sequence[Digest], place: int) -> int:
-    """The step that splits the windows around the rise best."""
+def _onset(seen: Sequence[Digest], rise: Rise) -> int:
+    """The step that splits the windows around the rise best, the first of its window where it goes on."""
+    place = rise.place
+    if rise.grows:
+        return seen[place].first_step
     near = seen[max(place - 2, 0) : place + 2]
     steps = np.concatenate([one.steps for one in near])
     times = np.concatenate([one.job_step_s for one in near])

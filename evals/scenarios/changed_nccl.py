@@ -7,7 +7,7 @@ from argus.evals.simulator.job import Fault
 from argus.evals.truth import Scenario
 
 MAX_WINDOWS = 5
-"""Two windows of a new attempt only teach, four are compared with the attempt before."""
+"""Two windows of a new attempt only teach, four are compared with the attempt before unless they are gross."""
 
 
 def scenario(*, seed: int = 0, ranks: int = 8, severity: float = 1.5) -> Scenario:

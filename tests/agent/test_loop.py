@@ -272,8 +272,27 @@ def test_an_action_is_advised_only_where_it_fits(action: str, target: str, objec
     entities = case.entities()
     roots = [RootCause(node="rank:3", fault_class="compute.slow")]
     known = built_in().get(action)
-    said = objection(known, target, roots=roots, suspected=("compute.slow", "host.gc"), entities=entities)
+    suspected = ("compute.slow", "host.gc")
+    said = objection(known, target, verdict="CONFIRMED", roots=roots, suspected=suspected, entities=entities)
     assert (objected in said) if objected else said == ""
+
+
+@pytest.mark.parametrize("verdict", ["CONFIRMED", "LIKELY", "INCONCLUSIVE", "NO_FAULT"])
+def test_what_takes_a_machine_out_needs_a_confirmed_cause_and_what_changes_something_a_cause(
+    verdict: str,
+) -> None:
+    case, _ = case_for(ranks=16)
+
+    def objected(action: str) -> str:
+        roots = [RootCause(node="rank:3", fault_class=action.partition("/")[0])]
+        known, suspected = built_in()[action], (roots[0].fault_class,)
+        return objection(
+            known, "rank:3", verdict=verdict, roots=roots, suspected=suspected, entities=case.entities()
+        )
+
+    assert bool(objected("compute.slow/act")) == (verdict != "CONFIRMED")
+    assert bool(objected("host.gc/act")) == (verdict not in ("CONFIRMED", "LIKELY"))
+    assert not objected("compute.slow/look")
 
 
 def test_unknown_arguments_of_a_tool_come_back_as_an_error() -> None:

@@ -171,12 +171,14 @@ def test_json_form_is_plain_and_complete() -> None:
 
 @pytest.mark.parametrize("fault_class", list(cause_classes()))
 def test_what_changes_something_is_advised_for_a_cause_alone(fault_class: str) -> None:
-    sure, unsure = (
+    sure, likely, unsure = (
         describe(incident(fault_class, verdict=verdict), findings=(), topology=topology()).remediation
-        for verdict in ("LIKELY", "INCONCLUSIVE")
+        for verdict in ("CONFIRMED", "LIKELY", "INCONCLUSIVE")
     )
     assert [action.is_read_only for action in sure] == [True, False]
     assert unsure == sure[:1]
+    takes_out = re.search(r"[Dd]rain|[Rr]eplace|[Ee]xclude", sure[1].action) is not None
+    assert takes_out == (sure[1].risk == "high") and likely == (sure[:1] if takes_out else sure)
 
 
 @pytest.mark.parametrize("fault_class", list(cause_classes()))

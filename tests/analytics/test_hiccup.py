@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.digest import digest_of
-from argus.analytics.hiccup import LAST_WINDOWS, MIN_WINDOWS, lasts, recurs
+from argus.analytics.hiccup import LAST_WINDOWS, MIN_WINDOWS, lasts, one_step, recurs
 from argus.analytics.lifecycle import NAMED_BETTER
 from argus.analytics.view import Digest
 from argus.analytics.window import assemble
@@ -61,6 +61,32 @@ def test_a_lost_step_hides_no_hiccup() -> None:
     steady = np.where(np.arange(8)[:, None] == 5, 1.1, 1.0) * np.ones((8, 10))
     steady[5, [1, 7]] = np.nan
     assert lasts(steady, alike).all()
+
+
+def test_the_worst_step_counts_by_what_it_exceeds_the_next_worst() -> None:
+    alike, times = np.zeros(8, np.int64), np.ones((8, 10))
+    times[2] = 1.2
+    times[5, 4] = 1.6
+    times[6, [1, 4]] = 1.6
+    assert one_step(times, alike) == pytest.approx([0.06 if rank == 5 else 0.0 for rank in range(8)])
+    assert not one_step(times[:, :1], alike).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("severity", "accused"), [(1.02, []), (1.12, [5])])
+def test_one_bad_step_a_window_lifts_nobody_over_the_limit_who_is_hardly_slow(
+    severity: float, accused: list[int], seed: int
+) -> None:
+    """Rank 5 is a little slow for two windows; in each of them one step goes badly, too."""
+    job = replace(JOB, gpu=True, steps=110)
+    slow = Fault(kind="compute", ranks=(5,), severity=severity, start_step=60, end_step=80)
+    stalls = [
+        Fault(kind="compute", ranks=(5,), severity=1.2, start_step=step, end_step=step + 1)
+        for step in (66, 74)
+    ]
+    played = play(simulate(job, [slow, *stalls], rng=np.random.default_rng(seed)))
+    assert [rank for one in played.incidents for rank in one.cause.suspects] == accused
 
 
 def test_one_host_in_window_after_window_recurs() -> None:

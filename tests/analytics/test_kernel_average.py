@@ -97,6 +97,7 @@ def test_a_lasting_effect_is_found_and_grows_with_its_size() -> None:
         (each(0, 0, 0), each(0, 0, 0), "healthy"),
         (each(0.4, 0, 0), each(0.4, 0, 0), "one window, and over"),
         (each(0.2, 0.2, 0), each(0.2, 0.2, 0), "no longer there"),
+        (each(1.4, 0.02, 0.02), each(1.4, 0.02, 0.02), "gross, and over but for noise"),
         (each(0, 0, 0.4), each(0, 0, 0.4), "the last window alone"),
         (each(0, 0, 0), each(0.2, 0.2, 0.2), "spikes lengthen the mean only"),
         (each(0.2, 0.2, 0.2), each(0, 0, 0), "another mix moves the median only"),

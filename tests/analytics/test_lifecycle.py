@@ -147,6 +147,19 @@ def cause(share: float, *, verdict: str = "LIKELY") -> Cause:
     )
 
 
+@pytest.mark.parametrize(
+    ("scope", "grows"), [("host:h-0", True), ("half:h-0/1", True), ("rank:1", False), ("run:r", False)]
+)
+def test_more_ranks_of_the_same_place_join_its_incident(scope: str, grows: bool) -> None:
+    first = replace(cause(0.1), scope=scope)
+    known = open_incident(first, run="r", attempt=0, window=10, steps_done=110, world=8)
+    also = replace(first, suspects=(1, 2))
+    later = update_incident(known, also, window=11, steps_done=120, world=8)
+    assert later.cause.suspects == ((1, 2) if grows else (1,))
+    other = replace(also, fault_class="host.gc")
+    assert update_incident(known, other, window=11, steps_done=120, world=8).cause.suspects == (1,)
+
+
 def test_severity_needs_size_now_or_persistence() -> None:
     def severity(share: float, windows: int) -> str:
         incident = open_incident(cause(share), run="r", attempt=0, window=10, steps_done=110, world=8)

@@ -11,7 +11,7 @@ from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.incident import Incident
 from argus.analytics.numbers import window_numbers
 from argus.analytics.outside import Outside
-from argus.analytics.run_diff import RunDiff, change_finding, diff
+from argus.analytics.run_diff import RunDiff, change_finding, diff, diff_since_restart, is_gross
 from argus.analytics.run_facts import KernelLevel, Level, RunFacts, facts_of, nccl_variants
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
@@ -57,6 +57,7 @@ def test_a_run_differs_in_nothing_from_itself() -> None:
         (False, 1.02, 0.004, False),  # other machines differ by so much
         (False, 1.04, 0.004, True),
         (True, 1.01, 0.004, False),
+        (True, 1.016, 0.004, False),  # 1.2 % would look so now and then
         (True, 1.02, 0.01, False),  # within the noise
     ],
 )
@@ -67,6 +68,25 @@ def test_a_small_change_of_the_step_is_told_where_settings_differ(
     step = Level(p50_s=ratio, spread=0.0, num=4)  # four windows may agree by chance
     after = replace(before, step=step, env=NEW.env if is_set else before.env)
     assert bool(diff(before, after).of("step")) == is_told
+
+
+@pytest.mark.parametrize(
+    ("steps_s", "is_told"), [([1.2, 1.1], True), ([1.2], False), ([1.2, 1.04], False), ([1.2, None], False)]
+)
+def test_two_windows_are_enough_for_what_is_gross(steps_s: list[float | None], is_told: bool) -> None:
+    done = simulate(Job(ranks=4, steps=10), rng=np.random.default_rng(0))
+    base = window_numbers(next(windows(done, build(done.layouts))))
+    first = [
+        replace(base, job_step_s=np.full(10, np.nan if step_s is None else step_s)) for step_s in steps_s
+    ]
+    assert is_gross(OLD, first) == is_told
+    assert not is_gross(replace(OLD, step=None), first)
+    seen = [one.typical_step_s for one in first if one.typical_step_s is not None]
+    new = replace(NEW, step=Level(p50_s=float(np.mean(seen)), spread=0.0, num=len(seen)))
+    told = diff_since_restart(OLD, new, first, enough=4)
+    assert (told is not None) == is_told and diff_since_restart(OLD, new, [*first, *first], enough=4)
+    noisy = replace(OLD, step=Level(p50_s=1.0, spread=0.2, num=30))
+    assert diff_since_restart(noisy, new, first, enough=4) is None
 
 
 def test_every_section_tells_its_changes() -> None:

@@ -19,7 +19,7 @@ from argus.evals.answers import compare
 from argus.evals.marks import Mark, from_json, mark
 from argus.evals.rates import wilson
 from argus.evals.score import Outcome, Trial, score
-from argus.evals.scoreboard import Share, ladder, line, lines, matrix
+from argus.evals.scoreboard import Share, delays, ladder, line, lines, matrix
 from argus.evals.scoreboard_page import Made, page, render
 from argus.evals.side_by_side import chosen, read_book
 from argus.evals.simulator.job import Fault, Job
@@ -152,6 +152,16 @@ def test_levels_and_severities_have_tables() -> None:
         share(1, 2),
     )
     assert ladder([seen, blind])[OURS] == {"1.1×": share(0, 1), "1.5×": share(1, 1)}
+
+
+def test_windows_to_the_incident_are_told_by_class_with_what_takes_longest() -> None:
+    seen = [
+        replace(marked(incident()), system=OURS, scenario=name, delay_windows=late)
+        for name, late in (("slow_rank", 1), ("slow_drift", 4), ("low_clock", None))
+    ]
+    (found,) = delays([*seen, replace(seen[1], fault_class=None), replace(seen[1], system="bocd")]).values()
+    assert (found.trials, found.median, found.most, found.slowest) == (2, 2.5, 4, "slow_drift")
+    assert "| compute.slow | 2 | 2.5 | 4 | slow_drift |" in page(seen, MADE)
 
 
 def test_the_interval_is_wilsons() -> None:

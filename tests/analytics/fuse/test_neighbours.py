@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from argus.analytics.fuse.scope import join_ranks
+from argus.analytics.finding import Evidence
+from argus.analytics.fuse.scope import as_known_half, as_whole_half, join_ranks
 from argus.analytics.incident import Cause
 from argus.analytics.lifecycle import open_incident, update_incident
 from argus.analytics.same_cause import is_wider
@@ -71,6 +72,27 @@ def test_a_rank_of_a_host_that_is_accused_already_belongs_to_it() -> None:
     (found,) = join_ranks(view(512), [slow(22, onset=200)], known=[known])
     assert (found.scope, found.suspects) == ("host:h-0002", (22,))
     assert [one.scope for one in join_ranks(view(512), [slow(30)], known=[known])] == ["rank:30"]
+
+
+def test_what_all_ranks_of_a_half_showed_is_told_of_all_of_them() -> None:
+    seen = (Evidence(name="half_excess_s", value=0.1),)
+    of_half = [replace(slow(rank), fault_class="host.numa", evidence=seen) for rank in (20, 22)]
+    (found,) = join_ranks(view(512), [as_whole_half(view(512), cause) for cause in of_half])
+    assert (found.scope, found.suspects) == ("half:h-0002/1", (20, 21, 22, 23))
+    assert found.s_per_step == of_half[1].s_per_step
+    assert as_whole_half(view(512), slow(20)) == slow(20)
+    (again,) = join_ranks(view(512), [as_whole_half(view(512), of_half[0])], known=[found])
+    assert (again.scope, again.suspects) == (found.scope, found.suspects)
+
+
+def test_a_rank_of_a_half_that_is_accused_already_belongs_to_it() -> None:
+    known = replace(slow(20), fault_class="host.numa", scope="half:h-0002/1", suspects=(20, 21, 22))
+    seen = as_known_half(view(512), replace(slow(23), verdict="CONFIRMED"), [known])
+    assert (seen.fault_class, seen.verdict, seen.second_best) == ("host.numa", "LIKELY", "compute.slow")
+    (found,) = join_ranks(view(512), [seen], known=[known])
+    assert (found.scope, found.suspects) == ("half:h-0002/1", (20, 21, 22, 23))
+    for other in (slow(19), replace(slow(23), fault_class="host.gc")):  # the other half; another cause
+        assert as_known_half(view(512), other, [known]) == other
 
 
 def test_an_incident_of_a_host_grows_by_its_ranks_and_by_no_others() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.digest import digest_of
-from argus.analytics.fuse.whole_job import LASTS_S, rise_of
+from argus.analytics.fuse.whole_job import LASTS_S, growth_in, rise_of
 from argus.analytics.incident import Incident
 from argus.analytics.lifecycle import RUN_OVER
 from argus.analytics.view import Digest
@@ -81,6 +81,44 @@ def test_steps_that_grow_without_an_end_are_a_rise() -> None:
 )
 def test_what_is_no_lasting_rise(step_s: list[float]) -> None:
     assert rise_of(digests(step_s)) is None
+
+
+def growing(slope: float, *, flat: int = 8, windows: int = 10) -> list[float]:
+    return [2.0] * flat + [2.0 * (1 + slope * n) for n in range(1, windows + 1)]
+
+
+def test_steps_that_grow_a_little_with_every_window_are_told_once_it_is_worth_it() -> None:
+    grown = growing(0.007)
+    told = [n for n in range(1, len(grown) + 1) if growth_in(digests(grown[:n], spread=0.005))]
+    assert told and told == list(range(told[0], len(grown) + 1)) and 14 <= told[0] <= 16
+    found = growth_in(digests(grown, spread=0.005))
+    assert found is not None and found.grows and 8 <= found.place <= 11
+    assert found.now_s / found.before_s == pytest.approx(1.07, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "step_s",
+    [
+        [2.0] * 18,
+        growing(0.004),  # worth nobody's time
+        growing(-0.02),  # faster
+        [2.0] * 8 + [2.2] * 3,  # a rise, if it lasts
+        [2.0] * 8 + [2.2] * 8,  # two levels
+        [2.0, 2.1] * 9,  # to and fro
+        [2.0] * 6 + [2.2] * 2 + growing(0.007, flat=0, windows=10),  # it was there before
+        [0.1 * value for value in growing(0.007)],  # seconds of load, not minutes
+    ],
+)
+def test_what_is_no_growth(step_s: list[float]) -> None:
+    assert growth_in(digests(step_s, spread=0.005)) is None
+
+
+@pytest.mark.slow
+def test_a_job_whose_steps_grow_by_a_tenth_is_one_incident() -> None:
+    leak = replace(slower(start=60, severity=1.1), grows=True)
+    (found,) = incidents(replace(JOB, steps=200), leak)
+    assert (found.cause.fault_class, found.cause.suspects) == ("step.slower", ())
+    assert found.onset_step >= 50 and found.opened_window <= 15
 
 
 def test_a_batch_that_grew_is_no_slowdown() -> None:
