@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from argus.analytics.kernel_effects import Effects
 from argus.analytics.kernel_match import WEIGHED, combined, weights
 from argus.analytics.kernel_peers import Bools, Ints, Peers
-from argus.analytics.kernel_scan import Candidates, Settings, slower_half, spread_of
+from argus.analytics.kernel_scan import (
+    Candidates,
+    Settings,
+    floored,
+    least_effect,
+    peer_spread,
+    slower_half,
+)
 from argus.analytics.kernel_tail import MANY, Reals, healthy_tail
 
 Halves = NDArray[np.float16]
@@ -89,7 +96,6 @@ def averaged(
     durations) are those of the present window.
     """
     rows = asked(found, peers, settings=settings)
-    gate = np.float32(np.log1p(settings.effect))
     beyond = _beyond(windows, rows)
     return judged(
         beyond,
@@ -98,8 +104,7 @@ def averaged(
         peers=peers,
         noise=noise[rows] / np.float32(np.sqrt(len(windows))),
         mean=mean,
-        seen=_seen(windows, rows, gate=gate / 2, needed=settings.needed)
-        & lasts(windows[-1], rows, beyond, noise=noise),
+        seen=_seen(windows, rows, settings=settings) & lasts(windows[-1], rows, beyond, noise=noise),
         settings=settings,
     )
 
@@ -130,10 +135,17 @@ def judged(
 
     `noise` (row, rank) is what sampling leaves in an average; `mean` (kernel, rank) that of the present window.
     """
-    score = beyond / spread_of(beyond, noise, settings=settings)
+    spread = peer_spread(beyond)
+    score = beyond / floored(spread.robust, noise, settings=settings)
     few = (peers.sizes < settings.small_group)[peers.of][None, :]
     flags = (score >= healthy_tail(score).threshold(found.probability)) & ~few
-    flags &= beyond >= np.float32(np.log1p(settings.effect))
+    flags &= beyond >= least_effect(
+        found.share[rows],
+        spread,
+        is_compute=found.is_compute[rows],
+        probability=found.probability,
+        settings=settings,
+    )
     flags |= slower_half(beyond, peers, mean=mean[rows], settings=settings)
     flags &= _heavy(found, settings=settings)[rows][:, None] & seen
     return Average(
@@ -178,7 +190,12 @@ def _means(seen: Reals) -> Reals:
     return np.where(times > 0, total / np.maximum(times, 1), np.nan).astype(np.float32)
 
 
-def _seen(windows: Sequence[Parts], rows: Ints, *, gate: np.float32, needed: int) -> Bools:
-    """Where the means of the present window and of enough in all show an effect of `gate`. (row, rank)"""
-    shown = [window.mean[rows] >= window.factor + gate for window in windows]
-    return np.asarray(shown[-1] & (np.sum(shown, axis=0) >= needed))
+def half_gate(settings: Settings) -> np.float32:
+    """Log effect that a single window's mean must show: half of what all windows must."""
+    return np.float32(np.log1p(settings.clear) / 2.0)
+
+
+def _seen(windows: Sequence[Parts], rows: Ints, *, settings: Settings) -> Bools:
+    """Where the means of the present window and of enough in all show half the effect. (row, rank)"""
+    shown = [window.mean[rows] >= window.factor + half_gate(settings) for window in windows]
+    return np.asarray(shown[-1] & (np.sum(shown, axis=0) >= settings.needed))

@@ -173,8 +173,6 @@ def digest_effects(
         effects,
         peers,
         is_compute=is_compute,
-        step_ns=step_ns,
-        num_steps=num_steps,
         window_s=step_ns * num_steps * 1e-9,
         settings=settings,
     )

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from argus.analytics.kernel_average import Average, Parts, asked, judged, lasts
+from argus.analytics.kernel_average import Average, Parts, asked, half_gate, judged, lasts
 from argus.analytics.kernel_match import WEIGHED, combined, weights
 from argus.analytics.kernel_peers import Ints, Peers
 from argus.analytics.kernel_scan import Candidates, Settings
@@ -73,7 +73,7 @@ class Running:
             weight = known / np.maximum(times[part], np.float32(1.0))
             value[part] = self.value[part] + weight * (np.where(known, seen, 0.0) - self.value[part])
             if effect is window.mean:
-                shown = self.shown + weight * ((seen >= _half_gate(settings)) - self.shown)
+                shown = self.shown + weight * ((seen >= half_gate(settings)) - self.shown)
         return Running(value=value, times=times, shown=shown)
 
 
@@ -95,7 +95,7 @@ def over_all(
     rows = asked(found, peers, settings=settings)
     most = running.times[0, rows].max(axis=1, initial=0)
     rows, most = rows[most > settings.of], most[most > settings.of]
-    half = _half_gate(settings)
+    half = half_gate(settings)
     beyond = _beyond(running, rows)
     return judged(
         beyond,
@@ -109,10 +109,6 @@ def over_all(
         & lasts(now, rows, beyond, noise=noise),
         settings=settings,
     )
-
-
-def _half_gate(settings: Settings) -> np.float32:
-    return np.float32(np.log1p(settings.effect) / 2.0)
 
 
 def _beyond(running: Running, rows: Ints) -> Reals:

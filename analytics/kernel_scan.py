@@ -15,10 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.analytics.kernel_effects import Effects
-from argus.analytics.kernel_peers import Bools, Peers
+from argus.analytics.kernel_peers import Bools, Ints, Peers
 from argus.analytics.kernel_tail import Reals, Tail, healthy_tail
+from argus.analytics.special import stdtrit
 
 MAD_TO_SIGMA = 1.4826
+BEST_AT, BEST_TO_SIGMA, BEST_EFFICIENCY = 0.86, 1 / 1.4758, 0.65
+"""The quantile of absolute deviations that tells a normal's spread best: as well as the standard deviation of 0.65 of
+the sample, where their median does as that of 0.37. One rank in seven may be sick."""
+
 CHANGE_SCORE = 8.0
 """Spreads a device must move against its own past; it is told only with a second window."""
 
@@ -27,7 +32,8 @@ CHANGE_SCORE = 8.0
 class Settings:
     """Gates of the default detector.
 
-    `effect`: least slowdown worth a finding, at 0.6 of the 5 % that is to be found. `tail_effect`: the same for
+    `effect`: least slowdown worth a finding, at 0.6 of the 5 % that is to be found; `clear`: the same of a large
+    kernel whose peers lie close together, five times `scale_floor`. `tail_effect`: the same for
     means that rise without medians, at 0.6 of what one launch in a thousand at eight times its duration adds;
     `tail_top`: their maximum must rise too. `share`: least part
     of the step a kernel must take. `small_ratio`, `small_group`: fewer peers have no spread to speak of, so
@@ -40,6 +46,7 @@ class Settings:
     """
 
     effect: float = 0.03
+    clear: float = 0.01
     tail_effect: float = 0.004
     tail_top: float = 1.3
     share: float = 0.005
@@ -86,22 +93,22 @@ def scan(
     peers: Peers,
     *,
     is_compute: Bools,
-    step_ns: float,
-    num_steps: int,
     window_s: float,
     settings: Settings,
 ) -> Candidates:
     """Candidates of one window."""
-    shift, share = effects.shift, _share(effects, step_ns=step_ns * num_steps)
+    shift, share = effects.shift, _share(effects, window_s=window_s)
     heavy = (share >= settings.share)[:, None]
     factor = _factor(effects, is_compute=is_compute)
     shared = np.where(is_compute[:, None], factor, np.float32(0.0))
     beyond = shift - shared
-    score = beyond / spread_of(beyond, effects.noise, settings=settings)
+    spread = peer_spread(beyond)
+    score = beyond / floored(spread.robust, effects.noise, settings=settings)
     probability = per_test(beyond.size, window_s=window_s, settings=settings)
     limit, spread_tail = _limits(score, is_compute, probability)
     few = (peers.sizes < settings.small_group)[peers.of]
-    total = _stands_out(np.minimum(beyond, shift), score, limit=limit, few=few, settings=settings)
+    gate = least_effect(share, spread, is_compute=is_compute, probability=probability, settings=settings)
+    total = _stands_out(np.minimum(beyond, shift), score, gate=gate, limit=limit, few=few, settings=settings)
     total |= slower_half(effects.p50 - shared, peers, mean=effects.mean, settings=settings)
     device, own, of_devices = _devices(factor, peers, few=few, window_s=window_s, settings=settings)
     tail, tail_score = _tails(effects, peers, heavy=heavy, probability=probability, settings=settings)
@@ -123,10 +130,47 @@ def scan(
     )
 
 
-def _stands_out(slow: Reals, score: Reals, *, limit: Reals, few: Bools, settings: Settings) -> Bools:
+def _stands_out(
+    slow: Reals, score: Reals, *, gate: Reals, limit: Reals, few: Bools, settings: Settings
+) -> Bools:
     """Few peers have no spread to speak of: there only a ratio counts, and half the threshold."""
-    gate = np.where(few, math.log(settings.small_ratio), math.log1p(settings.effect))
+    gate = np.where(few, math.log(settings.small_ratio), gate)
     return np.asarray((slow >= gate) & (score >= np.where(few, limit / 2, limit)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """How far each kernel's ranks lie apart, `num` of them. (kernel, 1)
+
+    `robust` holds while less than half are sick, `sharp` is known better, where few are.
+    """
+
+    robust: Reals
+    sharp: Reals
+    num: Ints
+
+
+def least_effect(
+    share: Reals, spread: Spread, *, is_compute: Bools, probability: float, settings: Settings
+) -> Reals:
+    """Log effect from which a rank is told whose score stands out of its peers', `effect` at most. (kernel, 1)
+
+    As much lost time as `effect` of the smallest kernel, but no less than `clear`; and beyond what the peers' spread
+    may truly be: of few it is known badly, hence Student's t at the same `probability`. Communication waits for
+    others, of it less than `effect` says nothing.
+
+    >>> peers = np.random.default_rng(0).normal(0.0, 0.001, (4, 1000))
+    >>> peers[2, 8:] = np.nan
+    >>> known, share = peer_spread(peers), np.array([0.0075, 0.5, 0.5, 0.5])
+    >>> compute = np.array([True, True, True, False])
+    >>> gate = least_effect(share, known, is_compute=compute, probability=3e-11, settings=Settings())
+    >>> [f"{effect:.1%}" for effect in np.expm1(gate[:, 0])]
+    ['2.0%', '1.0%', '3.0%', '3.0%']
+    """
+    worth = settings.effect * settings.share / np.maximum(share, np.float32(1e-9))
+    unknown = -stdtrit(BEST_EFFICIENCY * np.maximum(spread.num, 1), probability) * spread.sharp
+    least = np.where(is_compute, np.log1p(np.maximum(worth, settings.clear)), np.inf)[:, None]
+    return np.asarray(np.minimum(np.maximum(least, unknown), math.log1p(settings.effect)), np.float32)
 
 
 def _limits(score: Reals, is_compute: Bools, probability: float) -> tuple[Reals, Tail]:
@@ -160,11 +204,11 @@ def per_test(num_tests: int, *, window_s: float, settings: Settings) -> float:
     return min(settings.false_per_day / max(num_tests * windows, 1.0), settings.floor)
 
 
-def _share(effects: Effects, *, step_ns: float) -> Reals:
+def _share(effects: Effects, *, window_s: float) -> Reals:
     """Part of the window each kernel takes on the ranks that have it. (kernel,)"""
     has = effects.total_ns > 0
     total = effects.total_ns.sum(axis=1) / np.maximum(has.sum(axis=1), 1)
-    return np.asarray(total / max(step_ns, 1.0), np.float32)
+    return np.asarray(total / max(window_s * 1e9, 1.0), np.float32)
 
 
 def _factor(effects: Effects, *, is_compute: Bools, most: int = 64) -> Reals:
@@ -189,10 +233,22 @@ def _factor(effects: Effects, *, is_compute: Bools, most: int = 64) -> Reals:
 
 def spread_of(beyond: Reals, noise: NDArray[np.floating], *, settings: Settings) -> Reals:
     """Healthy spread of each kernel over its ranks, never below noise and floor. (kernel, 1) or (kernel, rank)"""
-    size = np.sort(np.abs(beyond), axis=1)  # NaN last; effects are centred by construction
-    count = np.isfinite(size).sum(axis=1)
-    middle = size[np.arange(len(size)), np.maximum(count - 1, 0) // 2]
-    spread = np.nan_to_num(middle * np.float32(MAD_TO_SIGMA))[:, None]
+    return floored(peer_spread(beyond).robust, noise, settings=settings)
+
+
+def peer_spread(beyond: Reals) -> Spread:
+    """Robust spread of effects (kernel, rank), which are centred by construction."""
+    size = np.sort(np.abs(beyond), axis=1)  # NaN last
+    num = np.isfinite(size).sum(axis=1)
+    last = np.maximum(num - 1, 0)
+    at = np.stack([last // 2, np.rint(BEST_AT * last).astype(np.int64)], axis=1)
+    to_sigma = np.array([MAD_TO_SIGMA, BEST_TO_SIGMA], np.float32)
+    robust, sharp = np.nan_to_num(np.take_along_axis(size, at, axis=1) * to_sigma).T
+    return Spread(robust=robust[:, None], sharp=sharp[:, None], num=num[:, None])
+
+
+def floored(spread: Reals, noise: NDArray[np.floating], *, settings: Settings) -> Reals:
+    """A spread (kernel, 1) never below noise and floor. (kernel, 1) or (kernel, rank)"""
     return np.asarray(np.maximum(np.maximum(spread, noise), settings.scale_floor), np.float32)
 
 

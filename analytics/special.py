@@ -39,6 +39,12 @@ def log_ndtr(score: Floats | float) -> Floats:
     return found
 
 
+def stdtrit(freedom: Floats, probability: float) -> Floats:
+    """The inverse of Student's distribution function."""
+    found: Floats = _scipy().stdtrit(freedom, probability)
+    return found
+
+
 def betainc(a: Floats, b: Floats, x: Floats | float) -> Floats:
     """The regularized incomplete beta function."""
     found: Floats = _scipy().betainc(a, b, x)

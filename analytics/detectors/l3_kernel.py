@@ -25,6 +25,7 @@ def detect(
     view: View,
     *,
     min_ratio: float = Settings.effect + 1.0,  # 0.6 of the 5 % slowdown that is to be found
+    min_clear_ratio: float = Settings.clear + 1.0,  # of a large kernel whose peers lie close together
     min_share: float = Settings.share,  # half a per cent of the step is worth somebody's time
     needed: int = Settings.needed,
     max_findings: int = 20,  # the costliest; more say the same of other kernels
@@ -33,7 +34,12 @@ def detect(
     digest = observed(view)
     if view.window is None or digest is None or digest.kernels is None or digest.kernels.found is None:
         return ()
-    settings = Settings(effect=min_ratio - 1.0, share=min_share, needed=1 if view.is_lone else needed)
+    settings = Settings(
+        effect=min_ratio - 1.0,
+        clear=min_clear_ratio - 1.0,
+        share=min_share,
+        needed=1 if view.is_lone else needed,
+    )
     past = [one.kernels for one in view.past if one.kernels is not None]
     votes = vote(digest.kernels, past, settings=settings)
     found = [

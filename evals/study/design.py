@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from argus.analytics.kernel_scan import Settings
 from argus.collectors.host.split import ROBUST, Look, Rule
 from argus.evals.bench import Size
 from argus.evals.study.families import FAMILIES
@@ -70,8 +69,7 @@ def again(row: Mapping[str, Any], size: Size) -> Condition:
     """The condition of a row on fresh seeds, fewer of a large cluster, over more windows if these can help."""
     lost = Condition(**{item.name: row[item.name] for item in fields(Condition)})
     few = max(LARGE_SEEDS, AGAIN_SEEDS[size] * 64 // max(lost.ranks, 64))
-    can_help = lost.ranks * lost.count <= LATER_LAUNCHES and lost.factor >= 1.0 + Settings().effect
-    windows = LATER_WINDOWS if can_help else lost.windows
+    windows = LATER_WINDOWS if lost.ranks * lost.count <= LATER_LAUNCHES else lost.windows
     return replace(lost, seeds=few, first_seed=lost.first_seed + AGAIN_FROM, windows=windows)
 
 

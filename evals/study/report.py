@@ -34,7 +34,7 @@ PLATEAU = 0.05
 
 DEFAULTS = {
     "bandwidth constant": "1.06 robust",
-    "effect gate (default)": f"{Settings.effect:.0%}",
+    "least clear effect (default)": f"{Settings.clear:.1%}",
     "minimum count": str(ROBUST.looks[0].min_count),
     "minimum gap": str(ROBUST.min_gap_ratio),
     "minimum share": f"{ROBUST.looks[0].min_share:.3f}",

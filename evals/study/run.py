@@ -27,8 +27,8 @@ Row = dict[str, Any]
 TOLERANCE = 0.01
 """F1 that may be lost on a condition."""
 
-EFFECTS = (0.01, 0.02, 0.03, 0.05, 0.08)
-"""Effect gates of the default detector's own surface."""
+EFFECTS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.08)
+"""Least effects of a clear slowdown, the default detector's own surface."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,11 @@ def _surface_items(size: Size, *, seed: int) -> Iterator[Item]:
     ]
     changes += [("α (published rule)", str(alpha), {"alpha": alpha}) for alpha in design.ALPHAS]
     changes += [
-        ("effect gate (default)", f"{effect:.0%}", {"settings": Settings(effect=effect)})
+        (
+            "least clear effect (default)",
+            f"{effect:.1%}",
+            {"settings": Settings(clear=effect, effect=max(effect, Settings.effect))},
+        )
         for effect in EFFECTS
     ]
     for parameter, value, change in changes:

@@ -116,7 +116,7 @@ def test_conditions_that_were_lost_run_again_on_fresh_seeds() -> None:
     assert condition.windows == design.LATER_WINDOWS
     large = design.again({**lost, "ranks": 4096}, "full")
     assert large.seeds < condition.seeds and large.windows == 3
-    assert design.again({**lost, "factor": 1.02}, "full").windows == 3
+    assert design.again({**lost, "count": 2000}, "full").windows == 3
 
 
 def test_more_windows_change_nothing_but_what_is_said_after_them() -> None:
