@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from argus.analytics.calls import Calls
+from argus.analytics.ordering import numbered, packed
 from argus.analytics.rounds import Round, rounds
 from argus.analytics.window import Bools, Floats, Ints
 
@@ -41,13 +42,13 @@ class Ledger:
 
     def __init__(self, calls: Calls, *, counts: Bools, num_ranks: int) -> None:
         self.calls, self.counts = calls, counts
-        pages, page = np.unique(calls.step, return_inverse=True)
-        self.spot = page.reshape(-1)[calls.call] * num_ranks + calls.rank
-        size, num = len(pages) * num_ranks, len(calls.first)
+        page, num_pages = numbered(packed(calls.step))
+        self.spot = page[calls.call] * num_ranks + calls.rank
+        size, num = num_pages * num_ranks, len(calls.first)
         self.names = _Names(size)
         self.own, self.amount, self.due = np.zeros(size), np.zeros(size), np.zeros(size)
         self.last, self.guilty, self.max_wait = np.full(num, -1), np.full(num, -1), np.zeros(num)
-        self.wait, self.late = np.zeros(len(self.spot)), np.zeros((len(pages), num_ranks))
+        self.wait, self.late = np.zeros(len(self.spot)), np.zeros((num_pages, num_ranks))
 
     def settle(self, excess: Future[Floats]) -> None:
         """Walk forward, then back; the steps know nothing of one another, so large windows are split by them.
@@ -56,16 +57,15 @@ class Ledger:
         """
         parts = PARTS if len(self.spot) >= SPLIT_ROWS else 1
         walks = rounds(self.calls, chain=self.spot, parts=parts)
-        excess_s = excess.result()
         if parts == 1:
-            self._walk(walks[0], excess_s)
+            self._walk(walks[0], excess)
             return
         with ThreadPoolExecutor(parts) as pool:
-            for done in [pool.submit(self._walk, walk, excess_s) for walk in walks]:
+            for done in [pool.submit(self._walk, walk, excess) for walk in walks]:
                 done.result()
 
-    def _walk(self, walk: Iterator[Round], excess_s: Floats) -> None:
-        _Course(self, tuple(walk), excess_s).run()
+    def _walk(self, walk: Iterator[Round], excess: Future[Floats]) -> None:
+        _Course(self, tuple(walk)).run(excess.result())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class _Course:
     """The walk over the steps of one part. Its rows lie in the order they are come to, so that most of the work
     is on pieces of memory and not on places scattered over millions of rows."""
 
-    def __init__(self, ledger: Ledger, turns: Sequence[Round], excess_s: Floats) -> None:
+    def __init__(self, ledger: Ledger, turns: Sequence[Round]) -> None:
         self.ledger, calls = ledger, ledger.calls
         meetings = [
             which[calls.size[which] == size]
@@ -102,7 +102,7 @@ class _Course:
             (calls.first[which][:, None] + np.arange(calls.size[which[0]])).reshape(-1) for which in meetings
         ]
         self.row_of = np.concatenate([np.empty(0, np.int64), *here])
-        self.entry, self.excess = calls.entry_s[self.row_of], excess_s[self.row_of]
+        self.entry = calls.entry_s[self.row_of]
         self.spot, self.rank = ledger.spot[self.row_of], calls.rank[self.row_of]
         self.source, self.synced = calls.source[self.row_of], calls.synced[self.row_of]
         num = len(self.row_of)
@@ -139,8 +139,9 @@ class _Course:
                 first = rows.stop
         return found
 
-    def run(self) -> None:
-        """There and back, and what it comes to told to the ledger."""
+    def run(self, excess_s: Floats) -> None:
+        """There and back, and what it comes to told to the ledger. `excess_s` (row,) as the calls' rows lie."""
+        self.excess = excess_s[self.row_of]
         for turn in self.turns:
             if isinstance(turn, _Meeting):
                 self._meet(turn)
