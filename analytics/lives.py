@@ -43,10 +43,11 @@ def lives_of(window: Window, sane: Bools) -> Lives:
     index = np.arange(num)
     since = index - np.maximum.accumulate(np.where(new_step, index, 0))
     last = np.append(new_step[1:], True)[:num]
-    if has_blocked.any():
-        stood = last | has_blocked
-    else:  # nobody says who blocked: a rank that enters its next call before this one ended did not wait
-        stood = last | (np.append(entry[1:], np.inf)[:num] >= end)
+    if (
+        not has_blocked.any()
+    ):  # nobody says who did: who enters its next call before this one ended did not wait
+        has_blocked = np.append(entry[1:], np.inf)[:num] >= end
+    stood = last | has_blocked
     free = np.maximum(entry + blocked, np.where(stood, end, -np.inf))
     released = np.where(new_rank, np.nan, np.roll(free, 1))
     # Two calls entered in one instant come in either order: the second was no work, whichever it is.
