@@ -85,10 +85,11 @@ def collect(
     columns, part_of = in_columns([part.collectives for part in parts], _COLUMNS)
     rank = np.array([part.rank for part in parts], np.int64)[part_of]
     reader = texts.of(part_of)
-    groups, group = _groups(*reader.owned(columns["group"]), topology)
-    ops, op = reader.codes(columns["op"])
     peer, seq = columns["peer"], columns["seq"]
     with beside(len(rank)) as begin:
+        grouped = begin(lambda: _groups(*reader.owned(columns["group"]), topology))
+        ops, op = reader.codes(columns["op"])
+        groups, group = grouped.result()
         call = begin(lambda: _calls(group=group, op=op, ops=ops, seq=seq, rank=rank, peer=peer))
         phases, phase = reader.codes(columns["phase"])
         return groups, Collectives(

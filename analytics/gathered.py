@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from argus.analytics.beside import beside
 from argus.collectors.records.events import Rows
 from argus.collectors.records.summary import RankWindow
 
@@ -43,18 +44,24 @@ def in_columns(
     ([1, 3, 1], [0, 0, 1])
     """
     sizes = np.array([len(table) for table in tables])
-    columns = {name: np.empty(int(sizes.sum()), dtype) for name, dtype in types.items()}
-    piece_of = np.cumsum(sizes) // PIECE_ROWS
-    cuts = [0, *(np.flatnonzero(np.diff(piece_of)) + 1).tolist(), len(tables)]
-    at = 0
-    for first, last in pairwise(cuts):
-        rows, _ = end_to_end(tables[first:last])
-        for name, column in columns.items():
-            here = column[at : at + len(rows)]
-            here[:] = rows[name]
-            if name.endswith("_ns") and column.dtype.kind == "f":
-                here *= 1e-9
-        at += len(rows)
+    num, ends = int(sizes.sum()), np.cumsum(sizes)
+    columns = {name: np.empty(num, dtype) for name, dtype in types.items()}
+    cuts = [0, *(np.flatnonzero(np.diff(ends // PIECE_ROWS)) + 1).tolist(), len(tables)]
+    pieces = iter(list(pairwise(cuts)))  # one for both threads: whoever is free takes the next
+
+    def fill() -> None:
+        for first, last in pieces:
+            rows, _ = end_to_end(tables[first:last])
+            at = slice(int(ends[last - 1]) - len(rows), int(ends[last - 1]))
+            for name, column in columns.items():
+                column[at] = rows[name]
+                if name.endswith("_ns") and column.dtype.kind == "f":
+                    column[at] *= 1e-9
+
+    with beside(num) as begin:
+        others = begin(fill)
+        fill()
+        others.result()
     return columns, np.repeat(np.arange(len(tables)), sizes)
 
 

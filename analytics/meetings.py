@@ -54,7 +54,7 @@ def are_pairs(calls: Calls) -> Bools:
     pairs = calls.one_way & (calls.size == 2)
     first = calls.first[pairs]
     pairs[pairs] = calls.source[first] != calls.source[first + 1]
-    return pairs
+    return np.asarray(pairs, np.bool_)
 
 
 def alike(calls: Calls, is_pair: Bools, which: Ints) -> list[Ints]:

@@ -36,7 +36,7 @@ def run_detectors(view: View, *, level: str = "") -> tuple[Finding, ...]:
     chosen = [detect for name, detect in detectors().items() if name.startswith(level)]
     calls = 0 if view.window is None else len(view.window.collectives.rank)
     found: list[tuple[Finding, ...]] = [()] * len(chosen)
-    turns = iter(enumerate(chosen))  # one for both threads: whoever is free takes the next
+    turns = iter(list(enumerate(chosen)))  # one for both threads: whoever is free takes the next
 
     def work() -> None:
         for place, detect in turns:
