@@ -68,12 +68,12 @@ def test_names_beyond_a_table_are_unknown_and_numbers_go_by_first_use() -> None:
     assert [owned[n] for n in number] == [(0, "a"), (0, "b"), (1, "c"), (1, "b"), (-1, "?"), (-1, "?")]
 
 
-@pytest.mark.parametrize("shape", [{"tp": 2, "pp": 4, "micro_batches": 4}, {"pp": 2, "micro_batches": 2}])
+@pytest.mark.parametrize(("tp", "pp"), [(2, 4), (1, 2)])
 def test_a_call_of_two_is_settled_like_a_call_of_any_size(
-    shape: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    tp: int, pp: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = simulate(
-        Job(ranks=32, steps=10, warmup_steps=3, **shape),
+        Job(ranks=32, tp=tp, pp=pp, micro_batches=pp, steps=10, warmup_steps=3),
         [Fault(kind="compute", ranks=(5,), start_step=0, severity=1.5)],
         rng=np.random.default_rng(3),
     )
