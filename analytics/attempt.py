@@ -172,12 +172,12 @@ def _run_changes(view: View) -> tuple[Finding, ...]:
 
 def _view(state: AttemptState, topology: Topology, *, window: Window | None, now_s: float) -> View:
     """What detectors see of the state and the new window, its kernels aside."""
-    if window is None:
-        waits = heard = None
-    else:
+    waits = heard = digest = None
+    if window is not None:
         with beside(len(window.collectives.rank)) as begin:
             later = begin(lambda: waits_of(window))
             heard = hear(state.series, window)
+            digest = digest_of(replace(window, kernels=()), later.result)
             waits = later.result()
     return View(
         run=state.run,
@@ -190,7 +190,7 @@ def _view(state: AttemptState, topology: Topology, *, window: Window | None, now
         heard=heard,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
         waits=waits,
-        digest=digest_of(replace(window, kernels=()), waits) if window is not None else None,
+        digest=digest,
     )
 
 

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from argus.analytics.beside import beside
 from argus.analytics.robust import (
     MAX_TAIL,
     Noise,
@@ -87,10 +88,11 @@ def outliers(
     )
     if not learns_level or is_lone:
         return test(now, history, budget_per_day=budget_per_day)
-    usual = _levels(history)
-    around_zero = test(now, history, budget_per_day=budget_per_day / 2)
-    around_own = test(now - usual, history - usual, budget_per_day=budget_per_day / 2)
-    return _either(around_zero, around_own, usual)
+    with beside(history.size) as begin:
+        around_zero = begin(lambda: test(now, history, budget_per_day=budget_per_day / 2))
+        usual = _levels(history)
+        around_own = test(now - usual, history - usual, budget_per_day=budget_per_day / 2)
+        return _either(around_zero.result(), around_own, usual)
 
 
 def _levels(history: Floats) -> Floats:

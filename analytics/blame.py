@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 
 from argus.analytics.calls import Calls
+from argus.analytics.carried import Names
+from argus.analytics.meetings import Meeting, Pairs, alike, are_pairs, rows_of_alike
+from argus.analytics.ordering import numbered, packed
 from argus.analytics.rounds import Round, rounds
 from argus.analytics.window import Bools, Floats, Ints
 
@@ -41,13 +43,13 @@ class Ledger:
 
     def __init__(self, calls: Calls, *, counts: Bools, num_ranks: int) -> None:
         self.calls, self.counts = calls, counts
-        pages, page = np.unique(calls.step, return_inverse=True)
-        self.spot = page.reshape(-1)[calls.call] * num_ranks + calls.rank
-        size, num = len(pages) * num_ranks, len(calls.first)
-        self.names = _Names(size)
+        page, num_pages = numbered(packed(calls.step))
+        self.spot = page[calls.call] * num_ranks + calls.rank
+        size, num = num_pages * num_ranks, len(calls.first)
+        self.names = Names(size)
         self.own, self.amount, self.due = np.zeros(size), np.zeros(size), np.zeros(size)
         self.last, self.guilty, self.max_wait = np.full(num, -1), np.full(num, -1), np.zeros(num)
-        self.wait, self.late = np.zeros(len(self.spot)), np.zeros((len(pages), num_ranks))
+        self.wait, self.late = np.zeros(len(self.spot)), np.zeros((num_pages, num_ranks))
 
     def settle(self, excess: Future[Floats]) -> None:
         """Walk forward, then back; the steps know nothing of one another, so large windows are split by them.
@@ -56,98 +58,85 @@ class Ledger:
         """
         parts = PARTS if len(self.spot) >= SPLIT_ROWS else 1
         walks = rounds(self.calls, chain=self.spot, parts=parts)
-        excess_s = excess.result()
         if parts == 1:
-            self._walk(walks[0], excess_s)
+            self._walk(walks[0], excess)
             return
         with ThreadPoolExecutor(parts) as pool:
-            for done in [pool.submit(self._walk, walk, excess_s) for walk in walks]:
+            for done in [pool.submit(self._walk, walk, excess) for walk in walks]:
                 done.result()
 
-    def _walk(self, walk: Iterator[Round], excess_s: Floats) -> None:
-        _Course(self, tuple(walk), excess_s).run()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Meeting:
-    """Calls `which` of `size` members each, in the rows of a course from `first` on; flags say what is in them."""
-
-    which: Ints
-    size: int
-    first: int
-    has_source: bool
-    has_one_way: bool
-    all_stand: bool
-    all_count: bool
-
-    @property
-    def rows(self) -> slice:
-        """Their rows."""
-        return slice(self.first, self.first + len(self.which) * self.size)
+    def _walk(self, walk: Iterator[Round], excess: Future[Floats]) -> None:
+        _Course(self, tuple(walk)).run(excess.result())
 
 
 class _Course:
     """The walk over the steps of one part. Its rows lie in the order they are come to, so that most of the work
     is on pieces of memory and not on places scattered over millions of rows."""
 
-    def __init__(self, ledger: Ledger, turns: Sequence[Round], excess_s: Floats) -> None:
+    def __init__(self, ledger: Ledger, turns: Sequence[Round]) -> None:
         self.ledger, calls = ledger, ledger.calls
-        meetings = [
-            which[calls.size[which] == size]
-            for which in (turn.calls for turn in turns)
-            for size in np.unique(calls.size[which])
-        ]
+        is_pair = are_pairs(calls)
+        meetings = [alike(calls, is_pair, turn.calls) for turn in turns]
         # Where each row of the calls lies here, and the other way round.
-        here = [
-            (calls.first[which][:, None] + np.arange(calls.size[which[0]])).reshape(-1) for which in meetings
-        ]
+        here = [rows_of_alike(calls, is_pair, which) for parts in meetings for which in parts]
         self.row_of = np.concatenate([np.empty(0, np.int64), *here])
-        self.entry, self.excess = calls.entry_s[self.row_of], excess_s[self.row_of]
+        self.entry = calls.entry_s[self.row_of]
         self.spot, self.rank = ledger.spot[self.row_of], calls.rank[self.row_of]
         self.source, self.synced = calls.source[self.row_of], calls.synced[self.row_of]
         num = len(self.row_of)
         self.own, self.amount, self.per_s = np.zeros(num), np.zeros(num), np.zeros(num)
         self.common, self.wait, self.stood = np.zeros(num), np.zeros(num), np.zeros(num, np.bool_)
         self.leader = np.zeros(len(calls.first), np.int64)
-        self.turns = self._laid_out(turns, meetings)
+        self.turns = self._laid_out(turns, meetings, is_pair)
 
-    def _laid_out(self, turns: Sequence[Round], meetings: Sequence[Ints]) -> list[Ints | _Meeting]:
+    def _laid_out(
+        self, turns: Sequence[Round], meetings: Sequence[Sequence[Ints]], is_pair: Bools
+    ) -> list[Ints | Pairs | Meeting]:
         """Posts as their rows here, and meetings, in the order of the walk."""
-        calls, counts = self.ledger.calls, self.ledger.counts
+        calls = self.ledger.calls
         place = np.zeros(len(calls.call), np.int64)
         place[self.row_of] = np.arange(len(self.row_of))
-        found: list[Ints | _Meeting] = []
-        first, rest = 0, iter(meetings)
-        for turn in turns:
-            posts = place[turn.posts]
-            found += one_per_spot(posts, self.spot)
-            for _ in np.unique(calls.size[turn.calls]):
-                which = next(rest)
-                size = int(calls.size[which[0]])
-                rows = slice(first, first + len(which) * size)
-                found.append(
-                    _Meeting(
-                        which=which,
-                        size=size,
-                        first=first,
-                        has_source=bool(self.source[rows].any()),
-                        has_one_way=bool(calls.one_way[which].any()),
-                        all_stand=bool(self.synced[rows].all()),
-                        all_count=bool(counts[which].all()),
-                    )
-                )
-                first = rows.stop
+        found: list[Ints | Pairs | Meeting] = []
+        first = 0
+        for turn, parts in zip(turns, meetings, strict=True):
+            found += one_per_spot(place[turn.posts], self.spot)
+            for which in parts:
+                found.append(self._meeting(which, first, is_pair=bool(is_pair[which[0]])))
+                first += len(which) * int(calls.size[which[0]])
         return found
 
-    def run(self) -> None:
-        """There and back, and what it comes to told to the ledger."""
+    def _meeting(self, which: Ints, first: int, *, is_pair: bool) -> Pairs | Meeting:
+        """Calls that are alike and lie from `first` on."""
+        calls, all_count = self.ledger.calls, bool(self.ledger.counts[which].all())
+        if is_pair:
+            sends_first = calls.source[calls.first[which]]
+            return Pairs(which=which, first=first, sends_first=sends_first, all_count=all_count)
+        size = int(calls.size[which[0]])
+        rows = slice(first, first + len(which) * size)
+        return Meeting(
+            which=which,
+            size=size,
+            first=first,
+            has_source=bool(self.source[rows].any()),
+            has_one_way=bool(calls.one_way[which].any()),
+            all_stand=bool(self.synced[rows].all()),
+            all_count=all_count,
+        )
+
+    def run(self, excess_s: Floats) -> None:
+        """There and back, and what it comes to told to the ledger. `excess_s` (row,) as the calls' rows lie."""
+        self.excess = excess_s[self.row_of]
         for turn in self.turns:
-            if isinstance(turn, _Meeting):
+            if isinstance(turn, Pairs):
+                self._meet_pairs(turn)
+            elif isinstance(turn, Meeting):
                 self._meet(turn)
             else:
                 self._post(turn)
         for turn in reversed(self.turns):
-            if isinstance(turn, _Meeting):
+            if isinstance(turn, Pairs):
+                self._back_over_pairs(turn)
+            elif isinstance(turn, Meeting):
                 self._back_over(turn)
             else:
                 self._back_over_posts(turn)
@@ -165,7 +154,36 @@ class _Course:
             state.amount[at] = self.amount[stood] + self.own[stood]
             state.own[at] = 0.0
 
-    def _meet(self, turn: _Meeting) -> None:
+    def _meet_pairs(self, turn: Pairs) -> None:
+        """`_meet` for calls of a sender, who came before, and one receiver, who is all that can wait."""
+        state, here, there, which = self.ledger, turn.receivers, turn.senders, turn.which
+        spot = self.spot[here]
+        own = state.own[spot] = state.own[spot] + self.excess[here]
+        self.own[here], self.amount[here] = np.maximum(own, 0.0), state.amount[spot]
+        wait = np.maximum(self.entry[there] - self.entry[here], 0.0)
+        stood = self.stood[here] = self.synced[here] & (wait > 0)
+        state.last[which], state.max_wait[which] = self.rank[there], wait
+        waited = wait * stood
+        self.wait[here] = waited if turn.all_count else waited * state.counts[which]
+        self._charge_senders(turn, wait * (waited / np.maximum(wait, NEGLIGIBLE_S)))
+        held = np.flatnonzero(stood)
+        source, at = turn.first + held, spot[held]
+        state.names.hand_over(at, self.spot[source], self.rank[source], self.own[source])
+        state.amount[at], state.own[at] = self.amount[source] + self.own[source], 0.0
+
+    def _charge_senders(self, turn: Pairs, blame: Floats) -> None:
+        """`_charge` for calls whose sender is the last to enter."""
+        state, there, here = self.ledger, turn.senders, turn.receivers
+        own, amount = self.own[there], self.amount[there]
+        taken = amount - np.minimum(amount, self.amount[here])
+        lateness = self.entry[there] - np.minimum(self.entry[there], self.entry[here])
+        explained = own + taken
+        per_s = blame / np.maximum(np.maximum(explained, lateness), NEGLIGIBLE_S)
+        self.per_s[there] = per_s if turn.all_count else per_s * state.counts[turn.which]
+        name = np.where(own >= taken, self.rank[there], state.names.first[self.spot[there]])
+        state.guilty[turn.which] = np.where(explained >= 0.5 * lateness, name, -1)
+
+    def _meet(self, turn: Meeting) -> None:
         """Who waited how long for whom in calls of one size."""
         shape, rows, state = (len(turn.which), turn.size), turn.rows, self.ledger
         entry, spot = self.entry[rows].reshape(shape), self.spot[rows].reshape(shape)
@@ -192,7 +210,7 @@ class _Course:
         self.wait[rows] = (wait if turn.all_count else wait * state.counts[turn.which][:, None]).reshape(-1)
         self._carry(turn, spot, stood, last=last)
 
-    def _enter(self, turn: _Meeting, spot: Ints, source: Bools) -> None:
+    def _enter(self, turn: Meeting, spot: Ints, source: Bools) -> None:
         """What each row has done by itself and taken over when it comes; a source came before."""
         rows, state = turn.rows, self.ledger
         own = state.own[spot] + self.excess[rows].reshape(spot.shape)
@@ -209,7 +227,7 @@ class _Course:
         at = np.flatnonzero(here.reshape(-1)) + turn.first
         self.own[at], self.amount[at] = np.maximum(own[here], 0.0), state.amount[spot[here]]
 
-    def _stood(self, turn: _Meeting, wait: Floats, source: Bools, *, one_way: Bools) -> Bools | None:
+    def _stood(self, turn: Meeting, wait: Floats, source: Bools, *, one_way: Bools) -> Bools | None:
         """Who stood still until the end; None where everybody did, which is usual, and masks are slow."""
         if turn.all_stand and not turn.has_source and not turn.has_one_way:
             self.stood[turn.rows] = True
@@ -220,7 +238,7 @@ class _Course:
         self.stood[turn.rows] = stood.reshape(-1)
         return np.asarray(stood, np.bool_)
 
-    def _charge(self, turn: _Meeting, entry: Floats, blame: Floats, *, last: Ints) -> None:
+    def _charge(self, turn: Meeting, entry: Floats, blame: Floats, *, last: Ints) -> None:
         """Seconds of blame per second of each member's lateness, and who the last one was late by."""
         state, rows, at = self.ledger, turn.rows, (np.arange(len(turn.which)), last)
         own, amount = self.own[rows].reshape(entry.shape), self.amount[rows].reshape(entry.shape)
@@ -236,7 +254,7 @@ class _Course:
         name = np.where(by_itself, self.rank[leader], state.names.first[self.spot[leader]])
         state.guilty[turn.which] = np.where(explained[at] >= 0.5 * lateness[at], name, -1)
 
-    def _carry(self, turn: _Meeting, spot: Ints, stood: Bools | None, *, last: Ints) -> None:
+    def _carry(self, turn: Meeting, spot: Ints, stood: Bools | None, *, last: Ints) -> None:
         """Whoever stood still until the end now carries the history of the last to enter."""
         state, leader = self.ledger, self.leader[turn.which]
         amount = self.amount[leader] + self.own[leader]
@@ -259,7 +277,18 @@ class _Course:
         late[spot] += passed * self.own[rows]
         due[spot] = np.where(stood, 0.0, due[spot]) + passed - self.common[rows]
 
-    def _back_over(self, turn: _Meeting) -> None:
+    def _back_over_pairs(self, turn: Pairs) -> None:
+        """`_back_over` for calls of a sender, whose part waits for the walk to get there, and a receiver."""
+        due, there, here = self.ledger.due, turn.senders, turn.receivers
+        spot, passed = self.spot[here], self.per_s[there].copy()
+        after = due[spot] * self.stood[here]
+        less = self.amount[there] - self.amount[here]
+        is_senders = np.where(turn.sends_first, less <= 0, less < 0)
+        self.per_s[there] += after
+        self.common[there] = np.where(is_senders, passed, 0.0)
+        due[spot] -= np.where(is_senders, 0.0, passed) + after
+
+    def _back_over(self, turn: Meeting) -> None:
         state, rows, shape = self.ledger, turn.rows, (len(turn.which), turn.size)
         late, due, line = state.late.reshape(-1), state.due, np.arange(len(turn.which))
         spot, passed = self.spot[rows].reshape(shape), self.per_s[rows].reshape(shape)
@@ -282,49 +311,6 @@ class _Course:
         due[spot[here]] += (passed - common - after)[here]
         # A source went on before the others came: its part waits for the walk to get there.
         self.common[rows] = np.where(source, common, 0.0).reshape(-1)
-
-
-_Two = tuple[Ints, Ints, Floats, Floats]
-"""Two ranks and how much is from each."""
-
-
-class _Names:
-    """The two ranks that most of the carried lateness is from, with how much. (step · rank,) each
-
-    Of a history only the largest part needs a name, but many small parts of one rank must be able to outgrow it:
-    so the runner-up is counted too.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.first, self.second = np.full(size, -1), np.full(size, -1)
-        self.first_s, self.second_s = np.zeros(size), np.zeros(size)
-
-    def hand_over(self, to: Ints, source: Ints, rank: Ints, own_s: Floats) -> None:
-        """`to` takes over what `source` carries and `own_s` of `rank` itself."""
-        self.put(to, self.after(source, rank, own_s), np.arange(len(to)))
-
-    def put(self, to: Ints, taken: _Two, of: Ints) -> None:
-        """The places `to` carry what `taken[of]` says."""
-        first, second, first_s, second_s = taken
-        self.first[to], self.second[to] = first[of], second[of]
-        self.first_s[to], self.second_s[to] = first_s[of], second_s[of]
-
-    def after(self, source: Ints, rank: Ints, own_s: Floats) -> _Two:
-        """The two ranks and their parts of what `source` carries once `own_s` of `rank` has come to it."""
-        first, second = self.first[source], self.second[source]
-        first_s, second_s = self.first_s[source], self.second_s[source]
-        is_first, is_second = first == rank, second == rank
-        first_s = first_s + np.where(is_first, own_s, 0.0)
-        second_s = second_s + np.where(is_second, own_s, 0.0)
-        replaces = ~is_first & ~is_second & (own_s > second_s)
-        second, second_s = np.where(replaces, rank, second), np.where(replaces, own_s, second_s)
-        swap = second_s > first_s
-        return (
-            np.where(swap, second, first),
-            np.where(swap, first, second),
-            np.where(swap, second_s, first_s),
-            np.where(swap, first_s, second_s),
-        )
 
 
 def one_per_spot(rows: Ints, spot: Ints) -> Iterator[Ints]:

@@ -91,7 +91,7 @@ def _complete(
     kept = stable_order(rows.call)
     if not usable.all():
         kept = kept[usable[kept]]
-    first, size = _bounds(rows.call[kept])
+    first, size = _bounds(rows.call if len(kept) == len(rows.call) else rows.call[kept])
     whole = size == _expected(window, kept, first, size)
     _count(skipped, "member missing", rows.call[kept[first[~whole]]])
     kept, first, size = _only(kept, first, size, whole)
@@ -103,11 +103,26 @@ def _complete(
     _count(skipped, "step mismatch", rows.call[kept[first[~one_step]]])
     kept, first, size = _only(kept, first, size, one_step)
     entry, by_durations = _entries(window, kept, first, size)
-    ordered = _in_order(window, kept, first, entry, by_durations) | one_way[kept[first]]
-    _count(skipped, "sequence mismatch", rows.call[kept[first[~ordered]]])
-    entry, by_durations = entry[np.repeat(ordered, size)], by_durations[ordered]
-    kept, first, size = _only(kept, first, size, ordered)
-    return _calls(window, lives.result(), kept, first, size, entry, by_durations, skipped)
+    last_in, first_out = _reduce(np.maximum, entry, first), _reduce(np.minimum, rows.end_s[kept], first)
+    ordered = _in_order(window, last_in, first_out) | by_durations | one_way[kept[first]]
+    if not ordered.all():
+        _count(skipped, "sequence mismatch", rows.call[kept[first[~ordered]]])
+        entry, by_durations = entry[np.repeat(ordered, size)], by_durations[ordered]
+        last_in, first_out = last_in[ordered], first_out[ordered]
+        kept, first, size = _only(kept, first, size, ordered)
+    times = _Times(entry=entry, by_durations=by_durations, last_in=last_in, first_out=first_out)
+    return _calls(window, lives.result(), kept, first, size, times, skipped)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Times:
+    """Entries that may be compared (row,); of each call whether they were rebuilt from durations, the last of them,
+    and the first end (call,)."""
+
+    entry: Floats
+    by_durations: Bools
+    last_in: Floats
+    first_out: Floats
 
 
 def _count(skipped: dict[str, int], reason: str, calls: Ints) -> None:
@@ -115,10 +130,11 @@ def _count(skipped: dict[str, int], reason: str, calls: Ints) -> None:
         skipped[reason] = skipped.get(reason, 0) + len(np.unique(calls))
 
 
-def _bounds(key: Ints) -> tuple[Ints, Ints]:
-    """First row and length of each run of equal keys."""
-    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.int64)
-    return first, np.diff(np.append(first, len(key)))
+def _bounds(call: Ints) -> tuple[Ints, Ints]:
+    """First row and length of each call in their order, for rows that will be sorted by `call` (row,)."""
+    size = np.bincount(call)
+    size = size[size > 0].astype(np.int64)
+    return np.cumsum(size) - size, size
 
 
 def _only(kept: Ints, first: Ints, size: Ints, chosen: Bools) -> tuple[Ints, Ints, Ints]:
@@ -140,7 +156,7 @@ def _expected(window: Window, kept: Ints, first: Ints, size: Ints) -> Ints:
     declared = {group.id: len(group.ranks) for group in window.topology.groups}
     sizes = np.array([declared.get(name, 0) for name in window.groups] or [0], np.int64)
     group = rows.group[kept[first]]
-    paired = rows.is_op(PAIRED)[kept[first]]
+    paired = rows.is_op(PAIRED, kept[first])
     np.maximum.at(sizes, group[~paired], size[~paired])
     strange = np.flatnonzero(~np.array([name in declared for name in window.groups] or [True])[rows.group])
     if len(strange):
@@ -170,11 +186,10 @@ def _entries(window: Window, kept: Ints, first: Ints, size: Ints) -> tuple[Float
     return np.where(lost, common - (end - entry), entry), by_durations
 
 
-def _in_order(window: Window, kept: Ints, first: Ints, entry: Floats, by_durations: Bools) -> Bools:
-    """Nobody leaves a symmetric operation before everybody has entered."""
+def _in_order(window: Window, last_in: Floats, first_out: Floats) -> Bools:
+    """Nobody leaves a symmetric operation before everybody has entered. (call,)"""
     tolerance = ORDER_TOLERANCE_S + (window.clock_residual_s if np.isfinite(window.clock_residual_s) else 0)
-    ends = _reduce(np.minimum, window.collectives.end_s[kept], first)
-    return np.asarray(by_durations | (ends >= _reduce(np.maximum, entry, first) - tolerance))
+    return np.asarray(first_out >= last_in - tolerance)
 
 
 def _calls(
@@ -183,21 +198,21 @@ def _calls(
     kept: Ints,
     first: Ints,
     size: Ints,
-    entry: Floats,
-    by_durations: Bools,
+    times: _Times,
     skipped: Mapping[str, int],
 ) -> Calls:
     rows, heads, group = window.collectives, kept[first], window.collectives.group[kept[first]]
     with beside(len(kept)) as begin:
         life = begin(lambda: _life(lives, kept, num_rows=len(rows.call)))
-        roots = rows.is_op(("broadcast", "scatter"))[kept] & (rows.peer[kept] == rows.rank[kept])
-        source, rank = rows.is_op(("send",))[kept] | roots, window.call_row[kept]
-        end_s, transfer_s = _ends(window, kept, first, entry, by_durations)
+        source, rank = rows.is_op(("send",), kept), window.call_row[kept]
+        rooted = np.flatnonzero(rows.is_op(("broadcast", "scatter"), kept))
+        source[rooted] = rows.peer[kept[rooted]] == rows.rank[kept[rooted]]
+        end_s, transfer_s = _ends(window, kept, first, times)
         work_s, place, synced, order = life.result()
     return Calls(
         call=np.repeat(np.arange(len(first)), size),
         rank=rank,
-        entry_s=entry,
+        entry_s=times.entry,
         work_s=work_s,
         place=place,
         order=order,
@@ -212,22 +227,19 @@ def _calls(
         ops=rows.ops,
         end_s=end_s,
         transfer_s=transfer_s,
-        by_durations=by_durations,
-        one_way=rows.is_op(ONE_WAY_OPS)[heads],
+        by_durations=times.by_durations,
+        one_way=rows.is_op(ONE_WAY_OPS, heads),
         skipped=skipped,
     )
 
 
-def _ends(
-    window: Window, kept: Ints, first: Ints, entry: Floats, by_durations: Bools
-) -> tuple[Floats, Floats]:
+def _ends(window: Window, kept: Ints, first: Ints, times: _Times) -> tuple[Floats, Floats]:
     """End and transfer of each call. (call,) each"""
-    rows, end_s = window.collectives, window.collectives.end_s[kept]
-    last_in, end = _reduce(np.maximum, entry, first), _reduce(np.minimum, end_s, first)
-    if by_durations.any():
-        shortest = _reduce(np.minimum, end_s - rows.entry_s[kept], first)
-        end = np.where(by_durations, last_in + shortest, end)
-    return end, _transfer(_wires(window, kept, first), last_in, end)
+    rows, end = window.collectives, times.first_out
+    if times.by_durations.any():
+        shortest = _reduce(np.minimum, rows.end_s[kept] - rows.entry_s[kept], first)
+        end = np.where(times.by_durations, times.last_in + shortest, end)
+    return end, _transfer(_wires(window, kept, first), times.last_in, end)
 
 
 def _life(lives: Lives, kept: Ints, *, num_rows: int) -> tuple[Floats, Ints, Bools, Ints]:
@@ -239,8 +251,8 @@ def _by_life(lives: Lives, kept: Ints, *, num_rows: int) -> Ints:
     """The kept rows, numbered as kept, in the order of each rank's life."""
     where = np.full(num_rows, -1, np.int64)
     where[kept] = np.arange(len(kept))
-    order = where[lives.order]
-    return order[order >= 0]
+    order = where if lives.order is None else where[lives.order]
+    return order if len(kept) == num_rows else order[order >= 0]
 
 
 def _wires(window: Window, kept: Ints, first: Ints) -> Ints:
@@ -248,10 +260,10 @@ def _wires(window: Window, kept: Ints, first: Ints) -> Ints:
     rows = window.collectives
     heads = kept[first]
     wire = rows.group[heads]
-    paired = np.flatnonzero(rows.is_op(PAIRED)[heads])
+    paired = np.flatnonzero(rows.is_op(PAIRED, heads))
     if len(paired):
         pairs = heads[paired]
-        sends = rows.is_op(("send",))[pairs]
+        sends = rows.is_op(("send",), pairs)
         here, there = rows.rank[pairs], rows.peer[pairs]
         sender, receiver = np.where(sends, here, there), np.where(sends, there, here)
         wire[paired] = len(window.groups) + numbered(packed(wire[paired], sender, receiver))[0]

@@ -65,9 +65,9 @@ class Collectives:
         """Name of each row's phase."""
         return np.array(self.phases or ("",))[self.phase_code]
 
-    def is_op(self, names: Collection[str]) -> Bools:
-        """Rows whose operation is one of `names`. (row,)"""
-        return _among(self.ops, names)[self.op_code]
+    def is_op(self, names: Collection[str], rows: Ints | None = None) -> Bools:
+        """Whether the operation of each row, or of each of `rows`, is one of `names`. (row,)"""
+        return _among(self.ops, names)[self.op_code if rows is None else self.op_code[rows]]
 
     def is_phase(self, names: Collection[str]) -> Bools:
         """Rows issued in one of the phases `names`. (row,)"""
@@ -85,14 +85,13 @@ def collect(
     columns, part_of = in_columns([part.collectives for part in parts], _COLUMNS)
     rank = np.array([part.rank for part in parts], np.int64)[part_of]
     reader = texts.of(part_of)
-    groups, group = _groups(*reader.owned(columns["group"]), topology)
-    ops, op = reader.codes(columns["op"])
     peer, seq = columns["peer"], columns["seq"]
     with beside(len(rank)) as begin:
+        grouped = begin(lambda: _groups(*reader.owned(columns["group"]), topology))
+        ops, op = reader.codes(columns["op"])
+        groups, group = grouped.result()
         call = begin(lambda: _calls(group=group, op=op, ops=ops, seq=seq, rank=rank, peer=peer))
         phases, phase = reader.codes(columns["phase"])
-        for name in _TIMES:
-            columns[name] *= 1e-9
         return groups, Collectives(
             rank=rank,
             group=group,
@@ -117,20 +116,20 @@ def _groups(
 ) -> tuple[tuple[str, ...], Ints]:
     """Ids of the groups that the ranks' own names stand for, and each row's."""
     known: dict[str, int] = {}
-    code = np.zeros(max(len(named), 1), np.int64)
-    for at, (rank, name) in enumerate(named):
-        group = topology.named.get((rank, name))
-        code[at] = known.setdefault(group.id if group else f"other/{name}", len(known))
-    return tuple(known), code[number]
+    declared = zip(named, map(topology.named.get, named), strict=True)
+    ids = (group.id if group else f"other/{name}" for (_, name), group in declared)
+    code = [known.setdefault(name, len(known)) for name in ids]
+    return tuple(known), np.array(code or [0], np.int64)[number]
 
 
 def _calls(*, group: Ints, op: Ints, ops: tuple[str, ...], seq: Ints, rank: Ints, peer: Ints) -> Ints:
     """Number the calls: same group, operation and sequence number; for send/recv also the same pair."""
     if not len(seq):
         return np.empty(0, np.int64)
-    is_paired = _among(ops, PAIRED)[op]
-    wire = group * (len(ops) + 1) + np.where(is_paired, len(ops), op)
-    paired = np.flatnonzero(is_paired)
+    is_op_paired = _among(ops, PAIRED)
+    wire = group * (len(ops) + 1)
+    wire += np.where(is_op_paired, len(ops), np.arange(len(ops)))[op]
+    paired = np.flatnonzero(is_op_paired[op])
     if len(paired):
         sends = _among(ops, ("send",))[op[paired]]
         here, there = rank[paired], peer[paired]

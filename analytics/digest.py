@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -38,21 +39,28 @@ FLOOR_SHARE = 0.01
 """Added to both sides of a ratio, as share of the step, so that tiny phases cannot show large ratios."""
 
 
-def digest_of(window: Window, waits: Waits | None = None, *, engine: Engine | None = None) -> Digest:
-    """Digest of one window; ranks without a usable step are NaN. `engine` computes the kernels' effects."""
-    digest = _digest(window, waits or waits_of(window))
-    hiccups = hiccups_of(window, own_series(window), step_s=digest.typical_step_s)
-    digest = replace(digest, amount=amount(window), pieces=num_pieces(window), hiccups=hiccups)
+def digest_of(
+    window: Window, waits: Callable[[], Waits] | None = None, *, engine: Engine | None = None
+) -> Digest:
+    """Digest of one window; ranks without a usable step are NaN. `engine` computes the kernels' effects.
+
+    `waits` gives those of the window and is asked last: where another thread makes them, all else is done by then.
+    """
+    explained = explain(window)
+    alone = _without_calls(window, explained)
+    hiccups = hiccups_of(window, own_series(window), step_s=alone.typical_step_s)
+    alone = replace(alone, amount=amount(window), pieces=num_pieces(window), hiccups=hiccups)
+    digest = _with_calls(alone, window, explained, waits() if waits is not None else waits_of(window))
     return replace(digest, kernels=digest_kernels(window, engine=engine)) if window.kernels else digest
 
 
-def _digest(window: Window, waits: Waits) -> Digest:
+def _without_calls(window: Window, explained: Explained | None) -> Digest:
+    """What each rank tells of itself alone."""
     phases, self_s, cpu_s, max_s = _phases(window)
     step_s = _mean(window.step_s[:, window.usable])
     classes, own_s = work_classes(window.topology, window.ranks), self_s.sum(axis=0)
-    explained, delays = explain(window), delays_of(window, waits)
     peers_s, own_peers_s = _peers(self_s, phase_factors(explained, window, phases), classes)
-    late_s = np.where(np.isfinite(step_s), waits.late_s * late_by_machine(explained, window, classes), np.nan)
+    nobody, unseen = np.empty(0), np.full(len(window.ranks), np.nan)
     return Digest(
         index=window.index,
         first_step=window.first_step,
@@ -62,10 +70,10 @@ def _digest(window: Window, waits: Waits) -> Digest:
         job_step_s=job_series(window),
         phases=phases,
         self_s=self_s,
-        late_s=late_s,
-        paths=delays.paths,
-        transfer_s=delays.call_s,
-        transfer_sum_s=delays.sum_s,
+        late_s=unseen,
+        paths=(),
+        transfer_s=nobody,
+        transfer_sum_s=nobody,
         step_s=step_s,
         cpu_s=cpu_s,
         max_s=max_s,
@@ -74,17 +82,34 @@ def _digest(window: Window, waits: Waits) -> Digest:
         own_peers_s=own_peers_s,
         dev=_log_ratio(self_s, peers_s, step_s),
         own_dev=_log_ratio(own_s, own_peers_s, step_s),
-        late_share=_late_share(late_s, classes, step_s),
+        late_share=unseen,
         gc_s=_gc(window),
-        waited_s=waits.waited_s,
+        waited_s=unseen,
         unsteady_s=_unsteady(window, explained, classes),
         num_usable=int(window.usable.sum()),
         coverage=window.coverage.ratio,
-        sees_waits=bool(len(waits.calls.first)),
+        sees_waits=False,
         pauses=pauses_of(window),
         saves=saves_of(window),
         odd_hosts=odd_hosts(window),
         balance=None if explained is None else explained.balance,
+    )
+
+
+def _with_calls(alone: Digest, window: Window, explained: Explained | None, waits: Waits) -> Digest:
+    """And what the ranks' calls tell of one another."""
+    classes, delays = work_classes(window.topology, window.ranks), delays_of(window, waits)
+    late_s = waits.late_s * late_by_machine(explained, window, classes)
+    late_s = np.where(np.isfinite(alone.step_s), late_s, np.nan)
+    return replace(
+        alone,
+        late_s=late_s,
+        late_share=_late_share(late_s, classes, alone.step_s),
+        paths=delays.paths,
+        transfer_s=delays.call_s,
+        transfer_sum_s=delays.sum_s,
+        waited_s=waits.waited_s,
+        sees_waits=bool(len(waits.calls.first)),
     )
 
 
@@ -135,7 +160,8 @@ def observed(view: View) -> Digest | None:
     """The digest of the view's window, made now if nobody has; None between windows."""
     if view.digest is not None or view.window is None:
         return view.digest
-    return digest_of(view.window, view.waits)
+    waits = view.waits
+    return digest_of(view.window, None if waits is None else lambda: waits)
 
 
 def own_series(window: Window) -> Floats:
@@ -191,7 +217,7 @@ def _gc(window: Window) -> Floats:
     pause = np.zeros(len(window.ranks))
     usable = set(window.steps[window.usable].tolist())
     row = {rank: n for n, rank in enumerate(window.ranks.tolist())}
-    for event in window.events_by_kind.get("gc", ()):
+    for event in window.events.of_kind("gc"):
         if event.step in usable and math.isfinite(event.dur_s):
             pause[row[event.rank]] += event.dur_s
     return pause / max(len(usable), 1)

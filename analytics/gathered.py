@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from argus.analytics.beside import beside
 from argus.collectors.records.events import Rows
 from argus.collectors.records.summary import RankWindow
 
@@ -35,32 +36,49 @@ def in_columns(
 ) -> tuple[dict[str, NDArray[Any]], Ints]:
     """Fields of tables of one dtype, end to end, as one array each of the type asked for; and each row's table.
 
+    Fields whose name ends in `_ns` come as seconds if floats are asked for.
+
     >>> one = np.array([(1, 2.0), (3, 4.0)], [("a", "u1"), ("b", "f4")])
     >>> columns, part_of = in_columns([one, one[:1]], {"a": np.int64})
     >>> columns["a"].tolist(), part_of.tolist()
     ([1, 3, 1], [0, 0, 1])
     """
     sizes = np.array([len(table) for table in tables])
-    columns = {name: np.empty(int(sizes.sum()), dtype) for name, dtype in types.items()}
-    piece_of = np.cumsum(sizes) // PIECE_ROWS
-    cuts = [0, *(np.flatnonzero(np.diff(piece_of)) + 1).tolist(), len(tables)]
-    at = 0
-    for first, last in pairwise(cuts):
-        rows, _ = end_to_end(tables[first:last])
-        for name, column in columns.items():
-            column[at : at + len(rows)] = rows[name]
-        at += len(rows)
+    num, ends = int(sizes.sum()), np.cumsum(sizes)
+    columns = {name: np.empty(num, dtype) for name, dtype in types.items()}
+    cuts = [0, *(np.flatnonzero(np.diff(ends // PIECE_ROWS)) + 1).tolist(), len(tables)]
+    pieces = iter(list(pairwise(cuts)))  # one for both threads: whoever is free takes the next
+
+    def fill() -> None:
+        for first, last in pieces:
+            rows, _ = end_to_end(tables[first:last])
+            at = slice(int(ends[last - 1]) - len(rows), int(ends[last - 1]))
+            for name, column in columns.items():
+                column[at] = rows[name]
+                if name.endswith("_ns") and column.dtype.kind == "f":
+                    column[at] *= 1e-9
+
+    with beside(num) as begin:
+        others = begin(fill)
+        fill()
+        others.result()
     return columns, np.repeat(np.arange(len(tables)), sizes)
 
 
 class Texts:
-    """Every string of every summary; numbers beyond a summary's own table mean "?", as in `RankWindow.name`."""
+    """Every string of every summary; numbers beyond a summary's own table mean "?", as in `RankWindow.name`.
+
+    Millions of rows name a few thousand strings: each is numbered once, and rows are only ever looked up.
+    """
 
     def __init__(self, parts: Sequence[RankWindow]) -> None:
         self.size = np.array([len(part.names) for part in parts], np.int64)
         self.start = np.cumsum(self.size) - self.size
-        self.texts = [*(name for part in parts for name in part.names), "?"]
-        self.owners = [*np.repeat([part.rank for part in parts], self.size).tolist(), -1]
+        self.texts = [*chain.from_iterable(part.names for part in parts), "?"]
+        self.owners = np.append(np.repeat([part.rank for part in parts], self.size), -1)
+        known = {text: number for number, text in enumerate(dict.fromkeys(self.texts))}
+        self.distinct = tuple(known)
+        self.number = np.fromiter(map(known.__getitem__, self.texts), np.int64, len(self.texts))
 
     def of(self, part_of: Ints) -> Reader:
         """Reads columns of rows that belong to these summaries. (row,)"""
@@ -71,31 +89,32 @@ class Reader:
     """The string columns of one table."""
 
     def __init__(self, texts: Texts, part_of: Ints) -> None:
-        self.texts, self.owners = texts.texts, texts.owners
-        self.start, self.size = texts.start[part_of], texts.size[part_of]
+        self.texts, self.part_of, self.start = texts, part_of, texts.start[part_of]
 
     def codes(self, column: NDArray[np.uint32]) -> tuple[tuple[str, ...], Ints]:
         """Distinct texts of a column, and the number of each row's."""
         slot, used = self._slots(column)
-        known: dict[str, int] = {}
-        code = np.zeros(len(self.texts), np.int64)
-        for at in used:
-            code[at] = known.setdefault(self.texts[at], len(known))
-        return tuple(known), code[slot]
+        texts = self.texts
+        numbers, first = np.unique(texts.number[used], return_index=True)
+        numbers = numbers[np.argsort(first)]
+        code = np.zeros(len(texts.distinct), np.int64)
+        code[numbers] = np.arange(len(numbers))
+        return tuple(texts.distinct[number] for number in numbers.tolist()), code[texts.number][slot]
 
     def owned(self, column: NDArray[np.uint32]) -> tuple[list[tuple[int, str]], Ints]:
         """Distinct (rank, text) of a column, for texts that mean something else on each rank, and each row's."""
         slot, used = self._slots(column)
-        code = np.zeros(len(self.texts), np.int64)
+        texts = self.texts
+        code = np.zeros(len(texts.texts), np.int64)
         code[used] = np.arange(len(used))
-        return [(self.owners[at], self.texts[at]) for at in used], code[slot]
+        named = (texts.distinct[number] for number in texts.number[used].tolist())
+        return list(zip(texts.owners[used].tolist(), named, strict=True)), code[slot]
 
-    def _slots(self, column: NDArray[np.uint32]) -> tuple[Ints, list[int]]:
+    def _slots(self, column: NDArray[np.uint32]) -> tuple[Ints, Ints]:
         """Place of each row's text, and the places in use."""
-        slot = self.start + column
-        beyond = column >= self.size
-        if beyond.any():
-            slot[beyond] = len(self.texts) - 1
-        is_used = np.zeros(len(self.texts), np.bool_)
+        slot, size = self.start + column, self.texts.size
+        if int(column.max(initial=0)) >= int(size.min()):
+            slot[column >= size[self.part_of]] = len(self.texts.texts) - 1
+        is_used = np.zeros(len(self.texts.texts), np.bool_)
         is_used[slot] = True
-        return slot, np.flatnonzero(is_used).tolist()
+        return slot, np.flatnonzero(is_used)

@@ -137,11 +137,12 @@ def _by_events(view: View, symptoms: Sequence[RankSymptom]) -> Seen:
     usable = set(window.steps[window.usable].tolist())
     num = max(len(usable), 1)
     compile_s, retries = np.zeros(len(window.ranks)), np.zeros(len(window.ranks))
-    for event in window.events:
-        if event.step in usable and event.kind in ("compile", "alloc_retry"):
-            row = at(window.ranks, event.rank)
-            compile_s[row] += event.dur_s if event.kind == "compile" and np.isfinite(event.dur_s) else 0.0
-            retries[row] += max(event.value, 1.0) if event.kind == "alloc_retry" else 0.0
+    for event in window.events.of_kind("compile"):
+        if event.step in usable and np.isfinite(event.dur_s):
+            compile_s[at(window.ranks, event.rank)] += event.dur_s
+    for event in window.events.of_kind("alloc_retry"):
+        if event.step in usable:
+            retries[at(window.ranks, event.rank)] += max(event.value, 1.0)
     row = at(window.ranks, rank)
     excess_s = max(symptoms[-1].excess_s, 1e-9)
     others = np.delete(compile_s, row)

@@ -18,12 +18,12 @@ from argus.analytics.window import Bools, Floats, Ints, Window
 class Lives:
     """(row,) of `Window.collectives`: `work_s` = time since the last release, NaN at first; `synced` = the rank
     stood still for the call; `place` = its number among the rank's calls of the step. `order` = usable rows by
-    rank, step and entry."""
+    rank, step and entry, None if these are all rows as they lie."""
 
     work_s: Floats
     synced: Bools
     place: Ints
-    order: Ints
+    order: Ints | None
 
 
 def lives_of(window: Window, sane: Bools) -> Lives:
@@ -32,32 +32,39 @@ def lives_of(window: Window, sane: Bools) -> Lives:
     order = _order(window, sane)
     rank, step = rows.rank, rows.step
     entry, end, blocked = rows.entry_s, rows.end_s, rows.blocked_s
-    is_whole = order is None  # millions of rows are not moved about where they lie right already
-    if order is None:
-        order = np.arange(len(sane))
-    else:
+    if order is not None:  # millions of rows are not moved about where they lie right already
         rank, step = rank[order], step[order]
         entry, end, blocked = entry[order], end[order], blocked[order]
-    blocked = np.asarray(np.nan_to_num(blocked), np.float64)
-    index = np.arange(len(order))
-    new_rank = np.diff(rank, prepend=-1) != 0
-    new_step = new_rank | (np.diff(step, prepend=-1) != 0)
+    if not np.isfinite(blocked).all():
+        blocked = np.nan_to_num(blocked)
+    num, has_blocked = len(rank), blocked > 0
+    new_rank = _is_new(rank)
+    new_step = new_rank | _is_new(step)
+    index = np.arange(num)
     since = index - np.maximum.accumulate(np.where(new_step, index, 0))
-    last = np.append(new_step[1:], True)[: len(order)]
-    if (blocked > 0).any():
-        stood = last | (blocked > 0)
-    else:  # nobody says who blocked: a rank that enters its next call before this one ended did not wait
-        stood = last | (np.append(entry[1:], np.inf)[: len(order)] >= end)
+    last = np.append(new_step[1:], True)[:num]
+    if (
+        not has_blocked.any()
+    ):  # nobody says who did: who enters its next call before this one ended did not wait
+        has_blocked = np.append(entry[1:], np.inf)[:num] >= end
+    stood = last | has_blocked
     free = np.maximum(entry + blocked, np.where(stood, end, -np.inf))
     released = np.where(new_rank, np.nan, np.roll(free, 1))
     # Two calls entered in one instant come in either order: the second was no work, whichever it is.
     own = np.maximum(entry - released, 0.0)
-    if is_whole:
-        return Lives(work_s=own, synced=stood, place=since, order=order)
+    if order is None:
+        return Lives(work_s=own, synced=stood, place=since, order=None)
     work, synced = np.full(len(sane), np.nan), np.zeros(len(sane), np.bool_)
     place = np.zeros(len(sane), np.int64)
     work[order], synced[order], place[order] = own, stood, since
     return Lives(work_s=work, synced=synced, place=place, order=order)
+
+
+def _is_new(values: Ints) -> Bools:
+    """Rows that differ from the row before, the first always. (row,)"""
+    new = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return new
 
 
 def _order(window: Window, sane: Bools) -> Ints | None:

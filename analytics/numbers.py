@@ -128,16 +128,17 @@ def _clocks(window: Window) -> dict[str, float]:
 def _told(window: Window, usable: Bools) -> dict[str, float]:
     """Figures from the runtime's events in usable steps."""
     steps = set(window.steps[usable].tolist())
-    events = [event for event in window.events if event.step in steps]
+    kinds = ("compile", "gc", "host_gap")
+    told = {kind: [e for e in window.events.of_kind(kind) if e.step in steps] for kind in kinds}
     rank_steps = max(int(np.isfinite(window.step_s[:, usable]).sum()), 1)
     found: dict[str, float] = {}
     for kind, name in (("compile", "compile_s"), ("gc", "gc_s")):
-        times = [event.dur_s for event in events if event.kind == kind and np.isfinite(event.dur_s)]
+        times = [event.dur_s for event in told[kind] if np.isfinite(event.dur_s)]
         if times:
             found[name] = float(sum(times)) / rank_steps
     if "compile_s" in found:
-        found["compiles"] = float(sum(event.kind == "compile" for event in events))
-    gaps = [event.value for event in events if event.kind == "host_gap" and np.isfinite(event.value)]
+        found["compiles"] = float(len(told["compile"]))
+    gaps = [event.value for event in told["host_gap"] if np.isfinite(event.value)]
     if gaps:
         found["host_gap"] = float(np.mean(gaps))
     return found
@@ -149,12 +150,11 @@ WORK = ("work:tokens", "work:samples")
 
 def _work(window: Window, usable: Bools) -> Floats:
     """Units a usable step, NaN where the rank told none. (rank,)"""
-    kind = next((name for name in WORK if name in window.events_by_kind), "")
+    events = window.events.of_kind(next((name for name in WORK if name in window.events.by_kind), ""))
     total = np.zeros(len(window.ranks))
-    steps = set(window.steps[usable].tolist())
-    for event in window.events_by_kind.get(kind, ()):
-        if event.step in steps:
-            total[np.searchsorted(window.ranks, event.rank)] += event.value
+    steps = window.steps[usable]
+    counts = np.isin(events.step, steps)
+    np.add.at(total, np.searchsorted(window.ranks, events.rank[counts]), events.value[counts])
     return np.where(total > 0, total / max(len(steps), 1), np.nan)
 
 

@@ -40,11 +40,13 @@ def packed(*columns: Ints) -> Ints:
     >>> packed(np.array([5, 5, 4]), np.array([-1, 0, 7])).tolist()
     [9, 10, 8]
     """
-    key = np.zeros(len(columns[0]), np.int64)
-    if not len(key):
-        return key
-    span = 1
-    for column in columns:
+    if not len(columns[0]):
+        return np.empty(0, np.int64)
+    low = int(columns[0].min())
+    key, span = np.asarray(columns[0] - low, np.int64), int(columns[0].max()) - low + 1
+    if span >= 1 << _BITS:
+        key, span = numbered(key)
+    for column in columns[1:]:
         low = int(column.min())
         width = int(column.max()) - low + 1
         if span * width >= 1 << _BITS:
@@ -53,7 +55,9 @@ def packed(*columns: Ints) -> Ints:
             part, width = numbered(column.astype(np.int64) - low)
             key = key * width + part
         else:
-            key = key * width + (column - low)
+            key *= width
+            key += column
+            key -= low
         span *= width
     return key
 
@@ -69,8 +73,10 @@ def numbered(key: Ints) -> tuple[Ints, int]:
     if int(key.min()) >= 0 and int(key.max()) < _DENSE * len(key):
         seen = np.zeros(int(key.max()) + 1, np.bool_)
         seen[key] = True
-        place = np.cumsum(seen) - 1
-        return np.asarray(place[key], np.int64), int(place[-1]) + 1
+        keys = np.flatnonzero(seen)
+        place = np.empty(len(seen), np.int64)  # a place no key has is never written, and so costs no memory
+        place[keys] = np.arange(len(keys))
+        return place[key], len(keys)
     order = stable_order(key)
     ordered = key[order]
     new = np.ones(len(key), np.bool_)

@@ -7,6 +7,7 @@ long is a third of the job's time and no rank's habit. So each of them is rememb
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -49,8 +50,8 @@ def pauses_of(window: Window) -> tuple[Pause, ...]:
     step_s = float(np.nanmedian(window.step_s))
     usable = set(window.steps[window.usable].tolist())
     told: dict[tuple[str, int, int], float] = {}
-    for event in window.events:
-        if event.kind in KINDS and event.step in usable and np.isfinite(event.dur_s):
+    for event in chain.from_iterable(window.events.of_kind(kind) for kind in KINDS):
+        if event.step in usable and np.isfinite(event.dur_s):
             key = (event.kind, event.step, event.rank)
             told[key] = told.get(key, 0.0) + event.dur_s
     found = [
@@ -58,24 +59,23 @@ def pauses_of(window: Window) -> tuple[Pause, ...]:
         for (kind, step, rank), dur in told.items()
         if dur >= MIN_STEPS * step_s
     ]
-    found += _of_everybody(window, usable, least_s=MIN_WAIT_STEPS * step_s)
+    found += _of_everybody(window, least_s=MIN_WAIT_STEPS * step_s)
     found.sort(key=lambda pause: (-pause.dur_s, pause.step, pause.rank))
     first = {(pause.kind, pause.step): pause for pause in reversed(found)}
     costliest = sorted(found, key=lambda pause: first[pause.kind, pause.step] is not pause)[:MAX_KEPT]
     return tuple(sorted(costliest, key=lambda pause: (pause.step, pause.rank, pause.kind)))
 
 
-def _of_everybody(window: Window, usable: set[int], *, least_s: float) -> list[Pause]:
+def _of_everybody(window: Window, *, least_s: float) -> list[Pause]:
     """Steps in which nearly all ranks waited long for their data."""
-    events = [event for event in window.events_by_kind.get(LOADER, ()) if event.step in usable]
-    if not events:
+    events = window.events.of_kind(LOADER)
+    counts = np.isin(events.step, window.steps[window.usable])
+    if not counts.any():
         return []
-    of_rank: dict[int, int] = {}
-    place = [of_rank.setdefault(event.rank, len(of_rank)) for event in events]
-    dur_s = np.nan_to_num([event.dur_s for event in events], posinf=0.0, neginf=0.0)
-    steps, step = np.unique([event.step for event in events], return_inverse=True)
-    waited_s = np.zeros((len(steps), max(len(window.ranks), len(of_rank))))
-    np.add.at(waited_s, (step, np.array(place)), dur_s)
+    dur_s = np.nan_to_num(events.dur_s[counts], posinf=0.0, neginf=0.0)
+    steps, step = np.unique(events.step[counts], return_inverse=True)
+    waited_s = np.zeros((len(steps), len(window.ranks)))
+    np.add.at(waited_s, (step, np.searchsorted(window.ranks, events.rank[counts])), dur_s)
     least = np.quantile(waited_s, NEARLY_ALL, axis=1, method="lower")
     return [
         Pause(kind=LOADER, rank=EVERYBODY, step=int(steps[at]), dur_s=float(least[at]))

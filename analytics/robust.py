@@ -73,20 +73,21 @@ def grouped_median(values: Floats, key: Ints, num: int) -> Floats:
     out = np.full(num, np.nan)
     if not len(values):
         return out
+    count = np.bincount(key, minlength=num)
+    some = np.flatnonzero(count)
+    first, count = (np.cumsum(count) - count)[some], count[some]
+    below, above = first + (count - 1) // 2, first + count // 2
     low = float(values.min())
     span = (float(values.max()) - low) / TICK_S
     bits = max(int(min(span, 2.0**62)).bit_length(), 1)
     if bits + max(num - 1, 1).bit_length() <= 62:
         both = (key << bits) | np.rint((values - low) / TICK_S).astype(np.int64)
         both.sort()
-        ordered_key, ticks = both >> bits, both & ((1 << bits) - 1)
-        ordered = np.asarray(low + ticks * TICK_S, np.float64)
+        lower, upper = (low + (both[place] & ((1 << bits) - 1)) * TICK_S for place in (below, above))
     else:
         order = np.lexsort((values, key))
-        ordered_key, ordered = key[order], values[order]
-    first = np.flatnonzero(np.append(True, ordered_key[1:] != ordered_key[:-1]))
-    count = np.diff(np.append(first, len(ordered)))
-    out[ordered_key[first]] = (ordered[first + (count - 1) // 2] + ordered[first + count // 2]) / 2
+        lower, upper = values[order[below]], values[order[above]]
+    out[some] = (lower + upper) / 2
     return out
 
 

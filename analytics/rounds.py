@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from argus.analytics.calls import Calls
+from argus.analytics.ordering import numbered, packed
 from argus.analytics.window import Bools, Ints
 
 
@@ -29,12 +30,12 @@ def rounds(calls: Calls, *, chain: Ints, parts: int = 1) -> tuple[Iterator[Round
     `chain` (row,) numbers the steps of the ranks. Each of the `parts` walks steps of its own, whole.
     """
     order = calls.order
-    same = chain[order][1:] == chain[order][:-1]
+    lived = chain[order]
+    same = lived[1:] == lived[:-1]
     after = np.full(len(order), -1, np.int64)
     after[order[:-1]] = np.where(same, order[1:], -1)
     heads = order[np.append(True, ~same)] if len(order) else order
-    _, page = np.unique(calls.step, return_inverse=True)
-    part = page.reshape(-1) % parts
+    part = numbered(packed(calls.step))[0] % parts
     return tuple(
         _walked(_Walk(calls, after, part == n), heads[part[calls.call[heads]] == n]) for n in range(parts)
     )

@@ -125,10 +125,8 @@ def own_excess(calls: Calls, window: Window) -> Floats:
     """
     classes = work_classes(window.topology, window.ranks)
     known = np.flatnonzero(np.isfinite(calls.work_s))
-    work = calls.work_s[known]
-    same, count = numbered(
-        packed(calls.step[calls.call[known]], classes[calls.rank[known]], calls.place[known])
-    )
+    work, page = calls.work_s[known], numbered(packed(calls.step))[0]
+    same, count = numbered(packed(page[calls.call[known]], classes[calls.rank[known]], calls.place[known]))
     excess = _after_median(calls)
     if len(known):
         excess[known] = work - grouped_median(work, same, count)[same]

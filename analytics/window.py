@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from argus.analytics.beside import beside
 from argus.analytics.collectives import Collectives, collect
-from argus.analytics.gathered import Texts, end_to_end
+from argus.analytics.gathered import Texts, end_to_end, in_columns
+from argus.analytics.runtime_events import RuntimeEvents
 from argus.collectors.records.cost import Cost
 from argus.collectors.records.events import CLOCK_GPU, EXCLUDED_FLAGS
 from argus.collectors.records.summary import RankWindow
@@ -23,17 +23,6 @@ from argus.topology.pause import collection_paused
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-
-
-class RuntimeEvent(NamedTuple):
-    """One exact statement of the runtime: a collection, a compilation, a mark, … A window has one per rank and step."""
-
-    rank: int
-    kind: str
-    step: int
-    start_s: float
-    dur_s: float
-    value: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +82,7 @@ class Window:
     cpu_s: Floats
     groups: tuple[str, ...]
     collectives: Collectives
-    events: tuple[RuntimeEvent, ...]
+    events: RuntimeEvents
     coverage: Coverage
     clock_method: str
     clock_residual_s: float
@@ -119,14 +108,6 @@ class Window:
         names = [self.topology.host_of(rank) for rank in self.ranks.tolist()]
         code = np.array([known.setdefault(name, len(known)) if name else -1 for name in names], np.int64)
         return tuple(known), code
-
-    @cached_property
-    def events_by_kind(self) -> Mapping[str, Sequence[RuntimeEvent]]:
-        """Events of each kind, in their order."""
-        found: dict[str, list[RuntimeEvent]] = {}
-        for event in self.events:
-            found.setdefault(event.kind, []).append(event)
-        return found
 
     @property
     def usable(self) -> Bools:
@@ -180,7 +161,7 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
     )
 
 
-_Read = tuple[tuple[str, ...], Collectives, "_Series", "_Cells", tuple[RuntimeEvent, ...]]
+_Read = tuple[tuple[str, ...], Collectives, "_Series", "_Cells", RuntimeEvents]
 
 
 def _read(parts: list[RankWindow], texts: Texts, row: Ints, topology: Topology, *, num_ranks: int) -> _Read:
@@ -241,21 +222,29 @@ class _Cells:
     num: Floats
 
 
+_CELL_TIMES = ("sum_ns", "max_ns", "wait_ns", "cpu_ns")
+_CELLS: Mapping[str, DTypeLike] = {
+    **dict.fromkeys(("phase", "native"), np.uint32),
+    **dict.fromkeys(("step", "count"), np.int64),
+    **dict.fromkeys(_CELL_TIMES, np.float64),
+    "clock": np.uint8,
+}
+
+
 def _phase_cells(parts: list[RankWindow], texts: Texts, row: Ints, *, step_s: Floats) -> _Cells:
-    cells, part_of = end_to_end([part.cells for part in parts])
+    cells, part_of = in_columns([part.cells for part in parts], _CELLS)
     reader = texts.of(part_of)
     found, code = reader.codes(cells["phase"])
     names = sorted(found)
     phase = np.array([names.index(name) for name in found] or [0], np.int64)[code]
     # A rank that reported the step but not the phase spent no time in it.
-    columns = ("sum_ns", "max_ns", "wait_ns", "cpu_ns")
-    shape = (len(names), *step_s.shape)
-    times = {key: np.where(np.isnan(step_s), np.nan, np.zeros(shape)) for key in columns}
-    at = (phase, row[part_of], cells["step"] - parts[0].first_step)
-    for key in columns:
-        times[key][at] = cells[key] * 1e-9
-    num = np.where(np.isnan(step_s), np.nan, np.zeros(shape))
-    num[at] = cells["count"]
+    none = np.broadcast_to(np.where(np.isnan(step_s), np.nan, 0.0), (len(names), *step_s.shape))
+    at = np.ravel_multi_index((phase, row[part_of], cells["step"] - parts[0].first_step), none.shape)
+    times = {key: none.copy() for key in _CELL_TIMES}
+    for key in _CELL_TIMES:
+        times[key].reshape(-1)[at] = cells[key]
+    num = none.copy()
+    num.reshape(-1)[at] = cells["count"]
     gpu = np.zeros(len(names), np.bool_)
     gpu[phase[cells["clock"] == CLOCK_GPU]] = True
     told, native = reader.codes(cells["native"])
@@ -265,14 +254,18 @@ def _phase_cells(parts: list[RankWindow], texts: Texts, row: Ints, *, step_s: Fl
     return _Cells(phases=tuple(names), natives=natives, clock_gpu=gpu, times=times, num=num)
 
 
-def _events(parts: list[RankWindow], texts: Texts) -> tuple[RuntimeEvent, ...]:
+def _events(parts: list[RankWindow], texts: Texts) -> RuntimeEvents:
     rows, part_of = end_to_end([part.events for part in parts])
     kinds, code = texts.of(part_of).codes(rows["kind"])
-    rank = np.array([part.rank for part in parts], np.int64)[part_of]
-    kind = [kinds[k] for k in code.tolist()]
-    columns = (rank, rows["step"], rows["start_ns"] * 1e-9, rows["dur_ns"] * 1e-9, rows["value"])
-    ranks, *rest = (column.tolist() for column in columns)
-    return tuple(map(RuntimeEvent._make, zip(ranks, kind, *rest, strict=True)))
+    return RuntimeEvents(
+        rank=np.array([part.rank for part in parts], np.int64)[part_of],
+        kind_code=code,
+        step=rows["step"].astype(np.int64),
+        start_s=rows["start_ns"] * 1e-9,
+        dur_s=rows["dur_ns"] * 1e-9,
+        value=rows["value"].astype(np.float64),
+        kinds=kinds,
+    )
 
 
 def _coverage(parts: list[RankWindow], ranks: Ints, step_s: Floats) -> Coverage:

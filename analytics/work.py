@@ -80,11 +80,12 @@ def num_pieces(window: Window) -> float:
 
 def amount(window: Window) -> tuple[str, float] | None:
     """Work of a usable step of the mean rank and its unit: tokens or samples as told, else micro-batches."""
-    steps = set(window.steps[window.usable].tolist())
+    steps = window.steps[window.usable]
     for kind in ("work:tokens", "work:samples"):
-        told = [event.value for event in window.events_by_kind.get(kind, ()) if event.step in steps]
-        if told and np.isfinite(told).all() and sum(told) > 0:
-            return kind.removeprefix(PREFIX), float(np.mean(told))
+        events = window.events.of_kind(kind)
+        told = events.value[np.isin(events.step, steps)]
+        if len(told) and np.isfinite(told).all() and told.sum() > 0:
+            return kind.removeprefix(PREFIX), float(told.mean())
     ran = num_pieces(window)
     return (PIECES, ran) if ran > 0 else None
 
@@ -100,7 +101,7 @@ def _told_units(window: Window) -> dict[str, Floats]:
     found: dict[str, Floats] = {}
     row = {int(rank): i for i, rank in enumerate(window.ranks)}
     told = (
-        each for kind, events in window.events_by_kind.items() if kind.startswith(PREFIX) for each in events
+        each for kind, events in window.events.by_kind.items() if kind.startswith(PREFIX) for each in events
     )
     for event in told:
         if event.rank not in row:

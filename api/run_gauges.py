@@ -181,7 +181,6 @@ def scores_of(findings: Iterable[Finding]) -> dict[tuple[int, str], float]:
 def host_gaps_of(window: Window) -> dict[int, float]:
     """The mean gap of each rank over the window's steps; none from ranks without kernels."""
     gaps: dict[int, list[float]] = {}
-    for event in window.events:
-        if event.kind == HOST_GAP:
-            gaps.setdefault(event.rank, []).append(event.value)
+    for event in window.events.of_kind(HOST_GAP):
+        gaps.setdefault(event.rank, []).append(event.value)
     return {rank: fmean(values) for rank, values in gaps.items()}

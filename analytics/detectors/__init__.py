@@ -36,8 +36,14 @@ def run_detectors(view: View, *, level: str = "") -> tuple[Finding, ...]:
     chosen = [detect for name, detect in detectors().items() if name.startswith(level)]
     calls = 0 if view.window is None else len(view.window.collectives.rank)
     found: list[tuple[Finding, ...]] = [()] * len(chosen)
+    turns = iter(list(enumerate(chosen)))  # one for both threads: whoever is free takes the next
+
+    def work() -> None:
+        for place, detect in turns:
+            found[place] = detect(view)
+
     with beside(calls) as begin:
-        others = begin(lambda: [detect(view) for detect in chosen[1::2]])
-        found[::2] = [detect(view) for detect in chosen[::2]]
-        found[1::2] = others.result()
+        others = begin(work)
+        work()
+        others.result()
     return tuple(finding for findings in found for finding in findings)

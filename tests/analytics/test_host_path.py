@@ -13,7 +13,8 @@ from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.host_frames import against_peers, doing, innermost, kind_of
 from argus.analytics.incident import Incident
 from argus.analytics.outside import Outside
-from argus.analytics.window import RuntimeEvent, Window
+from argus.analytics.runtime_events import RuntimeEvent, RuntimeEvents
+from argus.analytics.window import Window
 from argus.collectors.records.stacks import StackDump, Thread
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
@@ -57,7 +58,7 @@ def incidents(
     seen, topology = played(kind, gpu)
     for window in seen:
         mine = tuple(event for event in events if event.step in window.steps)
-        window = replace(window, events=(*window.events, *mine))
+        window = replace(window, events=RuntimeEvents.of((*window.events, *mine)))
         outside = Outside(stacks=tuple(stacks))
         state = advance(state, topology=topology, now_s=0.0, window=window, outside=outside).state
     return list(state.incidents)
