@@ -25,6 +25,9 @@ from argus.collectors.records.upload import WIRE_HEADER, WIRE_VERSION
 PROBLEM_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 
+FORESEEN = (StarletteHTTPException, NothingTaken, WireError, RequestValidationError, SQLAlchemyError)
+"""Errors that `response_to` has words for."""
+
 MAX_REASONS = 100
 """Rejections told in a problem; a million of them would be a bigger answer than the request."""
 
@@ -79,7 +82,7 @@ def _why(error: SQLAlchemyError) -> str:
 
 def add_problem_handlers(app: FastAPI) -> None:
     """Every foreseeable error as a problem document."""
-    for kind in (StarletteHTTPException, NothingTaken, WireError, RequestValidationError, SQLAlchemyError):
+    for kind in FORESEEN:
         app.add_exception_handler(kind, _handle)
     app.add_exception_handler(Exception, _broken)
 

@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from argus.analytics.store.documents import dump_plain
-from argus.api.http.answers import Json, overloaded, problem, response_to
+from argus.api.http.answers import FORESEEN, Json, overloaded, problem, response_to
 from argus.api.http.guard import INGEST, the_project, the_service
 from argus.api.http.limits import Queue
 from argus.api.http.wiring import read_body
@@ -94,7 +94,7 @@ class Door:
         request = Request(scope, receive, send)
         try:
             response = await route.answer(request)
-        except HTTPException as error:
+        except FORESEEN as error:
             response = response_to(error)
         await response(scope, receive, send)
 
