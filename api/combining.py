@@ -14,6 +14,9 @@ from anyio import to_thread
 LOOK_S = 0.01
 """How often whoever pauses looks whether enough wait."""
 
+ENOUGH = 8
+"""Items that make a commit worth while: with them its fixed part is less than theirs."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -41,7 +44,7 @@ class Combiner(Generic[T, R]):
     """
 
     def __init__(
-        self, work: Callable[[Sequence[T]], Sequence[R]], *, pause_s: float = 0.0, enough: int = 8
+        self, work: Callable[[Sequence[T]], Sequence[R]], *, pause_s: float = 0.0, enough: int = ENOUGH
     ) -> None:
         self._work, self._pause_s, self._enough = work, pause_s, enough
         self._free_s = float("-inf")

@@ -97,7 +97,7 @@ class Impatient(HttpToolsProtocol):
     silent: ClassVar[dict[Impatient, None]] = {}
     crowding = Crowding()
     _head_timer: asyncio.TimerHandle | None = None
-    _is_in_head = False
+    _is_in_head = _is_refused = False
     _num_bytes = 0
     """Read since the last request ended, as far as whole reads tell."""
 
@@ -136,12 +136,25 @@ class Impatient(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Its head is whole."""
         self._is_in_head = False
+        names = {name for name, _ in self.headers}
+        if self.parser.should_upgrade() and names & {b"content-length", b"transfer-encoding"}:
+            self._is_refused = True  # the parser would not read the body, and it would look empty
+            self.send_400_response(
+                "no other protocol is spoken here: send the body without an Upgrade header"
+            )
+            return
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Part of its body."""
+        if not self._is_refused:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Its body is, too."""
         self._num_bytes = 0
-        super().on_message_complete()
+        if not self._is_refused:
+            super().on_message_complete()
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete

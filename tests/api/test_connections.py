@@ -47,6 +47,7 @@ def server_at(folder: Path, *, max_connections: int, dead_s: int = DEAD_S) -> It
             app,
             log_level="error",
             lifespan="off",
+            ws="none",
             http=protocol_of(
                 max_connections=max_connections, head_timeout_s=HEAD_S, crowding=app.state.crowding
             ),
@@ -180,6 +181,17 @@ def test_junk_is_refused_and_others_are_served(tmp_path: Path, junk: bytes) -> N
         assert b"200 OK" in ask(address)
 
 
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+def test_an_upgrade_is_ignored_or_refused_in_words(tmp_path: Path, protocol: str) -> None:
+    asks = f"Host: localhost\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n"
+    with served(tmp_path, max_connections=4) as address:
+        assert b"200 OK" in ask(address, f"GET /healthz HTTP/1.1\r\n{asks}\r\n".encode())
+        head = f"POST /v1/ingest/layouts HTTP/1.1\r\n{asks}Content-Length: 2\r\n\r\n"
+        answer = ask(address, f"{head}{{}}".encode())
+        assert b" 400 " in answer and b"without an Upgrade header" in answer
+        assert b"200 OK" in ask(address)
+
+
 def test_a_body_that_does_not_come_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame, "BODY_TIMEOUT_S", 0.2)
     head = (
@@ -240,6 +252,7 @@ def test_a_half_open_connection_is_found_and_closed(tmp_path: Path, how: str) ->
                 pytest.skip("only root may let a peer vanish")
             one.close()
         wait_for(lambda: not server.server_state.connections)
+        assert not server.server_state.connections
 
 
 def test_files_are_there_for_the_connections() -> None:
