@@ -11,24 +11,27 @@ is charged to nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future
 
 import numpy as np
 
+from argus.analytics.beside import WORTH_ROWS, beside
 from argus.analytics.calls import Calls
 from argus.analytics.carried import Names
-from argus.analytics.meetings import Meeting, Pairs, alike, are_pairs, rows_of_alike
+from argus.analytics.meetings import Meeting, Pairs
 from argus.analytics.ordering import numbered, packed
+from argus.analytics.recalled import recalled
 from argus.analytics.rounds import Round, rounds
+from argus.analytics.route import Route, route_of
 from argus.analytics.window import Bools, Floats, Ints
+from argus.topology.layout import Topology
 
 NEGLIGIBLE_S = 1e-9
 """Below the clock's own unit nothing is late."""
 
-PARTS, SPLIT_ROWS = 2, 200_000
-"""Threads over the steps of a window with so many rows: numpy lets go of the interpreter while it works, and the
-promise is made for two cores. Below that a thread costs more than it saves."""
+PARTS = 2
+"""Walks over the steps of a window with many rows: the promise is made for two cores."""
 
 
 class Ledger:
@@ -41,10 +44,15 @@ class Ledger:
     `wait` (row,) = how long each row stood waiting in steps that count.
     """
 
-    def __init__(self, calls: Calls, *, counts: Bools, num_ranks: int) -> None:
-        self.calls, self.counts = calls, counts
-        page, num_pages = numbered(packed(calls.step))
-        self.spot = page[calls.call] * num_ranks + calls.rank
+    def __init__(self, calls: Calls, *, counts: Bools, num_ranks: int, topology: Topology) -> None:
+        self.calls, self.counts, self.topology = calls, counts, topology
+        step = packed(calls.step)
+        self.spot, num_pages = recalled(
+            topology,
+            "pages",
+            (step, calls.call, calls.rank, num_ranks),
+            lambda: _pages(step, calls, num_ranks=num_ranks),
+        )
         size, num = num_pages * num_ranks, len(calls.first)
         self.names = Names(size)
         self.own, self.amount, self.due = np.zeros(size), np.zeros(size), np.zeros(size)
@@ -56,72 +64,57 @@ class Ledger:
 
         `excess` (row,) = own work beyond what is usual, seconds.
         """
-        parts = PARTS if len(self.spot) >= SPLIT_ROWS else 1
-        walks = rounds(self.calls, chain=self.spot, parts=parts)
-        if parts == 1:
-            self._walk(walks[0], excess)
-            return
-        with ThreadPoolExecutor(parts) as pool:
-            for done in [pool.submit(self._walk, walk, excess) for walk in walks]:
-                done.result()
+        with beside(len(self.spot)) as begin:
+            routes = self._routes(PARTS if len(self.spot) >= WORTH_ROWS else 1)
+            others = [begin(lambda route=route: self._walk(route, excess)) for route in routes[1:]]
+            self._walk(routes[0], excess)
+            for other in others:
+                other.result()
 
-    def _walk(self, walk: Iterator[Round], excess: Future[Floats]) -> None:
-        _Course(self, tuple(walk)).run(excess.result())
+    def _routes(self, parts: int) -> tuple[Route, ...]:
+        """The way over the calls, in so many parts."""
+        calls = self.calls
+        told = (calls.call, calls.rank, calls.first, calls.size, calls.source, calls.one_way, calls.synced)
+        return recalled(
+            self.topology,
+            "routes",
+            (calls.order, self.spot, self.counts, parts, *told),
+            lambda: self._found_routes(parts),
+            keeps=lambda routes: not any(route.is_by_times for route in routes),
+        )
+
+    def _found_routes(self, parts: int) -> tuple[Route, ...]:
+        calls = self.calls
+
+        def found(walk: Iterator[Round]) -> Route:
+            return route_of(calls, tuple(walk), spot=self.spot, counts=self.counts)
+
+        walks = rounds(calls, chain=self.spot, parts=parts)
+        with beside(len(self.spot)) as begin:
+            others = [begin(lambda walk=walk: found(walk)) for walk in walks[1:]]
+            return found(walks[0]), *(other.result() for other in others)
+
+    def _walk(self, route: Route, excess: Future[Floats]) -> None:
+        _Course(self, route).run(excess.result())
+
+
+def _pages(step: Ints, calls: Calls, *, num_ranks: int) -> tuple[Ints, int]:
+    """Number of each row's rank and step, the steps' numbers being `step` (call,), and how many steps there are."""
+    page, num_pages = numbered(step)
+    return page[calls.call] * num_ranks + calls.rank, num_pages
 
 
 class _Course:
-    """The walk over the steps of one part. Its rows lie in the order they are come to, so that most of the work
-    is on pieces of memory and not on places scattered over millions of rows."""
+    """The walk along one route."""
 
-    def __init__(self, ledger: Ledger, turns: Sequence[Round]) -> None:
-        self.ledger, calls = ledger, ledger.calls
-        is_pair = are_pairs(calls)
-        meetings = [alike(calls, is_pair, turn.calls) for turn in turns]
-        # Where each row of the calls lies here, and the other way round.
-        here = [rows_of_alike(calls, is_pair, which) for parts in meetings for which in parts]
-        self.row_of = np.concatenate([np.empty(0, np.int64), *here])
-        self.entry = calls.entry_s[self.row_of]
-        self.spot, self.rank = ledger.spot[self.row_of], calls.rank[self.row_of]
-        self.source, self.synced = calls.source[self.row_of], calls.synced[self.row_of]
+    def __init__(self, ledger: Ledger, route: Route) -> None:
+        self.ledger, self.turns, self.row_of = ledger, route.turns, route.row_of
+        self.entry = ledger.calls.entry_s[route.row_of]
+        self.spot, self.rank, self.source, self.synced = route.spot, route.rank, route.source, route.synced
         num = len(self.row_of)
         self.own, self.amount, self.per_s = np.zeros(num), np.zeros(num), np.zeros(num)
         self.common, self.wait, self.stood = np.zeros(num), np.zeros(num), np.zeros(num, np.bool_)
-        self.leader = np.zeros(len(calls.first), np.int64)
-        self.turns = self._laid_out(turns, meetings, is_pair)
-
-    def _laid_out(
-        self, turns: Sequence[Round], meetings: Sequence[Sequence[Ints]], is_pair: Bools
-    ) -> list[Ints | Pairs | Meeting]:
-        """Posts as their rows here, and meetings, in the order of the walk."""
-        calls = self.ledger.calls
-        place = np.zeros(len(calls.call), np.int64)
-        place[self.row_of] = np.arange(len(self.row_of))
-        found: list[Ints | Pairs | Meeting] = []
-        first = 0
-        for turn, parts in zip(turns, meetings, strict=True):
-            found += one_per_spot(place[turn.posts], self.spot)
-            for which in parts:
-                found.append(self._meeting(which, first, is_pair=bool(is_pair[which[0]])))
-                first += len(which) * int(calls.size[which[0]])
-        return found
-
-    def _meeting(self, which: Ints, first: int, *, is_pair: bool) -> Pairs | Meeting:
-        """Calls that are alike and lie from `first` on."""
-        calls, all_count = self.ledger.calls, bool(self.ledger.counts[which].all())
-        if is_pair:
-            sends_first = calls.source[calls.first[which]]
-            return Pairs(which=which, first=first, sends_first=sends_first, all_count=all_count)
-        size = int(calls.size[which[0]])
-        rows = slice(first, first + len(which) * size)
-        return Meeting(
-            which=which,
-            size=size,
-            first=first,
-            has_source=bool(self.source[rows].any()),
-            has_one_way=bool(calls.one_way[which].any()),
-            all_stand=bool(self.synced[rows].all()),
-            all_count=all_count,
-        )
+        self.leader = np.zeros(len(ledger.calls.first), np.int64)
 
     def run(self, excess_s: Floats) -> None:
         """There and back, and what it comes to told to the ledger. `excess_s` (row,) as the calls' rows lie."""
@@ -311,19 +304,6 @@ class _Course:
         due[spot[here]] += (passed - common - after)[here]
         # A source went on before the others came: its part waits for the walk to get there.
         self.common[rows] = np.where(source, common, 0.0).reshape(-1)
-
-
-def one_per_spot(rows: Ints, spot: Ints) -> Iterator[Ints]:
-    """The rows in turns, none of which has two rows of one rank and step."""
-    while len(rows):
-        _, first = np.unique(spot[rows], return_index=True)
-        if len(first) == len(rows):
-            yield rows
-            return
-        chosen = np.zeros(len(rows), np.bool_)
-        chosen[first] = True
-        yield rows[chosen]
-        rows = rows[~chosen]
 
 
 def airport_shares(entry: Floats) -> Floats:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argus.analytics.blame import one_per_spot
 from argus.analytics.calls import Calls
 from argus.analytics.collectives import PAIRED
 from argus.analytics.delays import paths_of
 from argus.analytics.ordering import numbered, packed, stable_order
 from argus.analytics.peers import work_classes
 from argus.analytics.rounds import Round, rounds, rows_of
+from argus.analytics.route import one_per_spot
 from argus.analytics.waits import Waits, own_excess, waiting_steps
 from argus.analytics.window import Bools, Floats, Ints, Window
 from argus.analytics.work import EXPERT_UNITS, WORKED, explain

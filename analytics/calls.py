@@ -14,6 +14,7 @@ from argus.analytics.clocks import clock_domains, errors_of
 from argus.analytics.collectives import PAIRED
 from argus.analytics.lives import Lives, lives_of
 from argus.analytics.ordering import numbered, packed, stable_order
+from argus.analytics.recalled import recalled
 from argus.analytics.window import Bools, Floats, Ints, Window
 from argus.collectors.records.events import SYMMETRIC_OPS
 
@@ -74,44 +75,85 @@ def complete_calls(window: Window) -> Calls:
     """Every call all of whose members were seen, in one step and one order; the rest is counted."""
     rows = window.collectives
     skipped: dict[str, int] = {}
-    one_way = rows.is_op(ONE_WAY_OPS)
     sane = np.isfinite(rows.entry_s) & np.isfinite(rows.end_s) & (rows.end_s >= rows.entry_s)
-    known = rows.is_op(SYMMETRIC_OPS) | one_way
+    known = recalled(
+        window.topology,
+        "calls that wait",
+        (rows.op_code, rows.ops),
+        lambda: rows.is_op((*SYMMETRIC_OPS, *ONE_WAY_OPS)),
+    )
     _count(skipped, "time missing", rows.call[~sane])
     _count(skipped, "operation without a wait", rows.call[sane & ~known])
     with beside(len(rows.call)) as begin:
         lives = begin(lambda: lives_of(window, sane))
-        return _complete(window, sane & known, one_way, lives, skipped)
+        return _complete(window, sane & known, lives, skipped)
 
 
-def _complete(
-    window: Window, usable: Bools, one_way: Bools, lives: Future[Lives], skipped: dict[str, int]
-) -> Calls:
+def _complete(window: Window, usable: Bools, lives: Future[Lives], skipped: dict[str, int]) -> Calls:
     rows = window.collectives
+    whole = recalled(
+        window.topology,
+        "whole calls",
+        (usable, rows.call, rows.step - window.first_step, rows.group, rows.rank, rows.op_code, rows.ops),
+        lambda: _whole(window, usable),
+    )
+    for reason, num in whole.skipped.items():
+        skipped[reason] = skipped.get(reason, 0) + num
+    members = whole.members
+    entry, by_durations = _entries(window, members)
+    last_in = _reduce(np.maximum, entry, members.first)
+    first_out = _reduce(np.minimum, rows.end_s[members.kept], members.first)
+    ordered = _in_order(window, last_in, first_out) | by_durations
+    if not ordered.all():  # nobody waits for a receiver
+        ordered |= rows.is_op(ONE_WAY_OPS, members.kept[members.first])
+    if not ordered.all():
+        _count(skipped, "sequence mismatch", rows.call[members.kept[members.first[~ordered]]])
+        entry, by_durations = entry[np.repeat(ordered, members.size)], by_durations[ordered]
+        last_in, first_out = last_in[ordered], first_out[ordered]
+        members = members.only(ordered)
+    times = _Times(entry=entry, by_durations=by_durations, last_in=last_in, first_out=first_out)
+    return _calls(window, lives, members, times, skipped)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Members:
+    """Rows of the window in calls, sorted by call; first row and number of members of each. (row,), (call,), (call,)"""
+
+    kept: Ints
+    first: Ints
+    size: Ints
+
+    def only(self, chosen: Bools) -> _Members:
+        """Those of the `chosen` calls (call,)."""
+        if chosen.all():
+            return self
+        kept, size = self.kept[np.repeat(chosen, self.size)], self.size[chosen]
+        return _Members(kept=kept, first=(np.cumsum(size) - size).astype(np.int64), size=size)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Whole:
+    members: _Members
+    skipped: Mapping[str, int]
+
+
+def _whole(window: Window, usable: Bools) -> _Whole:
+    """Calls all of whose members were seen, in one step."""
+    rows, skipped = window.collectives, dict[str, int]()
     kept = stable_order(rows.call)
     if not usable.all():
         kept = kept[usable[kept]]
     first, size = _bounds(rows.call if len(kept) == len(rows.call) else rows.call[kept])
     whole = size == _expected(window, kept, first, size)
     _count(skipped, "member missing", rows.call[kept[first[~whole]]])
-    kept, first, size = _only(kept, first, size, whole)
-    step = rows.step[kept]
-    other = step != np.repeat(step[first], size)
-    one_step = np.ones(len(first), np.bool_)
+    members = _Members(kept=kept, first=first, size=size).only(whole)
+    step = rows.step[members.kept]
+    other = step != np.repeat(step[members.first], members.size)
+    one_step = np.ones(len(members.first), np.bool_)
     if other.any():
-        one_step[np.repeat(np.arange(len(first)), size)[other]] = False
-    _count(skipped, "step mismatch", rows.call[kept[first[~one_step]]])
-    kept, first, size = _only(kept, first, size, one_step)
-    entry, by_durations = _entries(window, kept, first, size)
-    last_in, first_out = _reduce(np.maximum, entry, first), _reduce(np.minimum, rows.end_s[kept], first)
-    ordered = _in_order(window, last_in, first_out) | by_durations | one_way[kept[first]]
-    if not ordered.all():
-        _count(skipped, "sequence mismatch", rows.call[kept[first[~ordered]]])
-        entry, by_durations = entry[np.repeat(ordered, size)], by_durations[ordered]
-        last_in, first_out = last_in[ordered], first_out[ordered]
-        kept, first, size = _only(kept, first, size, ordered)
-    times = _Times(entry=entry, by_durations=by_durations, last_in=last_in, first_out=first_out)
-    return _calls(window, lives.result(), kept, first, size, times, skipped)
+        one_step[np.repeat(np.arange(len(members.first)), members.size)[other]] = False
+    _count(skipped, "step mismatch", rows.call[members.kept[members.first[~one_step]]])
+    return _Whole(members=members.only(one_step), skipped=skipped)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,13 +179,6 @@ def _bounds(call: Ints) -> tuple[Ints, Ints]:
     return np.cumsum(size) - size, size
 
 
-def _only(kept: Ints, first: Ints, size: Ints, chosen: Bools) -> tuple[Ints, Ints, Ints]:
-    if chosen.all():
-        return kept, first, size
-    kept, size = kept[np.repeat(chosen, size)], size[chosen]
-    return kept, (np.cumsum(size) - size).astype(np.int64), size
-
-
 def _reduce(
     ufunc: np.ufunc, values: Floats | Ints, first: Ints
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
@@ -166,9 +201,9 @@ def _expected(window: Window, kept: Ints, first: Ints, size: Ints) -> Ints:
     return np.where(paired, 2, sizes[group])
 
 
-def _entries(window: Window, kept: Ints, first: Ints, size: Ints) -> tuple[Floats, Bools]:
+def _entries(window: Window, members: _Members) -> tuple[Floats, Bools]:
     """Entry times on one clock; where hosts' clocks are too far apart, common end minus own duration."""
-    rows = window.collectives
+    rows, kept, first = window.collectives, members.kept, members.first
     entry = rows.entry_s[kept]
     errors, island = errors_of(window)
     if not len(first) or (not errors.any() and len(np.unique(island)) == 1):
@@ -180,9 +215,9 @@ def _entries(window: Window, kept: Ints, first: Ints, size: Ints) -> tuple[Float
     apart = _reduce(np.maximum, island[row], first) != _reduce(np.minimum, island[row], first)
     wait = _reduce(np.maximum, entry, first) - _reduce(np.minimum, entry, first)
     by_durations = np.asarray(spans & (apart | ~(error <= CLOCK_SHARE * wait)))
-    lost = np.repeat(by_durations, size)
+    lost = np.repeat(by_durations, members.size)
     end = rows.end_s[kept]
-    common = np.repeat(_reduce(np.maximum, end, first), size)
+    common = np.repeat(_reduce(np.maximum, end, first), members.size)
     return np.where(lost, common - (end - entry), entry), by_durations
 
 
@@ -193,53 +228,85 @@ def _in_order(window: Window, last_in: Floats, first_out: Floats) -> Bools:
 
 
 def _calls(
-    window: Window,
-    lives: Lives,
-    kept: Ints,
-    first: Ints,
-    size: Ints,
-    times: _Times,
-    skipped: Mapping[str, int],
+    window: Window, lives: Future[Lives], members: _Members, times: _Times, skipped: Mapping[str, int]
 ) -> Calls:
-    rows, heads, group = window.collectives, kept[first], window.collectives.group[kept[first]]
+    rows, kept = window.collectives, members.kept
+    same = recalled(
+        window.topology,
+        "calls",
+        (
+            *(kept, members.first, window.ranks, window.groups),
+            *(rows.op_code, rows.ops, rows.group, rows.peer, rows.rank),
+        ),
+        lambda: _same(window, members),
+    )
     with beside(len(kept)) as begin:
-        life = begin(lambda: _life(lives, kept, num_rows=len(rows.call)))
-        source, rank = rows.is_op(("send",), kept), window.call_row[kept]
-        rooted = np.flatnonzero(rows.is_op(("broadcast", "scatter"), kept))
-        source[rooted] = rows.peer[kept[rooted]] == rows.rank[kept[rooted]]
-        end_s, transfer_s = _ends(window, kept, first, times)
+        life = begin(lambda: _life(lives.result(), kept, num_rows=len(rows.call)))
+        end_s, transfer_s = _ends(window, members, same.wire, times)
         work_s, place, synced, order = life.result()
+    heads = kept[members.first]
     return Calls(
-        call=np.repeat(np.arange(len(first)), size),
-        rank=rank,
+        call=same.call,
+        rank=same.rank,
         entry_s=times.entry,
         work_s=work_s,
         place=place,
         order=order,
         synced=synced,
-        source=source,
-        first=first,
-        size=size,
-        group=group,
+        source=same.source,
+        first=members.first,
+        size=members.size,
+        group=same.group,
         step=rows.step[heads],
         seq=rows.seq[heads],
-        op_code=rows.op_code[heads],
+        op_code=same.op_code,
         ops=rows.ops,
         end_s=end_s,
         transfer_s=transfer_s,
         by_durations=times.by_durations,
-        one_way=rows.is_op(ONE_WAY_OPS, heads),
+        one_way=same.one_way,
         skipped=skipped,
     )
 
 
-def _ends(window: Window, kept: Ints, first: Ints, times: _Times) -> tuple[Floats, Floats]:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Same:
+    """What of the calls is the same in every window, named as in `Calls`; `wire` is what calls queue for. (call,)"""
+
+    call: Ints
+    rank: Ints
+    source: Bools
+    group: Ints
+    op_code: Ints
+    one_way: Bools
+    wire: Ints
+
+
+def _same(window: Window, members: _Members) -> _Same:
+    rows, kept = window.collectives, members.kept
+    heads = kept[members.first]
+    source = rows.is_op(("send",), kept)
+    rooted = np.flatnonzero(rows.is_op(("broadcast", "scatter"), kept))
+    source[rooted] = rows.peer[kept[rooted]] == rows.rank[kept[rooted]]
+    return _Same(
+        call=np.repeat(np.arange(len(members.first)), members.size),
+        rank=window.call_row[kept],
+        source=source,
+        group=rows.group[heads],
+        op_code=rows.op_code[heads],
+        one_way=rows.is_op(ONE_WAY_OPS, heads),
+        wire=numbered(_wires(window, heads))[0],
+    )
+
+
+def _ends(window: Window, members: _Members, wire: Ints, times: _Times) -> tuple[Floats, Floats]:
     """End and transfer of each call. (call,) each"""
     rows, end = window.collectives, times.first_out
     if times.by_durations.any():
-        shortest = _reduce(np.minimum, rows.end_s[kept] - rows.entry_s[kept], first)
+        kept = members.kept
+        shortest = _reduce(np.minimum, rows.end_s[kept] - rows.entry_s[kept], members.first)
         end = np.where(times.by_durations, times.last_in + shortest, end)
-    return end, _transfer(_wires(window, kept, first), times.last_in, end)
+    return end, _transfer(wire, times.last_in, end)
 
 
 def _life(lives: Lives, kept: Ints, *, num_rows: int) -> tuple[Floats, Ints, Bools, Ints]:
@@ -255,10 +322,9 @@ def _by_life(lives: Lives, kept: Ints, *, num_rows: int) -> Ints:
     return order if len(kept) == num_rows else order[order >= 0]
 
 
-def _wires(window: Window, kept: Ints, first: Ints) -> Ints:
-    """What calls queue for: their group, or for send and receive their pair. (call,)"""
+def _wires(window: Window, heads: Ints) -> Ints:
+    """What calls queue for: their group, or for send and receive their pair. `heads` (call,) are their first rows. (call,)"""
     rows = window.collectives
-    heads = kept[first]
     wire = rows.group[heads]
     paired = np.flatnonzero(rows.is_op(PAIRED, heads))
     if len(paired):
@@ -275,7 +341,7 @@ def _transfer(wire: Ints, last_in: Floats, end: Floats) -> Floats:
     if not len(end):
         return np.empty(0)
     ticks = np.rint((end - end.min()) * 1e9).astype(np.int64)
-    order = stable_order(packed(numbered(wire)[0], ticks))
+    order = stable_order(packed(wire, ticks))
     before = np.full(len(end), -np.inf)
     same = wire[order][1:] == wire[order][:-1]
     before[order[1:]] = np.where(same, end[order[:-1]], -np.inf)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from argus.analytics.ordering import numbered, packed
+from argus.analytics.recalled import recalled
 from argus.analytics.robust import grouped_median
 from argus.analytics.window import Bools, Floats, Ints, RankClocks, Window
 from argus.collectors.records.events import SYMMETRIC_OPS
@@ -163,6 +164,11 @@ def _errors(off: Floats, domain: Ints, num: int) -> Floats:
 
 def clock_domains(window: Window) -> Ints:
     """Which clock each rank reads, as a number: its host's, or its own if the host is unknown. (rank,)"""
+    told = (window.ranks, window.collectives.rank)
+    return recalled(window.topology, "clocks", told, lambda: _clock_domains(window))
+
+
+def _clock_domains(window: Window) -> Ints:
     seen = np.zeros(len(window.ranks), np.bool_)
     seen[window.call_row] = True
     numbers: dict[str, int] = {}

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from argus.analytics.beside import beside
 from argus.analytics.gathered import Texts, in_columns
 from argus.analytics.ordering import numbered, packed
+from argus.analytics.recalled import recalled
 from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import Topology
 
@@ -83,32 +84,83 @@ def collect(
 ) -> tuple[tuple[str, ...], Collectives]:
     """Ids of the groups that have calls, and the calls of all ranks' summaries, rank by rank."""
     columns, part_of = in_columns([part.collectives for part in parts], _COLUMNS)
-    rank = np.array([part.rank for part in parts], np.int64)[part_of]
+    told = (columns["group"], columns["op"], columns["phase"], columns["peer"])
+    calls = recalled(
+        topology, "named calls", (texts, part_of, *told), lambda: _named(texts, part_of, *told, topology)
+    )
+    seq = columns["seq"]
+    # Numbers run on from window to window and faster in one group than in the next: what counts is the place.
+    place = seq - seq[calls.one_of][calls.wire]
+    call = recalled(
+        topology, "numbered calls", (calls, place), lambda: numbered(packed(calls.wire, place))[0]
+    )
+    return calls.groups, Collectives(
+        rank=calls.rank,
+        group=calls.group,
+        op_code=calls.op,
+        seq=seq,
+        peer=calls.peer,
+        step=columns["step"],
+        bytes=columns["bytes"],
+        entry_s=columns["entry_ns"],
+        end_s=columns["end_ns"],
+        blocked_s=columns["blocked_ns"],
+        cpu_s=columns["cpu_ns"],
+        phase_code=calls.phase,
+        ops=calls.ops,
+        phases=calls.phases,
+        call=call,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Named:
+    """What of the calls is the same in every window. Rows as in `Collectives`; `wire` numbers what numbers its calls by
+    itself (group and operation, or pair), `one_of` is its first row. (row,), (wire,)"""
+
+    rank: Ints
+    group: Ints
+    op: Ints
+    phase: Ints
+    peer: Ints
+    wire: Ints
+    one_of: Ints
+    groups: tuple[str, ...]
+    ops: tuple[str, ...]
+    phases: tuple[str, ...]
+
+
+def _named(
+    texts: Texts,
+    part_of: Ints,
+    groups: NDArray[np.uint32],
+    ops: NDArray[np.uint32],
+    phases: NDArray[np.uint32],
+    peer: Ints,
+    topology: Topology,
+) -> _Named:
+    """Rows with what their numbers of strings stand for."""
     reader = texts.of(part_of)
-    peer, seq = columns["peer"], columns["seq"]
+    rank = texts.ranks[part_of]
     with beside(len(rank)) as begin:
-        grouped = begin(lambda: _groups(*reader.owned(columns["group"]), topology))
-        ops, op = reader.codes(columns["op"])
-        groups, group = grouped.result()
-        call = begin(lambda: _calls(group=group, op=op, ops=ops, seq=seq, rank=rank, peer=peer))
-        phases, phase = reader.codes(columns["phase"])
-        return groups, Collectives(
-            rank=rank,
-            group=group,
-            op_code=op,
-            seq=seq,
-            peer=peer,
-            step=columns["step"],
-            bytes=columns["bytes"],
-            entry_s=columns["entry_ns"],
-            end_s=columns["end_ns"],
-            blocked_s=columns["blocked_ns"],
-            cpu_s=columns["cpu_ns"],
-            phase_code=phase,
-            ops=ops,
-            phases=phases,
-            call=call.result(),
-        )
+        grouped = begin(lambda: _groups(*reader.owned(groups), topology))
+        op_names, op = reader.codes(ops)
+        group_ids, group = grouped.result()
+        wired = begin(lambda: _wires(group=group, op=op, ops=op_names, rank=rank, peer=peer))
+        phase_names, phase = reader.codes(phases)
+        wire, one_of = wired.result()
+    return _Named(
+        rank=rank,
+        group=group,
+        op=op,
+        phase=phase,
+        peer=peer,
+        wire=wire,
+        one_of=one_of,
+        groups=group_ids,
+        ops=op_names,
+        phases=phase_names,
+    )
 
 
 def _groups(
@@ -122,10 +174,13 @@ def _groups(
     return tuple(known), np.array(code or [0], np.int64)[number]
 
 
-def _calls(*, group: Ints, op: Ints, ops: tuple[str, ...], seq: Ints, rank: Ints, peer: Ints) -> Ints:
-    """Number the calls: same group, operation and sequence number; for send/recv also the same pair."""
-    if not len(seq):
-        return np.empty(0, np.int64)
+def _wires(*, group: Ints, op: Ints, ops: tuple[str, ...], rank: Ints, peer: Ints) -> tuple[Ints, Ints]:
+    """Number of what numbers each row's calls: group and operation, for send and receive the pair; and its first row.
+
+    (row,), (wire,)
+    """
+    if not len(group):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     is_op_paired = _among(ops, PAIRED)
     wire = group * (len(ops) + 1)
     wire += np.where(is_op_paired, len(ops), np.arange(len(ops)))[op]
@@ -136,7 +191,6 @@ def _calls(*, group: Ints, op: Ints, ops: tuple[str, ...], seq: Ints, rank: Ints
         pairs = packed(wire[paired], np.where(sends, here, there), np.where(sends, there, here))
         wire[paired] = int(wire.max()) + 1 + numbered(pairs)[0]
     wire, num = numbered(wire)
-    # Numbers run on from window to window and faster in one group than in the next: what counts is the place.
-    begun = np.full(num, np.iinfo(np.int64).max)
-    np.minimum.at(begun, wire, seq)
-    return numbered(packed(wire, seq - begun[wire]))[0]
+    one_of = np.empty(num, np.int64)
+    one_of[wire[::-1]] = np.arange(len(wire))[::-1]
+    return wire, one_of

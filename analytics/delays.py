@@ -15,6 +15,7 @@ from argus.analytics.calls import Calls
 from argus.analytics.collectives import PAIRED
 from argus.analytics.finding import Finding
 from argus.analytics.ordering import numbered, packed
+from argus.analytics.recalled import recalled
 from argus.analytics.robust import grouped_median
 from argus.analytics.waits import Waits
 from argus.analytics.window import Bools, Floats, Ints, Window
@@ -81,6 +82,12 @@ def path_of(finding: Finding) -> str:
 
 def paths_of(window: Window, calls: Calls) -> tuple[Ints, tuple[str, ...]]:
     """Number of each call's path (call,), and the names of the paths: the window's groups, then pairs."""
+    told = (calls.group, calls.rank, calls.first, calls.source, calls.op_code, calls.ops)
+    given = (*told, window.groups, window.ranks)
+    return recalled(window.topology, "paths", given, lambda: _paths_of(window, calls))
+
+
+def _paths_of(window: Window, calls: Calls) -> tuple[Ints, tuple[str, ...]]:
     path, ranks = calls.group.copy(), window.ranks[calls.rank]
     paired = np.flatnonzero(calls.is_op(*PAIRED))
     if not len(paired):

@@ -75,7 +75,8 @@ class Texts:
         self.size = np.array([len(part.names) for part in parts], np.int64)
         self.start = np.cumsum(self.size) - self.size
         self.texts = [*chain.from_iterable(part.names for part in parts), "?"]
-        self.owners = np.append(np.repeat([part.rank for part in parts], self.size), -1)
+        self.ranks = np.array([part.rank for part in parts], np.int64)
+        self.owners = np.append(np.repeat(self.ranks, self.size), -1)
         known = {text: number for number, text in enumerate(dict.fromkeys(self.texts))}
         self.distinct = tuple(known)
         self.number = np.fromiter(map(known.__getitem__, self.texts), np.int64, len(self.texts))

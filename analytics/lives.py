@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from argus.analytics.ordering import packed, stable_order
+from argus.analytics.recalled import recalled
 from argus.analytics.window import Bools, Floats, Ints, Window
 
 
@@ -28,36 +29,57 @@ class Lives:
 
 def lives_of(window: Window, sane: Bools) -> Lives:
     """Lives of all ranks; rows that are not `sane` (row,) have no times and are passed over."""
-    rows = window.collectives
-    order = _order(window, sane)
-    rank, step = rows.rank, rows.step
+    rows, column = window.collectives, window.collectives.step - window.first_step
+    steps = recalled(window.topology, "lives", (rows.rank, column), lambda: _steps(rows.rank, column))
+    order = _order(window, sane, steps)
     entry, end, blocked = rows.entry_s, rows.end_s, rows.blocked_s
     if order is not None:  # millions of rows are not moved about where they lie right already
-        rank, step = rank[order], step[order]
         entry, end, blocked = entry[order], end[order], blocked[order]
+        steps = _steps(rows.rank[order], rows.step[order])
     if not np.isfinite(blocked).all():
         blocked = np.nan_to_num(blocked)
-    num, has_blocked = len(rank), blocked > 0
-    new_rank = _is_new(rank)
-    new_step = new_rank | _is_new(step)
-    index = np.arange(num)
-    since = index - np.maximum.accumulate(np.where(new_step, index, 0))
-    last = np.append(new_step[1:], True)[:num]
+    has_blocked = blocked > 0
     if (
         not has_blocked.any()
     ):  # nobody says who did: who enters its next call before this one ended did not wait
-        has_blocked = np.append(entry[1:], np.inf)[:num] >= end
-    stood = last | has_blocked
+        has_blocked = np.append(entry[1:], np.inf)[: len(entry)] >= end
+    stood = steps.is_last | has_blocked
     free = np.maximum(entry + blocked, np.where(stood, end, -np.inf))
-    released = np.where(new_rank, np.nan, np.roll(free, 1))
+    released = np.where(steps.is_new_rank, np.nan, np.roll(free, 1))
     # Two calls entered in one instant come in either order: the second was no work, whichever it is.
     own = np.maximum(entry - released, 0.0)
     if order is None:
-        return Lives(work_s=own, synced=stood, place=since, order=None)
+        return Lives(work_s=own, synced=stood, place=steps.place, order=None)
     work, synced = np.full(len(sane), np.nan), np.zeros(len(sane), np.bool_)
     place = np.zeros(len(sane), np.int64)
-    work[order], synced[order], place[order] = own, stood, since
+    work[order], synced[order], place[order] = own, stood, steps.place
     return Lives(work_s=work, synced=synced, place=place, order=order)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Steps:
+    """Rows by rank and step as they lie: the first of a rank, the last of a rank's step, the number in it; and, from
+    the second row on, whether it lies behind the row before whenever it was entered, and whether it may. (row,)"""
+
+    is_new_rank: Bools
+    is_last: Bools
+    place: Ints
+    is_behind: Bools
+    is_same: Bools
+
+
+def _steps(rank: Ints, step: Ints) -> _Steps:
+    num, index = len(rank), np.arange(len(rank))
+    new_rank = _is_new(rank)
+    new_step = new_rank | _is_new(step)
+    same_rank = ~new_rank[1:]
+    return _Steps(
+        is_new_rank=new_rank,
+        is_last=np.append(new_step[1:], True)[:num],
+        place=index - np.maximum.accumulate(np.where(new_step, index, 0)),
+        is_behind=(rank[1:] > rank[:-1]) | (same_rank & (step[1:] > step[:-1])),
+        is_same=~new_step[1:],
+    )
 
 
 def _is_new(values: Ints) -> Bools:
@@ -67,20 +89,15 @@ def _is_new(values: Ints) -> Bools:
     return new
 
 
-def _order(window: Window, sane: Bools) -> Ints | None:
+def _order(window: Window, sane: Bools, steps: _Steps) -> Ints | None:
     """Usable rows by rank, step and entry; None if these are all rows as they lie, for collectors mostly send them so."""
-    rows = window.collectives
-    usable = None if sane.all() else np.flatnonzero(sane)
+    rows, is_whole = window.collectives, bool(sane.all())
+    usable = None if is_whole else np.flatnonzero(sane)
     rank, step, entry = rows.rank, rows.step, rows.entry_s
     if usable is not None:
         rank, step, entry = rank[usable], step[usable], entry[usable]
-    same_rank, same_step = rank[1:] == rank[:-1], step[1:] == step[:-1]
-    in_order = (
-        (rank[1:] > rank[:-1])
-        | (same_rank & (step[1:] > step[:-1]))
-        | (same_rank & same_step & (entry[1:] >= entry[:-1]))
-    )
-    if in_order.all():
+        steps = _steps(rank, step)
+    if (steps.is_behind | (steps.is_same & (entry[1:] >= entry[:-1]))).all():
         return usable
     ticks = np.rint((entry - entry.min()) * 1e9).astype(np.int64)
     order = stable_order(packed(rank, step, ticks))

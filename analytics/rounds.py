@@ -18,10 +18,12 @@ from argus.analytics.window import Bools, Ints
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """Rows that hand over without waiting, then calls whose members have all come to them."""
+    """Rows that hand over without waiting, then calls whose members have all come to them; or, `by_times`, the calls
+    of a circle that were entered first."""
 
     posts: Ints
     calls: Ints
+    by_times: bool = False
 
 
 def rounds(calls: Calls, *, chain: Ints, parts: int = 1) -> tuple[Iterator[Round], ...]:
@@ -45,10 +47,11 @@ def _walked(walk: _Walk, heads: Ints) -> Iterator[Round]:
     while not walk.done.all():
         posts, waiting = walk.post(heads)
         ready = walk.ready(posts, waiting)
-        if not len(ready) and not len(posts):
+        in_circle = not len(ready) and not len(posts)
+        if in_circle:
             ready = walk.forced()
             posts = walk.unposted(ready)
-        yield Round(posts=posts, calls=ready)
+        yield Round(posts=posts, calls=ready, by_times=in_circle)
         heads = walk.leave(ready)
 
 

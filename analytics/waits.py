@@ -81,7 +81,8 @@ def waits_of(window: Window) -> Waits:
     calls, steps = complete_calls(window), waiting_steps(window)
     with beside(len(calls.call)) as begin:
         excess = begin(lambda: own_excess(calls, window))
-        ledger = Ledger(calls, counts=np.isin(calls.step, steps), num_ranks=len(window.ranks))
+        counts = np.isin(calls.step, steps)
+        ledger = Ledger(calls, counts=counts, num_ranks=len(window.ranks), topology=window.topology)
         ledger.settle(excess)
     num, ranks = max(len(steps), 1), window.ranks
     others = max(int(np.isfinite(window.step_s).any(axis=1).sum()) - 1, 1)

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from argus.analytics.beside import beside
 from argus.analytics.collectives import Collectives, collect
 from argus.analytics.gathered import Texts, end_to_end, in_columns
+from argus.analytics.recalled import recalled
 from argus.analytics.runtime_events import RuntimeEvents
 from argus.collectors.records.cost import Cost
 from argus.collectors.records.events import CLOCK_GPU, EXCLUDED_FLAGS
@@ -124,7 +125,8 @@ class Window:
 def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
     """All ranks' summaries of one window as arrays, NaN if missing. ValueError if they are not of one."""
     parts = _one_window(summaries)
-    head, texts = parts[0], Texts(parts)
+    head, names = parts[0], [(part.rank, part.names) for part in parts]
+    texts = recalled(topology, "texts", (names,), lambda: Texts(parts))
     ranks = np.array(sorted({*topology.ranks, *(p.rank for p in parts)}), np.int64)
     row = np.searchsorted(ranks, [part.rank for part in parts])
     groups, collectives, series, cells, events = _read(parts, texts, row, topology, num_ranks=len(ranks))
