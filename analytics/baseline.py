@@ -68,6 +68,7 @@ def outliers(
     is_lone: bool = False,
     unsteady: Floats | None = None,
     learns_level: bool = False,
+    asked: Bools | None = None,
 ) -> Outlier:
     """Which of `now` (item,) healthy noise of `history` (window, item) explains too rarely.
 
@@ -76,8 +77,24 @@ def outliers(
     own steps say of the noise of its mean: more than the past knows where the work has become uneven.
     With `learns_level` an item is compared with zero and with its own past, at half the budget each: a lasting
     difference between healthy items is noise around zero, and repeats; how far each strays from its own is much less.
+    Only those `asked` for (item,) may exceed, so that of thousands of others some are enough to say how far healthy
+    ones stray.
     """
-
+    which = _enough(asked, len(now))
+    if which is not None:
+        some = outliers(
+            now[which],
+            history[:, which],
+            tests=tests,
+            window_s=window_s,
+            budget_per_day=budget_per_day,
+            rho=rho,
+            is_skewed=is_skewed,
+            is_lone=is_lone,
+            unsteady=None if unsteady is None else unsteady[which],
+            learns_level=learns_level,
+        )
+        return _among_all(some, which, len(now))
     test = partial(
         _outliers,
         tests_per_day=tests * DAY_S / max(window_s, MIN_WINDOW_S),
@@ -93,6 +110,31 @@ def outliers(
         usual = _levels(history)
         around_own = test(now - usual, history - usual, budget_per_day=budget_per_day / 2)
         return _either(around_zero.result(), around_own, usual)
+
+
+ENOUGH = 2048
+"""Items whose median spread stands for that of all: it is known to half a per cent then."""
+
+
+def _enough(asked: Bools | None, num: int) -> Ints | None:
+    """Those asked for and enough others, drawn by lot, for every n-th would be of one kind; None where it takes all."""
+    if asked is None or num <= ENOUGH:
+        return None
+    others = np.random.default_rng(num).choice(num, ENOUGH, replace=False)
+    return np.union1d(np.flatnonzero(asked), others)
+
+
+def _among_all(some: Outlier, which: Ints, num: int) -> Outlier:
+    """The items that were looked at in their places; the others exceed nothing."""
+    found = Outlier(
+        exceeds=np.zeros(num, np.bool_),
+        limit=np.full(num, np.inf),
+        scale=np.full(num, np.nan),
+        significance=np.zeros(num),
+    )
+    found.exceeds[which], found.limit[which] = some.exceeds, some.limit
+    found.scale[which], found.significance[which] = some.scale, some.significance
+    return found
 
 
 def _levels(history: Floats) -> Floats:

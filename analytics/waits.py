@@ -21,6 +21,7 @@ from argus.analytics.blame import NEGLIGIBLE_S, Ledger
 from argus.analytics.calls import Calls, complete_calls
 from argus.analytics.ordering import numbered, packed
 from argus.analytics.peers import work_classes
+from argus.analytics.recalled import recalled
 from argus.analytics.robust import grouped_median
 from argus.analytics.rounds import rows_of
 from argus.analytics.window import Floats, Ints, Window
@@ -80,7 +81,7 @@ def waits_of(window: Window) -> Waits:
     """The wait graph of one window, in seconds per usable step."""
     calls, steps = complete_calls(window), waiting_steps(window)
     with beside(len(calls.call)) as begin:
-        excess = begin(lambda: own_excess(calls, window))
+        excess = begin(lambda: own_excess(calls, window, keeps=True))
         counts = np.isin(calls.step, steps)
         ledger = Ledger(calls, counts=counts, num_ranks=len(window.ranks), topology=window.topology)
         ledger.settle(excess)
@@ -119,19 +120,30 @@ def waiting_steps(window: Window) -> Ints:
     return np.asarray(window.steps[window.usable & calm])
 
 
-def own_excess(calls: Calls, window: Window) -> Floats:
+def own_excess(calls: Calls, window: Window, *, keeps: bool = False) -> Floats:
     """Time from the last release to the entry, beyond the median of ranks doing the same work. (row,)
 
-    Where the release is unknown (first call of the window): how much later than the call's median entry.
+    Where the release is unknown (first call of the window): how much later than the call's median entry. With `keeps`
+    these are the calls that the next window will have again.
     """
-    classes = work_classes(window.topology, window.ranks)
-    known = np.flatnonzero(np.isfinite(calls.work_s))
-    work, page = calls.work_s[known], numbered(packed(calls.step))[0]
-    same, count = numbered(packed(page[calls.call[known]], classes[calls.rank[known]], calls.place[known]))
+    classes, is_known = work_classes(window.topology, window.ranks), np.isfinite(calls.work_s)
+    known = np.flatnonzero(is_known)
+    if keeps:
+        told = (packed(calls.step), calls.call, calls.rank, calls.place, classes, is_known)
+        same, count = recalled(window.topology, "same work", told, lambda: _same_work(calls, classes, known))
+    else:
+        same, count = _same_work(calls, classes, known)
     excess = _after_median(calls)
     if len(known):
+        work = calls.work_s[known]
         excess[known] = work - grouped_median(work, same, count)[same]
     return excess
+
+
+def _same_work(calls: Calls, classes: Ints, rows: Ints) -> tuple[Ints, int]:
+    """Number of the work each row ends: place, step and class of rank; and how many there are. (row,)"""
+    page = numbered(packed(calls.step))[0]
+    return numbered(packed(page[calls.call[rows]], classes[calls.rank[rows]], calls.place[rows]))
 
 
 def _after_median(calls: Calls) -> Floats:

@@ -76,6 +76,7 @@ def detect(
             is_lone=view.is_lone,
             unsteady=_unsteady(view.window, digest, classes, phase),
             learns_level=True,
+            asked=chosen,
         )
         chosen &= test.exceeds
         if chosen.any():

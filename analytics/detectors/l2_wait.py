@@ -25,7 +25,7 @@ from argus.analytics.hiccup import late_by_hiccup
 from argus.analytics.lone import costliest_arrival
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
-from argus.analytics.window import Floats
+from argus.analytics.window import Bools, Floats
 
 NEEDS = "slow_rank"
 
@@ -50,7 +50,7 @@ def detect(
     named &= waits.votes * waits.num_usable >= min(min_votes, waits.num_usable / 2)
     if not named.any() and not view.is_lone:
         return ()
-    test = _lateness(view, digest, budget=false_alarms_per_day)
+    test = _lateness(view, digest, budget=false_alarms_per_day, asked=named)
     found: list[Finding] = []
     named &= test.exceeds
     if named.any():
@@ -67,7 +67,7 @@ def detect(
     return tuple(found)
 
 
-def _lateness(view: View, digest: Digest, *, budget: float) -> Outlier:
+def _lateness(view: View, digest: Digest, *, budget: float, asked: Bools) -> Outlier:
     """Lateness against that of clean windows, and against the present one's own unsteadiness. (rank,)"""
     past = align_past(view.past, digest)
     return outliers(
@@ -80,6 +80,7 @@ def _lateness(view: View, digest: Digest, *, budget: float) -> Outlier:
         unsteady=digest.unsteady_s / digest.typical_step_s,
         is_lone=view.is_lone,
         learns_level=True,
+        asked=None if view.is_lone else asked,
     )
 
 
