@@ -19,7 +19,7 @@ from argus.analytics.ordering import numbered, packed, stable_order
 from argus.analytics.peers import work_classes
 from argus.analytics.rounds import Round, rounds, rows_of
 from argus.analytics.route import one_per_spot
-from argus.analytics.waits import Waits, own_excess, waiting_steps
+from argus.analytics.waits import Waits, waiting_steps
 from argus.analytics.window import Bools, Floats, Ints, Window
 from argus.analytics.work import EXPERT_UNITS, WORKED, explain
 
@@ -58,7 +58,8 @@ def step_gain(window: Window, waits: Waits, ranks: Collection[int]) -> StepGain 
         return None
     sick = np.isin(window.ranks[calls.rank], list(ranks))
     work_s = np.nan_to_num(calls.work_s)
-    healthy_s = work_s - np.where(sick, np.maximum(own_excess(calls, window), 0.0), 0.0)
+    played = np.isin(waits.calls.step, calls.step)[waits.calls.call]
+    healthy_s = work_s - np.where(sick, np.maximum(waits.excess_s[played], 0.0), 0.0)
     return _gains(window, calls, work_s=(healthy_s,), transfer_s=(calls.transfer_s,))[0]
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from argus.analytics.beside import beside
 from argus.analytics.clocks import clock_domains, errors_of
 from argus.analytics.collectives import PAIRED
 from argus.analytics.lives import Lives, lives_of
@@ -84,12 +82,10 @@ def complete_calls(window: Window) -> Calls:
     )
     _count(skipped, "time missing", rows.call[~sane])
     _count(skipped, "operation without a wait", rows.call[sane & ~known])
-    with beside(len(rows.call)) as begin:
-        lives = begin(lambda: lives_of(window, sane))
-        return _complete(window, sane & known, lives, skipped)
+    return _complete(window, sane & known, lives_of(window, sane), skipped)
 
 
-def _complete(window: Window, usable: Bools, lives: Future[Lives], skipped: dict[str, int]) -> Calls:
+def _complete(window: Window, usable: Bools, lives: Lives, skipped: dict[str, int]) -> Calls:
     rows = window.collectives
     whole = recalled(
         window.topology,
@@ -228,7 +224,7 @@ def _in_order(window: Window, last_in: Floats, first_out: Floats) -> Bools:
 
 
 def _calls(
-    window: Window, lives: Future[Lives], members: _Members, times: _Times, skipped: Mapping[str, int]
+    window: Window, lives: Lives, members: _Members, times: _Times, skipped: Mapping[str, int]
 ) -> Calls:
     rows, kept = window.collectives, members.kept
     same = recalled(
@@ -240,19 +236,16 @@ def _calls(
         ),
         lambda: _same(window, members),
     )
-    with beside(len(kept)) as begin:
-        life = begin(lambda: _life(lives.result(), kept, num_rows=len(rows.call)))
-        end_s, transfer_s = _ends(window, members, same.wire, times)
-        work_s, place, synced, order = life.result()
+    end_s, transfer_s = _ends(window, members, same.wire, times)
     heads = kept[members.first]
     return Calls(
         call=same.call,
         rank=same.rank,
         entry_s=times.entry,
-        work_s=work_s,
-        place=place,
-        order=order,
-        synced=synced,
+        work_s=lives.work_s[kept],
+        place=lives.place[kept],
+        order=_by_life(lives, kept, num_rows=len(rows.call)),
+        synced=lives.synced[kept],
         source=same.source,
         first=members.first,
         size=members.size,
@@ -307,11 +300,6 @@ def _ends(window: Window, members: _Members, wire: Ints, times: _Times) -> tuple
         shortest = _reduce(np.minimum, rows.end_s[kept] - rows.entry_s[kept], members.first)
         end = np.where(times.by_durations, times.last_in + shortest, end)
     return end, _transfer(wire, times.last_in, end)
-
-
-def _life(lives: Lives, kept: Ints, *, num_rows: int) -> tuple[Floats, Ints, Bools, Ints]:
-    """Work, place and standing still of the kept rows, and their order. (row,) each"""
-    return lives.work_s[kept], lives.place[kept], lives.synced[kept], _by_life(lives, kept, num_rows=num_rows)
 
 
 def _by_life(lives: Lives, kept: Ints, *, num_rows: int) -> Ints:

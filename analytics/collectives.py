@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from argus.analytics.beside import beside
 from argus.analytics.gathered import Texts, in_columns
 from argus.analytics.ordering import numbered, packed
 from argus.analytics.recalled import recalled
@@ -142,13 +141,10 @@ def _named(
     """Rows with what their numbers of strings stand for."""
     reader = texts.of(part_of)
     rank = texts.ranks[part_of]
-    with beside(len(rank)) as begin:
-        grouped = begin(lambda: _groups(*reader.owned(groups), topology))
-        op_names, op = reader.codes(ops)
-        group_ids, group = grouped.result()
-        wired = begin(lambda: _wires(group=group, op=op, ops=op_names, rank=rank, peer=peer))
-        phase_names, phase = reader.codes(phases)
-        wire, one_of = wired.result()
+    op_names, op = reader.codes(ops)
+    phase_names, phase = reader.codes(phases)
+    group_ids, group = _groups(*reader.owned(groups), topology)
+    wire, one_of = _wires(group=group, op=op, ops=op_names, rank=rank, peer=peer)
     return _Named(
         rank=rank,
         group=group,

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from argus.analytics.beside import beside
 from argus.collectors.records.events import Rows
 from argus.collectors.records.summary import RankWindow
 
@@ -47,21 +46,13 @@ def in_columns(
     num, ends = int(sizes.sum()), np.cumsum(sizes)
     columns = {name: np.empty(num, dtype) for name, dtype in types.items()}
     cuts = [0, *(np.flatnonzero(np.diff(ends // PIECE_ROWS)) + 1).tolist(), len(tables)]
-    pieces = iter(list(pairwise(cuts)))  # one for both threads: whoever is free takes the next
-
-    def fill() -> None:
-        for first, last in pieces:
-            rows, _ = end_to_end(tables[first:last])
-            at = slice(int(ends[last - 1]) - len(rows), int(ends[last - 1]))
-            for name, column in columns.items():
-                column[at] = rows[name]
-                if name.endswith("_ns") and column.dtype.kind == "f":
-                    column[at] *= 1e-9
-
-    with beside(num) as begin:
-        others = begin(fill)
-        fill()
-        others.result()
+    for first, last in pairwise(cuts):
+        rows, _ = end_to_end(tables[first:last])
+        at = slice(int(ends[last - 1]) - len(rows), int(ends[last - 1]))
+        for name, column in columns.items():
+            column[at] = rows[name]
+            if name.endswith("_ns") and column.dtype.kind == "f":
+                column[at] *= 1e-9
     return columns, np.repeat(np.arange(len(tables)), sizes)
 
 

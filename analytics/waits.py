@@ -39,8 +39,8 @@ class Waits:
     long this rank stood waiting; `votes` (rank,) = share of the counted steps that vote for the rank.
     Call arrays (call,): `last_rank` is the last to enter, `max_wait_s` the longest wait for it, `guilty` the
     rank that kept it waiting in the end, −1 if nobody's own work did. Row arrays (row,) as in `calls`: `members` =
-    global rank, `wait_s` = how long it stood waiting in all, 0 in steps that are not counted. `num_usable` =
-    counted steps.
+    global rank, `wait_s` = how long it stood waiting in all, 0 in steps that are not counted, `excess_s` = own work
+    beyond that of ranks doing the same. `num_usable` = counted steps.
     """
 
     late_s: Floats
@@ -53,6 +53,7 @@ class Waits:
     guilty: Ints
     members: Ints
     wait_s: Floats
+    excess_s: Floats
     num_usable: int
 
     @property
@@ -81,7 +82,7 @@ def waits_of(window: Window) -> Waits:
     """The wait graph of one window, in seconds per usable step."""
     calls, steps = complete_calls(window), waiting_steps(window)
     with beside(len(calls.call)) as begin:
-        excess = begin(lambda: own_excess(calls, window, keeps=True))
+        excess = begin(lambda: own_excess(calls, window))
         counts = np.isin(calls.step, steps)
         ledger = Ledger(calls, counts=counts, num_ranks=len(window.ranks), topology=window.topology)
         ledger.settle(excess)
@@ -98,6 +99,7 @@ def waits_of(window: Window) -> Waits:
         guilty=np.where(ledger.guilty >= 0, ranks[ledger.guilty], -1),
         members=ranks[calls.rank],
         wait_s=ledger.wait,
+        excess_s=excess.result(),
         num_usable=len(steps),
     )
 
@@ -120,19 +122,15 @@ def waiting_steps(window: Window) -> Ints:
     return np.asarray(window.steps[window.usable & calm])
 
 
-def own_excess(calls: Calls, window: Window, *, keeps: bool = False) -> Floats:
+def own_excess(calls: Calls, window: Window) -> Floats:
     """Time from the last release to the entry, beyond the median of ranks doing the same work. (row,)
 
-    Where the release is unknown (first call of the window): how much later than the call's median entry. With `keeps`
-    these are the calls that the next window will have again.
+    Where the release is unknown (first call of the window): how much later than the call's median entry.
     """
     classes, is_known = work_classes(window.topology, window.ranks), np.isfinite(calls.work_s)
     known = np.flatnonzero(is_known)
-    if keeps:
-        told = (packed(calls.step), calls.call, calls.rank, calls.place, classes, is_known)
-        same, count = recalled(window.topology, "same work", told, lambda: _same_work(calls, classes, known))
-    else:
-        same, count = _same_work(calls, classes, known)
+    told = (packed(calls.step), calls.call, calls.rank, calls.place, classes, is_known)
+    same, count = recalled(window.topology, "same work", told, lambda: _same_work(calls, classes, known))
     excess = _after_median(calls)
     if len(known):
         work = calls.work_s[known]

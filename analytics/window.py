@@ -10,7 +10,6 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from argus.analytics.beside import beside
 from argus.analytics.collectives import Collectives, collect
 from argus.analytics.gathered import Texts, end_to_end, in_columns
 from argus.analytics.recalled import recalled
@@ -129,7 +128,9 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
     texts = recalled(topology, "texts", (names,), lambda: Texts(parts))
     ranks = np.array(sorted({*topology.ranks, *(p.rank for p in parts)}), np.int64)
     row = np.searchsorted(ranks, [part.rank for part in parts])
-    groups, collectives, series, cells, events = _read(parts, texts, row, topology, num_ranks=len(ranks))
+    groups, collectives = collect(parts, texts, topology)
+    series = _step_series(parts, row, shape=(len(ranks), head.num_steps))
+    cells = _phase_cells(parts, texts, row, step_s=series.step_s)
     is_lone = len({topology.host_of(rank) for rank in ranks.tolist()}) <= 1
     return Window(
         run=head.run,
@@ -146,7 +147,7 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         step_cpu_s=series.step_cpu_s,
         groups=groups,
         collectives=collectives,
-        events=events,
+        events=_events(parts, texts),
         coverage=_coverage(parts, ranks, series.step_s),
         clock_method="one host" if is_lone else "unaligned",
         clock_residual_s=0.0 if is_lone else float("inf"),
@@ -161,19 +162,6 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         use=_use(parts, row, num_ranks=len(ranks)),
         marks={part.rank: part.marks for part in parts if part.marks},
     )
-
-
-_Read = tuple[tuple[str, ...], Collectives, "_Series", "_Cells", RuntimeEvents]
-
-
-def _read(parts: list[RankWindow], texts: Texts, row: Ints, topology: Topology, *, num_ranks: int) -> _Read:
-    """Calls of all ranks, and beside them what each tells of itself alone: steps, phases, events."""
-    with beside(sum(len(part.collectives) for part in parts)) as begin:
-        calls = begin(lambda: collect(parts, texts, topology))
-        series = _step_series(parts, row, shape=(num_ranks, parts[0].num_steps))
-        cells = _phase_cells(parts, texts, row, step_s=series.step_s)
-        events = _events(parts, texts)
-        return *calls.result(), series, cells, events
 
 
 def _use(parts: list[RankWindow], row: Ints, *, num_ranks: int) -> dict[str, Floats]:

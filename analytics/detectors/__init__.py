@@ -12,7 +12,6 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Protocol, cast
 
-from argus.analytics.beside import beside
 from argus.analytics.finding import Finding
 from argus.analytics.view import View
 
@@ -33,17 +32,5 @@ def detectors() -> Mapping[str, Detector]:
 
 def run_detectors(view: View, *, level: str = "") -> tuple[Finding, ...]:
     """Findings of all detectors on one view, or of those whose names begin with `level`."""
-    chosen = [detect for name, detect in detectors().items() if name.startswith(level)]
-    calls = 0 if view.window is None else len(view.window.collectives.rank)
-    found: list[tuple[Finding, ...]] = [()] * len(chosen)
-    turns = iter(list(enumerate(chosen)))  # one for both threads: whoever is free takes the next
-
-    def work() -> None:
-        for place, detect in turns:
-            found[place] = detect(view)
-
-    with beside(calls) as begin:
-        others = begin(work)
-        work()
-        others.result()
-    return tuple(finding for findings in found for finding in findings)
+    chosen = (detect for name, detect in detectors().items() if name.startswith(level))
+    return tuple(finding for detect in chosen for finding in detect(view))

@@ -28,10 +28,12 @@ from argus.analytics.baseline import (
 from argus.analytics.delays import ends_of
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
+from argus.analytics.recalled import recalled
 from argus.analytics.robust import leave_one_out_median, median_of_columns
 from argus.analytics.view import Digest, View
 from argus.analytics.window import Bools, Floats, Ints
 from argus.topology.groups import Group
+from argus.topology.layout import Topology
 
 NEEDS = "slow_link"
 
@@ -67,9 +69,9 @@ class _Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rule:
-    """What both comparisons go by: number of each path's kind (path,), ratio and floors in seconds, the budget."""
+    """What both comparisons go by: the paths, ratio and floors in seconds, the budget."""
 
-    kind: Ints
+    paths: _Paths
     min_ratio: float
     floor_s: float
     wire_floor_s: float
@@ -91,7 +93,7 @@ def detect(
         return ()
     step_s, declared = digest.typical_step_s, {group.id: group for group in view.topology.groups}
     rule = _Rule(
-        kind=_kinds(digest.paths, declared),
+        paths=_paths(view.topology, digest.paths),
         min_ratio=min_ratio,
         floor_s=min_share * step_s,
         wire_floor_s=min_wire_share * step_s,
@@ -108,17 +110,35 @@ def detect(
     return tuple(found)
 
 
-def _kinds(paths: tuple[str, ...], declared: Mapping[str, Group]) -> Ints:
-    """Number of each path's kind and size, −1 where the topology does not know it. (path,)"""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Paths:
+    """Of each path: the number of its kind and size, −1 where the topology does not know it, whether it is a pair of
+    ranks, and the place of a pair's way back, its own where nothing goes back. (path,)"""
+
+    kind: Ints
+    is_pair: Bools
+    back: Ints
+
+
+def _paths(topology: Topology, paths: tuple[str, ...]) -> _Paths:
+    return recalled(topology, "kinds of paths", (paths,), lambda: _read_paths(topology, paths))
+
+
+def _read_paths(topology: Topology, paths: tuple[str, ...]) -> _Paths:
+    declared = {group.id: group for group in topology.groups}
+    place = {name: n for n, name in enumerate(paths)}
     known: dict[tuple[str, int], int] = {}
-    kind = np.full(len(paths), -1, np.int64)
+    kind, back = np.full(len(paths), -1, np.int64), np.arange(len(paths))
+    is_pair = np.zeros(len(paths), np.bool_)
     for n, path in enumerate(paths):
-        group = declared.get(path)
+        group, ends = declared.get(path), ends_of(path)
         if group is not None:
             kind[n] = known.setdefault((group.kind, len(group.ranks)), len(known))
-        elif ends_of(path) is not None:
+        elif ends is not None:
             kind[n] = known.setdefault(("pair", 2), len(known))
-    return kind
+        if ends is not None:
+            is_pair[n], back[n] = True, place.get(f"{ends[1]}>{ends[0]}", n)
+    return _Paths(kind=kind, is_pair=is_pair, back=back)
 
 
 def _none(digest: Digest, floor_s: float, source: str) -> _Comparison:
@@ -140,8 +160,8 @@ def _wires_against_past(view: View, digest: Digest, rule: _Rule) -> _Comparison:
     """
     result = _none(digest, rule.wire_floor_s, "own past")
     stood, wire = np.nan_to_num(digest.transfer_sum_s), digest.transfer_s
-    mine = np.flatnonzero(_are_pairs(digest) & np.isfinite(wire))
-    back = _ways_back(digest.paths, mine)
+    mine = np.flatnonzero(rule.paths.is_pair & np.isfinite(wire))
+    back = rule.paths.back[mine]
     if not (stood[mine] + stood[back] >= rule.wire_floor_s).any():
         return result
     past = _past_wires(view, digest, mine)
@@ -163,21 +183,9 @@ def _wires_against_past(view: View, digest: Digest, rule: _Rule) -> _Comparison:
     return result
 
 
-def _are_pairs(digest: Digest) -> Bools:
-    """Paths that are pairs of ranks. (path,)"""
-    return np.array([ends_of(name) is not None for name in digest.paths], np.bool_)
-
-
 def _past_wires(view: View, digest: Digest, which: Ints) -> Floats:
     """Times of a call of some paths in earlier windows. (window, path)"""
     return path_history(view.past, [digest.paths[i] for i in which], pick=lambda old: old.transfer_s)
-
-
-def _ways_back(paths: tuple[str, ...], pairs: Ints) -> Ints:
-    """Place of the opposite direction of each pair, the pair's own where nothing goes back. (pair,)"""
-    place = {name: n for n, name in enumerate(paths)}
-    opposite = (">".join(reversed(paths[i].split(">"))) for i in pairs)
-    return np.array([place.get(name, i) for name, i in zip(opposite, pairs, strict=True)], np.int64)
 
 
 def _test(digest: Digest, now: Floats, past: Floats, rule: _Rule, *, rho: float | None = None) -> Outlier:
@@ -203,15 +211,15 @@ def _against_past(view: View, digest: Digest, rule: _Rule) -> _Comparison:
     """
     result, heavy = _none(digest, rule.floor_s, "own past"), _heavy(digest, rule)
     known = np.isfinite(_past_wires(view, digest, heavy)).sum(axis=0) >= MIN_PAST
-    heavy = heavy[~(known & _are_pairs(digest)[heavy])]
+    heavy = heavy[~(known & rule.paths.is_pair[heavy])]
     past = path_history(view.past, [digest.paths[i] for i in heavy])
     enough = np.isfinite(past).sum(axis=0) >= MIN_PAST
     heavy, past = heavy[enough], past[:, enough]
     if not len(heavy):
         return result
     result.expected[heavy] = median_of_columns(past)
-    for number in np.unique(rule.kind[heavy]):
-        mine = rule.kind[heavy] == number
+    for number in np.unique(rule.paths.kind[heavy]):
+        mine = rule.paths.kind[heavy] == number
         got, usual = digest.transfer_sum_s[heavy[mine]], np.maximum(result.expected[heavy[mine]], TINY_S)
         growth = np.log(np.maximum(got, TINY_S) / usual)
         test = _test(digest, growth, np.log(np.maximum(past[:, mine], TINY_S) / usual), rule)
@@ -227,8 +235,8 @@ def _against_siblings(view: View, digest: Digest, rule: _Rule) -> _Comparison:
     and only groups that move as much over as many hosts are alike. A link gets slow by many times, none gets fast.
     """
     result, got = _none(digest, rule.floor_s, "sibling paths"), digest.transfer_sum_s
-    for number in np.unique(rule.kind[_heavy(digest, rule)]):
-        mine = np.flatnonzero((rule.kind == number) & np.isfinite(got))
+    for number in np.unique(rule.paths.kind[_heavy(digest, rule)]):
+        mine = np.flatnonzero((rule.paths.kind == number) & np.isfinite(got))
         is_few = len(mine) <= MIN_SIBLINGS
         if number < 0 or len(mine) < 2 or (is_few and not _are_alike(view, digest, mine)):
             continue
