@@ -23,9 +23,7 @@ class Recalled:
     def __reduce__(self) -> tuple[type[Recalled], tuple[()]]:
         return Recalled, ()
 
-    def get(
-        self, what: str, given: tuple[Any, ...], make: Callable[[], T], keeps: Callable[[T], bool]
-    ) -> T:
+    def get(self, what: str, given: tuple[Any, ...], make: Callable[[], T], keeps: Callable[[T], bool]) -> T:
         """What `make` gives, kept from the last time if it was `given` the same; `make` may use nothing else."""
         known = self._kept.get(what)
         if known is not None and all(map(_is_same, known[0], given)):
@@ -71,7 +69,7 @@ def _freeze(value: object) -> None:
     """Nobody may write into what is used again."""
     if isinstance(value, np.ndarray):
         value.flags.writeable = False
-    elif isinstance(value, (tuple, list)):
+    elif isinstance(value, tuple) and not (value and isinstance(value[0], str)):
         for part in value:
             _freeze(part)
     elif dataclasses.is_dataclass(value):

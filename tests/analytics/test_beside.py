@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from argus.analytics import beside as module
-from argus.analytics import blame, gathered, meetings
+from argus.analytics import blame, gathered, meetings, route
 from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.beside import WORTH_ROWS, beside
 from argus.analytics.clocks import align
@@ -44,20 +44,6 @@ def test_pieces_of_any_size_make_the_same_columns(piece_rows: int, monkeypatch: 
     assert mine.tolist() == part_of.tolist() and len(rows) == 40
 
 
-def test_pieces_filled_by_two_threads_make_the_same_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = [
-        np.array([(10 * n + i, i) for i in range(n % 7)], [("a", "<u4"), ("b_ns", "<i8")]) for n in range(99)
-    ]
-    types = {"a": np.int64, "b_ns": np.float64}
-    alone, owner = in_columns(tables, types)
-    monkeypatch.setattr(module, "WORTH_ROWS", 1)
-    monkeypatch.setattr(gathered, "PIECE_ROWS", 5)
-    both, mine = in_columns(tables, types)
-    for name, column in alone.items():
-        np.testing.assert_array_equal(both[name], column)
-    assert mine.tolist() == owner.tolist() and alone["b_ns"].max() == 5e-9
-
-
 def test_names_beyond_a_table_are_unknown_and_numbers_go_by_first_use() -> None:
     part = RankWindow(run="job", attempt=0, rank=0, window=0, first_step=0, num_steps=1, names=("b", "a"))
     parts = [part, replace(part, rank=1, names=("c", "b", "d"))]
@@ -86,8 +72,9 @@ def test_a_call_of_two_is_settled_like_a_call_of_any_size(
 
     waits = waits_of(window)
     assert meetings.are_pairs(waits.calls).any()
-    monkeypatch.setattr(blame, "are_pairs", lambda calls: np.zeros(len(calls.first), np.bool_))
-    for apart, together in zip(settled(waits), settled(waits_of(window)), strict=True):
+    monkeypatch.setattr(route, "are_pairs", lambda calls: np.zeros(len(calls.first), np.bool_))
+    anew = replace(window, topology=build(done.layouts))
+    for apart, together in zip(settled(waits), settled(waits_of(anew)), strict=True):
         np.testing.assert_array_equal(apart, together)
 
 
@@ -95,9 +82,9 @@ def test_an_attempt_comes_to_the_same_on_one_core_and_on_two(monkeypatch: pytest
     job = Job(ranks=32, tp=2, pp=4, micro_batches=4, steps=80, warmup_steps=0)
     fault = Fault(kind="compute", ranks=(5,), start_step=50, severity=1.5)
     done = simulate(job, [fault], rng=np.random.default_rng(3))
-    topology = build(done.layouts)
 
     def judged() -> AttemptState:
+        topology = build(done.layouts)
         state = AttemptState.start(job.run, job.attempt)
         for closed in done.windows(WindowPlan(first=10)):
             window = align(assemble(closed.parts, topology))
@@ -105,7 +92,8 @@ def test_an_attempt_comes_to_the_same_on_one_core_and_on_two(monkeypatch: pytest
         return state
 
     alone = judged()
-    monkeypatch.setattr(module, "WORTH_ROWS", 1)
+    for worth in (module, blame):
+        monkeypatch.setattr(worth, "WORTH_ROWS", 1)
     both = judged()
     assert [incident.cause.suspects for incident in alone.incidents] == [(5,)]
     assert alone.incidents == both.incidents and alone.ballots == both.ballots
