@@ -82,19 +82,7 @@ def outliers(
     """
     which = _enough(asked, len(now))
     if which is not None:
-        some = outliers(
-            now[which],
-            history[:, which],
-            tests=tests,
-            window_s=window_s,
-            budget_per_day=budget_per_day,
-            rho=rho,
-            is_skewed=is_skewed,
-            is_lone=is_lone,
-            unsteady=None if unsteady is None else unsteady[which],
-            learns_level=learns_level,
-        )
-        return _among_all(some, which, len(now))
+        now, history, unsteady = now[which], history[:, which], None if unsteady is None else unsteady[which]
     test = partial(
         _outliers,
         tests_per_day=tests * DAY_S / max(window_s, MIN_WINDOW_S),
@@ -103,8 +91,17 @@ def outliers(
         is_lone=is_lone,
         unsteady=unsteady,
     )
-    if not learns_level or is_lone:
-        return test(now, history, budget_per_day=budget_per_day)
+    if learns_level and not is_lone:
+        found = _around_both(test, now, history, budget_per_day=budget_per_day)
+    else:
+        found = test(now, history, budget_per_day=budget_per_day)
+    return found if which is None or asked is None else _among_all(found, which, len(asked))
+
+
+def _around_both(
+    test: Callable[..., Outlier], now: Floats, history: Floats, *, budget_per_day: float
+) -> Outlier:
+    """The test around zero and around what each item used to be."""
     with beside(history.size) as begin:
         around_zero = begin(lambda: test(now, history, budget_per_day=budget_per_day / 2))
         usual = _levels(history)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future
+from functools import partial
 
 import numpy as np
 
@@ -66,7 +67,7 @@ class Ledger:
         """
         with beside(len(self.spot)) as begin:
             routes = self._routes(PARTS if len(self.spot) >= WORTH_ROWS else 1)
-            others = [begin(lambda route=route: self._walk(route, excess)) for route in routes[1:]]
+            others = [begin(partial(self._walk, route, excess)) for route in routes[1:]]
             self._walk(routes[0], excess)
             for other in others:
                 other.result()
@@ -91,7 +92,7 @@ class Ledger:
 
         walks = rounds(calls, chain=self.spot, parts=parts)
         with beside(len(self.spot)) as begin:
-            others = [begin(lambda walk=walk: found(walk)) for walk in walks[1:]]
+            others = [begin(partial(found, walk)) for walk in walks[1:]]
             return found(walks[0]), *(other.result() for other in others)
 
     def _walk(self, route: Route, excess: Future[Floats]) -> None:

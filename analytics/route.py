@@ -52,17 +52,7 @@ def route_of(calls: Calls, turns: Sequence[Round], *, spot: Ints, counts: Bools)
                 sends_first = calls.source[calls.first[which]]
                 found.append(Pairs(which=which, first=first, sends_first=sends_first, all_count=all_count))
             else:
-                found.append(
-                    Meeting(
-                        which=which,
-                        size=int(calls.size[which[0]]),
-                        first=first,
-                        has_source=bool(source[rows].any()),
-                        has_one_way=bool(calls.one_way[which].any()),
-                        all_stand=bool(synced[rows].all()),
-                        all_count=all_count,
-                    )
-                )
+                found.append(_meeting(calls, which, rows, source=source, synced=synced, all_count=all_count))
             first = rows.stop
     return Route(
         row_of=row_of,
@@ -72,6 +62,21 @@ def route_of(calls: Calls, turns: Sequence[Round], *, spot: Ints, counts: Bools)
         synced=synced,
         turns=tuple(found),
         is_by_times=any(turn.by_times for turn in turns),
+    )
+
+
+def _meeting(
+    calls: Calls, which: Ints, rows: slice, *, source: Bools, synced: Bools, all_count: bool
+) -> Meeting:
+    """Calls of one size in their rows of the route, of which `source` and `synced` are."""
+    return Meeting(
+        which=which,
+        size=int(calls.size[which[0]]),
+        first=rows.start,
+        has_source=bool(source[rows].any()),
+        has_one_way=bool(calls.one_way[which].any()),
+        all_stand=bool(synced[rows].all()),
+        all_count=all_count,
     )
 
 

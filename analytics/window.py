@@ -124,8 +124,7 @@ class Window:
 def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
     """All ranks' summaries of one window as arrays, NaN if missing. ValueError if they are not of one."""
     parts = _one_window(summaries)
-    head, names = parts[0], [(part.rank, part.names) for part in parts]
-    texts = recalled(topology, "texts", (names,), lambda: Texts(parts))
+    head, texts = parts[0], _texts(parts, topology)
     ranks = np.array(sorted({*topology.ranks, *(p.rank for p in parts)}), np.int64)
     row = np.searchsorted(ranks, [part.rank for part in parts])
     groups, collectives = collect(parts, texts, topology)
@@ -162,6 +161,11 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         use=_use(parts, row, num_ranks=len(ranks)),
         marks={part.rank: part.marks for part in parts if part.marks},
     )
+
+
+def _texts(parts: list[RankWindow], topology: Topology) -> Texts:
+    names = [(part.rank, part.names) for part in parts]
+    return recalled(topology, "texts", (names,), lambda: Texts(parts))
 
 
 def _use(parts: list[RankWindow], row: Ints, *, num_ranks: int) -> dict[str, Floats]:

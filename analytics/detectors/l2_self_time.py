@@ -79,8 +79,7 @@ def detect(
             asked=chosen,
         )
         chosen &= test.exceeds
-        if chosen.any():
-            chosen &= _repeats(view, digest, classes, phase, share=share, limit=test.limit)
+        chosen &= not chosen.any() or _repeats(view, digest, classes, phase, share=share, limit=test.limit)
         found += [_finding(view, digest, int(row), phase, test) for row in np.flatnonzero(chosen)]
     return tuple(found)
 
