@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from argus.analytics.store.bodies import shrink
+from argus.analytics.store.documents import dump, dump_plain
 from argus.analytics.store.intake import Arrival, Rejection
 from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.heartbeat import Heartbeat
@@ -31,6 +32,16 @@ MAX_SPANNED = 1 << 24
 
 MAX_ITEMS = 100_000
 """Items of one request: a host has tens of ranks, a hundred thousand is an attack."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beats:
+    """One host's heartbeats, checked; `texts` and `report_texts` are the good items as the store keeps them."""
+
+    beats: Parsed[Heartbeat]
+    reports: Parsed[Report]
+    texts: tuple[str, ...]
+    report_texts: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +75,21 @@ def _num_spanned(raw: object) -> int:
     spans = [group.get("ranks") for group in told if isinstance(group, dict)]
     nums = [span.get("num") for span in spans if isinstance(span, dict)]
     return sum(num for num in nums if isinstance(num, int))
+
+
+def parse_all_beats(bodies: Sequence[bytes]) -> list[Beats | WireError]:
+    """The heartbeats of several hosts, or why those of one cannot be read."""
+    parsed: list[Beats | WireError] = []
+    for body in bodies:
+        try:
+            beats, reports = parse_heartbeats(body)
+        except WireError as error:
+            parsed.append(error)
+            continue
+        texts = tuple(dump_plain(beat.to_json()) for beat in beats.items)
+        report_texts = tuple(dump(report.to_json()) for report in reports.items)
+        parsed.append(Beats(beats=beats, reports=reports, texts=texts, report_texts=report_texts))
+    return parsed
 
 
 def parse_heartbeats(body: bytes) -> tuple[Parsed[Heartbeat], Parsed[Report]]:

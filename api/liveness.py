@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from argus.analytics.store.progress import HeardBeat
 from argus.collectors.records.heartbeat import Heartbeat
@@ -45,4 +44,4 @@ def _seen_now(item: HeardBeat, *, is_lost: bool, now_s: float, floor_s: float) -
         return beat
     unheard_s = max(now_s - max(item.received_s, floor_s), 0.0)
     state = "lost" if is_lost else "running"
-    return replace(beat, status_age_s=beat.status_age_s + unheard_s, state=state)
+    return beat.seen(status_age_s=beat.status_age_s + unheard_s, state=state)
