@@ -11,6 +11,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Protocol, TypeVar, cast
 
+from argus.agent.wording import counted
+
 T = TypeVar("T")
 
 LOG = logging.getLogger("argus.readers")
@@ -26,7 +28,7 @@ HANG_S = 60.0
 """A reader that has not answered for so long is stopped or swapped out for good: it is ended, and another begun."""
 
 AGAIN_S, MAX_AGAIN_S = 1.0, 60.0
-"""Until a reader that ended is replaced; twice as long after each, until one has answered."""
+"""Until a reader that ended is replaced; twice as long each time, unless the last one lasted."""
 
 LOOK_S = 0.5
 """How often who waits for a reader looks whether there is one still."""
@@ -134,8 +136,8 @@ class Readers:
         self._idle: list[Beside] = []
         self._busy_s, self._noted_s = 0.0, ticks()
         self._is_much = self._is_closed = False
-        self._again_s, self._delay_s = float("-inf"), AGAIN_S
-        self._ended_s, self._num_ended = float("-inf"), 0
+        self._again_s = self._ended_s = float("-inf")
+        self._delay_s, self._num_ended = AGAIN_S, 0
 
     def __call__(self, function: Callable[..., T], *args: object) -> T:
         """What `function` makes of the arguments. Raises what it raises."""
@@ -149,7 +151,6 @@ class Readers:
                 self._lose(beside, error)
             return self._do_here(function, args)
         with self._changed:
-            self._delay_s = AGAIN_S
             self._idle.append(beside)
             self._changed.notify()
         if isinstance(answer, Raised):
@@ -160,7 +161,8 @@ class Readers:
         """What there is to say of readers that ended lately, "" if nothing."""
         if self._ticks() - self._ended_s >= TOLD_S:
             return ""
-        return f"{self._num_ended} processes that read uploads have ended; what they had is read by others"
+        ended = counted(self._num_ended, "readers")
+        return f"{ended} of uploads ended and had to be begun again; nothing was lost with them"
 
     def close(self) -> None:
         """End the processes; what is asked from now on is done here."""
@@ -210,10 +212,11 @@ class Readers:
         self._note_end(error)
 
     def _note_end(self, error: Exception) -> None:
-        self._ended_s, self._num_ended = self._ticks(), self._num_ended + 1
-        self._again_s = self._ended_s + self._delay_s
-        self._delay_s = min(2 * self._delay_s, MAX_AGAIN_S)
-        LOG.warning("a process that reads uploads ended (%r); what it had is read by others", error)
+        now_s = self._ticks()
+        has_lasted = now_s - self._ended_s > 2 * MAX_AGAIN_S
+        self._delay_s = AGAIN_S if has_lasted else min(2 * self._delay_s, MAX_AGAIN_S)
+        self._again_s, self._ended_s, self._num_ended = now_s + self._delay_s, now_s, self._num_ended + 1
+        LOG.warning("a process that reads uploads ended (%r); what it was reading is read here", error)
 
     def _do_here(self, function: Callable[..., T], args: tuple[object, ...]) -> T:
         with self._here:

@@ -32,6 +32,10 @@ BEAT_THREADS, WINDOW_THREADS = 64, 48
 
 RETRY_S = 0.5
 
+HELD = 2
+"""Windows of uploads that are packed and not acknowledged yet, at most. A service that is further behind is offered no
+more until it has caught up: what is left out counts against it, and this process holds a gigabyte and not fifteen."""
+
 AHEAD = 1.0
 """Windows before its end in which a window's uploads are packed. A real cluster packs them on a thousand other machines:
 to do it when they are due, or in the burst of the window before, would measure the generator."""
@@ -48,6 +52,8 @@ class Log:
     raw_bytes: int = 0
     sent_bytes: int = 0
     missed_beats: int = 0
+    not_offered: int = 0
+    """Uploads left out because too many were waiting."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -59,7 +65,8 @@ class Player:
         room_for(2 * cluster.num_hosts)  # each has its own connection, and a second one beside a long upload
         self._posts = [parse_server(url) for _ in range(cluster.num_hosts)]
         self.log = Log()
-        self._packed: dict[tuple[int, int], Future[tuple[bytes, int]]] = {}
+        self._packed: dict[tuple[int, int], Future[tuple[bytes, int] | None]] = {}
+        self._num_held = 0
 
     def announce(self) -> None:
         """Layouts of all hosts, several hosts a request."""
@@ -96,10 +103,21 @@ class Player:
         for (host, window), packed in list(self._packed.items()):
             start_s = begun_s + (window + 1 - AHEAD) * self._cluster.window_s
             time.sleep(max(0.0, start_s - time.time()))
+            if not self._may_hold():
+                packed.set_result(None)
+                continue
             try:
                 packed.set_result(self._cluster.upload(host, window, start_s=begun_s))
             except Exception as error:  # noqa: BLE001 - it is raised where the upload is sent
                 packed.set_exception(error)
+
+    def _may_hold(self) -> bool:
+        """Whether one more upload may wait; counted either way."""
+        with self.log.lock:
+            is_room = self._num_held < HELD * self._cluster.num_hosts
+            self._num_held += is_room
+            self.log.not_offered += not is_room
+        return is_room
 
     def _schedule(self, begun_s: float) -> list[tuple[float, int, int]]:
         """(time, host, window), heartbeats as window −1; a window is due after its end."""
@@ -125,13 +143,17 @@ class Player:
                 self.log.missed_beats += 1  # the next ones say the same, newer
 
     def _send_windows(self, host: int, window: int, *, due_s: float) -> None:
-        body, raw = self._packed.pop((host, window)).result()
+        packed = self._packed.pop((host, window)).result()
+        if packed is None:
+            return
+        body, raw = packed
         post = self._posts[host]
         while (answer := self._timed(post, PATHS["windows"], body, HEADERS["windows"])).status != 200:
             if is_refusal(answer):
                 raise ValueError(f"the service refused a window: {answer.status} {answer.error}")
             time.sleep((answer.retry_after_s or RETRY_S) * self._rng.uniform(0.5, 1.0))
         with self.log.lock:
+            self._num_held -= 1
             self.log.acknowledged[window] += int(answer.body["accepted"]) + int(answer.body["duplicates"])
             self.log.raw_bytes += raw
             self.log.sent_bytes += len(body)
@@ -181,6 +203,7 @@ def _report(log: Log, *, took_s: float, cpu_s: float) -> dict[str, object]:
         "acknowledged": dict(log.acknowledged),
         "statuses": dict(log.statuses),
         "missed_beats": log.missed_beats,
+        "not_offered": log.not_offered,
         "latencies_ms": sorted(log.latencies_ms),
         "late_s": sorted(log.late_s),
     }
