@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from argus.analytics.store.bodies import shrink
-from argus.analytics.store.documents import dump, dump_plain
+from argus.analytics.store.documents import dump_plain
 from argus.analytics.store.intake import Arrival, Rejection
 from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.heartbeat import Heartbeat
@@ -87,7 +87,7 @@ def parse_all_beats(bodies: Sequence[bytes]) -> list[Beats | WireError]:
             parsed.append(error)
             continue
         texts = tuple(dump_plain(beat.to_json()) for beat in beats.items)
-        report_texts = tuple(dump(report.to_json()) for report in reports.items)
+        report_texts = tuple(dump_plain(report.to_json()) for report in reports.items)
         parsed.append(Beats(beats=beats, reports=reports, texts=texts, report_texts=report_texts))
     return parsed
 
@@ -216,7 +216,7 @@ def _heartbeat(_index: int, raw: object) -> Heartbeat:
         status.step_p50_ns,
         *(number for pair in status.groups.values() for number in pair),
     )
-    if any(abs(number) > MAX_NUMBER for number in numbers):
+    if max(map(abs, numbers)) > MAX_NUMBER:
         raise WireError(f"heartbeat of rank {beat.rank} holds a number beyond {MAX_NUMBER}")
     return beat
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import threading
 import time
@@ -23,6 +24,9 @@ needs none."""
 
 PATIENCE_S = 0.5
 """How much reading may come at one time without being much."""
+
+PIPE_BYTES = 1 << 20
+"""What lies between the service and a reader: an upload of eight ranks is half of it. Linux lets no user have more."""
 
 HANG_S = 60.0
 """A reader that has not answered for so long is stopped or swapped out for good: it is ended, and another begun."""
@@ -55,11 +59,17 @@ class Process:
 
     def __init__(self) -> None:
         context = get_context("spawn")
-        self._here, there = context.Pipe()
-        self._process = context.Process(target=serve, args=(there,), name="argus-reader", daemon=True)
+        asked, self._asking = context.Pipe(duplex=False)
+        self._answers, answering = context.Pipe(duplex=False)
+        for pipe in (asked, answering):
+            _widen(pipe.fileno())
+        self._process = context.Process(
+            target=serve, args=(asked, answering), name="argus-reader", daemon=True
+        )
         self._is_up = False
         self._process.start()
-        there.close()
+        asked.close()
+        answering.close()
 
     @property
     def pid(self) -> int:
@@ -69,17 +79,17 @@ class Process:
 
     def is_up(self) -> bool:
         """Whether it has said hello. Raises EOFError if it ended before."""
-        if not self._is_up and self._here.poll():
-            self._here.recv()
+        if not self._is_up and self._answers.poll():
+            self._answers.recv()
             self._is_up = True
         return self._is_up
 
     def ask(self, function: Callable[..., object], args: tuple[object, ...]) -> object:
         """One call there. Raises OSError or EOFError if it is gone or hangs."""
-        self._here.send((function, args))
-        if not self._here.poll(HANG_S):
+        self._asking.send((function, args))
+        if not self._answers.poll(HANG_S):
             raise TimeoutError(f"no answer within {HANG_S:.0f} s")
-        return self._here.recv()
+        return self._answers.recv()
 
     def end(self) -> None:
         """Kill it: it holds nothing that is not asked for again."""
@@ -87,21 +97,29 @@ class Process:
         self._process.join()
 
 
-def serve(there: Connection) -> None:
+def _widen(pipe: int) -> None:
+    """Let an upload fit into a pipe: each piece would be a wait for the interpreter, which others want too."""
+    size = getattr(fcntl, "F_SETPIPE_SZ", None)
+    if size is not None:
+        with suppress(OSError):  # a user may have only so many
+            fcntl.fcntl(pipe, size, PIPE_BYTES)
+
+
+def serve(asked: Connection, answering: Connection) -> None:
     """The process's body: answer until the service is gone, whatever signal its group gets."""
     import signal
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with suppress(EOFError, OSError):
-        there.send("up")
+        answering.send("up")
         while True:
-            function, args = there.recv()
+            function, args = asked.recv()
             try:
                 answer = function(*args)
             except Exception as error:  # noqa: BLE001 - it is raised again, where it was asked for
                 answer = Raised(error)
-            there.send(answer)
+            answering.send(answer)
 
 
 class Raised:

@@ -32,6 +32,10 @@ BEAT_THREADS, WINDOW_THREADS = 64, 48
 
 RETRY_S = 0.5
 
+SWITCH_S = 0.0005
+"""How long a thread may hold the interpreter while others want it: at Python's 5 ms whoever packs held up every request,
+and the generator was what could not keep up."""
+
 HELD = 2
 """Windows of uploads that are packed and not acknowledged yet, at most. A service that is further behind is offered no
 more until it has caught up: what is left out counts against it, and this process holds a gigabyte and not fifteen."""
@@ -185,6 +189,7 @@ def main(argv: Sequence[str]) -> int:
     player = Player(cluster, args.url, seconds=args.seconds, rng=random.Random(8))
     player.announce()
     print("ready", flush=True)
+    sys.setswitchinterval(SWITCH_S)
     sys.stdin.readline()  # the word to begin
     before = resource.getrusage(resource.RUSAGE_SELF)
     took_s = player.play()
