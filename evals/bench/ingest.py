@@ -303,7 +303,7 @@ def _result(
         "incidents": kept["incidents"],
         "lost": lost,
         "behind_s": behind_s,
-        "ok": lost == told["not_offered"] == 0
+        "ok": lost == 0
         and len(analysed) == len(acknowledged) > 0
         and all(row["ranks_in"] == ranks for row in analysed)
         and (size == "smoke" or whole == len(analysed))
@@ -326,7 +326,6 @@ def _rates(
         "requests_per_s": sum(told["statuses"].values()) / told["took_s"],
         "statuses": told["statuses"],
         "missed_beats": told["missed_beats"],
-        "not_offered": told["not_offered"],
         "p50_ms": _percentile(told["latencies_ms"], 50),
         "p99_ms": _percentile(told["latencies_ms"], 99),
         "late_p99_s": _percentile(told["late_s"], 99),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from functools import cache
 
 import pytest
@@ -13,7 +14,7 @@ from argus.collectors.records.summary import RankWindow
 from argus.evals.bench import chaos
 from argus.evals.bench import ingest as ingest_bench
 from argus.evals.load.bodies import Cluster, layouts_body, make_cluster
-from argus.evals.load.play import HELD, Player
+from argus.evals.load.play import Player
 from argus.evals.simulator.kernel_blobs import RANKS_PER_HOST
 
 BYTES = 18_700
@@ -70,16 +71,14 @@ def test_what_is_told_twice_is_seen(told: list[tuple[str, str]], twice: int) -> 
     assert chaos._told_twice(told) == twice
 
 
-def test_no_more_than_two_windows_wait_and_what_is_left_out_counts() -> None:
-    player = Player(cluster(), "http://127.0.0.1:9", seconds=1.0, rng=random.Random(0))
-    assert all(player._may_hold() for _ in range(HELD * cluster().num_hosts))
-    assert not player._may_hold() and player.log.not_offered == 1
-    left_out = {**report({"0": 100}), "not_offered": 1}
-    row = {"window": 0, "status": "analysed", "ranks_in": 100, "coverage": '{"ratio": 1.0}'}
-    kept = {"windows": [row], "attempts": 1, "incidents": []}
-    watch = ingest_bench._Watch(1, rss_mb=[100.0, 100.0, 100.0])
-    scale = {"ranks": 100, "seconds": 30.0, "window_steps": 3}
-    assert not ingest_bench._result(left_out, watch, kept, size="smoke", scale=scale)["ok"]
+def test_uploads_are_packed_before_the_load_begins_for_the_time_they_are_sent_at() -> None:
+    player = Player(cluster(), "http://127.0.0.1:9", seconds=14.0, rng=random.Random(0))
+    before_s = time.time()
+    player.pack()
+    assert before_s < player._begun_s <= time.time()
+    body, raw = player._packed.get((3, 0))
+    player.close()
+    assert (body, raw) == cluster().upload(3, 0, start_s=player._begun_s)
 
 
 def report(acknowledged: dict[str, int]) -> dict[str, object]:
@@ -91,7 +90,6 @@ def report(acknowledged: dict[str, int]) -> dict[str, object]:
         "acknowledged": acknowledged,
         "statuses": {"200": 10},
         "missed_beats": 0,
-        "not_offered": 0,
         "latencies_ms": [1.0],
         "late_s": [1.0],
     }
