@@ -19,7 +19,7 @@ from argus.collectors.records.outside_event import MAX_EVENTS, OutsideEvent
 from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, StackTable
 from argus.collectors.records.summary import RankWindow
-from argus.collectors.records.upload import decode_windows
+from argus.collectors.records.upload import open_windows
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Parsed(Generic[T]):
 
 def parse_windows(body: bytes, *, max_bytes: int, age_s: float = 0.0) -> Parsed[Arrival]:
     """Rank windows of an upload that waited so long. Raises WireError when it cannot be read as a whole."""
-    parsed = _each(enumerate(decode_windows(body, max_bytes=max_bytes)), _arrival)
+    parsed = _each(enumerate(open_windows(body, max_bytes=max_bytes)), _arrival)
     return replace(
         parsed, items=tuple(replace(item, age_s=age_s) for item in parsed.items) if age_s else parsed.items
     )
@@ -156,7 +156,8 @@ def _each(items: Any, parse: Callable[[int, Any], T]) -> Parsed[T]:
     return Parsed(items=tuple(good), rejected=tuple(rejected))
 
 
-def _arrival(index: int, body: bytes) -> Arrival:
+def _arrival(index: int, came: tuple[bytes, bytes]) -> Arrival:
+    body, frame = came
     window = RankWindow.from_bytes(body)
     _name(window.run, "window.run")
     _name(window.host, "window.host", may_be_empty=True)
@@ -176,7 +177,7 @@ def _arrival(index: int, body: bytes) -> Arrival:
         first_step=window.first_step,
         num_steps=window.num_steps,
         host=window.host,
-        body=shrink(replace(window, kernels=b"").to_bytes() if window.kernels else body),
+        body=shrink(replace(window, kernels=b"").to_bytes()) if window.kernels else frame or shrink(body),
         kernels=window.kernels,
     )
 

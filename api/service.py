@@ -72,9 +72,8 @@ class Service:
     take_windows: Combiner[Parsed[Arrival], Told]
     agent_metrics: AgentMetrics
     introductions: Introductions
+    readers: Readers
     peers_asked_s: dict[int, float] = field(default_factory=dict)
-    upload_readers: Readers = field(default_factory=lambda: Readers(size=READERS))
-    beat_readers: Readers = field(default_factory=lambda: Readers(size=1))  # never behind uploads
 
     @cached_property
     def gather_beats(self) -> Gathering[bytes, Answer]:
@@ -105,7 +104,7 @@ class Service:
 
     def receive_all_heartbeats(self, bodies: Sequence[bytes]) -> list[Answer | Exception]:
         """The same for the bodies of several hosts, in one transaction: an answer or an error for each."""
-        parsed = [self._introduced(one) for one in self.beat_readers(ingest.parse_all_beats, bodies)]
+        parsed = [self._introduced(one) for one in ingest.parse_all_beats(bodies)]
         good = [one for one in parsed if isinstance(one, Beats)]
         told = iter(self.receiving.store_beats(good) if good else ())
         return [one if isinstance(one, Exception) else self._take_beats(one, next(told)) for one in parsed]
@@ -174,7 +173,7 @@ class Service:
     def receive_windows(self, body: bytes, *, age_s: float = 0.0) -> Answer:
         """Store rank windows that waited `age_s` on their host, each once. Raises WireError, NothingTaken."""
         read = partial(ingest.parse_windows, max_bytes=self.settings.max_upload_bytes, age_s=age_s)
-        parsed = self.upload_readers(read, body)
+        parsed = self.readers(read, body)
         told = self.take_windows(parsed)
         received = told.received
         assert received is not None
@@ -196,14 +195,8 @@ class Service:
     def stop(self) -> None:
         """End what works beside the routes, and let go of the database."""
         self.worker.stop()
-        self.upload_readers.close()
-        self.beat_readers.close()
+        self.readers.close()
         self.store.close()
-
-    def troubles(self) -> list[str]:
-        """What is degraded while uploads are taken."""
-        readers = (self.upload_readers.trouble(), self.beat_readers.trouble())
-        return [*self.published.troubles_now(), *filter(None, readers)]
 
     def overload(self) -> str:
         """Why no more can be taken now, "" if it can."""
@@ -256,6 +249,8 @@ def make_service(
     receiving = Receiving(store=store, window_steps=settings.window_steps, clock=clock)
     board = Board(store=store, clock=clock)
     introductions = Introductions()
+    readers = Readers(size=READERS)
+    published.watch(readers.trouble)
     start_anew = _start_anew(metrics, receiving, board=board, introductions=introductions)
     if repair is not None:
         start_anew()
@@ -277,6 +272,7 @@ def make_service(
         take_windows=Combiner(receiving.store_windows, pause_s=PAUSE_S),
         agent_metrics=make_agent_metrics(metrics.registry),
         introductions=introductions,
+        readers=readers,
     )
 
 

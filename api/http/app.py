@@ -201,7 +201,7 @@ def readyz(request: Request) -> Response:
 
 def _troubles(guard: Guard) -> list[str]:
     services = [project.service for project in guard.projects.opened()]
-    told = [trouble for service in services for trouble in service.troubles()]
+    told = [trouble for service in services for trouble in service.published.troubles_now()]
     told += [reason for service in services[1:] for reason in service.obstacles()]
     if not told or guard.keyring.is_known_open():
         return told

@@ -18,7 +18,7 @@ MAX_ENTRIES = 128
 class Report:
     """`parts` says of each part `ok` or why it sees nothing; `dropped` counts losses since the start.
 
-    `wire` is the version of its uploads, 1 where it does not say. `bytes_per_rank_step` is what the raw ring takes for
+    `wire` is the version of its uploads, the oldest that is read where it does not say. `bytes_per_rank_step` is what the raw ring takes for
     one step of one rank, 0 until known.
     """
 

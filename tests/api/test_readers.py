@@ -15,9 +15,8 @@ from starlette.testclient import TestClient
 
 from argus.api.http.app import make_app
 from argus.api.readers import AGAIN_S, MAX_AGAIN_S, SHARE, TOLD_S, Process, Raised, Readers
-from argus.api.service import Service
 from argus.collectors.records.errors import NewerError, WireError
-from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
+from tests.api.kit import FakeClock, layouts_body, make_window, service_at, upload
 from tests.api.process import wait_for
 
 
@@ -204,23 +203,22 @@ def test_signals_of_the_group_do_not_end_it_and_the_end_does() -> None:
 @pytest.mark.slow
 def test_a_service_takes_the_same_beside_and_loses_nothing_when_readers_are_killed(tmp_path: Path) -> None:
     clock = FakeClock()
-    with service_at(tmp_path / "a.sqlite", clock=clock) as here, real() as uploads, real() as beats:
-        service = replace(here, upload_readers=uploads, beat_readers=beats)
+    with service_at(tmp_path / "a.sqlite", clock=clock) as here, real() as readers:
+        service = replace(here, readers=readers)
+        service.published.watch(readers.trouble)
         service.receive_layouts(layouts_body(4))
         for window in range(4):
-            assert _take(service, window, clock)["accepted"] == 4
-            for one in (*uploads._all, *beats._all):
+            assert service.receive_windows(_windows(window))["accepted"] == 4
+            for one in readers._all:
                 assert isinstance(one, Process)
                 os.kill(one.pid, signal.SIGKILL)
-        assert _take(service, 3, clock)["duplicates"] == 4
+        assert service.receive_windows(_windows(3))["duplicates"] == 4
         with pytest.raises(WireError, match="not zstd"):
-            service.receive_windows(b"no")
+            service.receive_windows(b"these are no windows")
         told = TestClient(make_app(service), base_url="http://localhost").get("/readyz")
         assert told.json()["status"] == "unavailable"  # its analysis was not started
         assert any("of uploads ended" in reason for reason in told.json()["reasons"])
 
 
-def _take(service: Service, window: int, clock: FakeClock) -> dict[str, object]:
-    answer = service.receive_heartbeats(beats_body(*(make_beat(rank, ts_s=clock.now_s) for rank in range(4))))
-    assert answer["accepted"] == 4
-    return service.receive_windows(upload(*(make_window(rank, window) for rank in range(4))))
+def _windows(window: int) -> bytes:
+    return upload(*(make_window(rank, window) for rank in range(4)))
