@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import logging
 import threading
@@ -68,6 +69,7 @@ class Process:
         )
         self._is_up = False
         self._process.start()
+        atexit.register(self._process.kill)  # before multiprocessing waits for it, which heeds no SIGTERM
         asked.close()
         answering.close()
 
@@ -95,6 +97,7 @@ class Process:
         """Kill it: it holds nothing that is not asked for again."""
         self._process.kill()
         self._process.join()
+        atexit.unregister(self._process.kill)
 
 
 def _widen(pipe: int) -> None:
@@ -152,6 +155,7 @@ class Readers:
         self._changed = threading.Condition()
         self._all: list[Beside] = []
         self._idle: list[Beside] = []
+        self._asked_s: dict[Beside, float] = {}
         self._busy_s, self._noted_s = 0.0, ticks()
         self._is_much = self._is_closed = False
         self._again_s = self._ended_s = float("-inf")
@@ -169,7 +173,9 @@ class Readers:
                 self._lose(beside, error)
             return self._do_here(function, args)
         with self._changed:
-            self._idle.append(beside)
+            self._asked_s.pop(beside, None)
+            if not self._is_closed:
+                self._idle.append(beside)
             self._changed.notify()
         if isinstance(answer, Raised):
             raise answer.error
@@ -195,13 +201,22 @@ class Readers:
         """A process that has nothing to do; None while there is none that works."""
         with self._changed:
             self._fill()
+            self._end_hung()
             while any(up := [beside for beside in list(self._all) if self._is_up(beside)]):
                 free = next((beside for beside in up if beside in self._idle), None)
                 if free is not None:
                     self._idle.remove(free)
+                    self._asked_s[free] = self._ticks()
                     return free
                 self._changed.wait(LOOK_S)
+                self._end_hung()
         return None
+
+    def _end_hung(self) -> None:
+        """Whoever asked one that takes nothing more, or gives nothing back, hears of its end."""
+        for beside, asked_s in self._asked_s.items():
+            if self._ticks() - asked_s > HANG_S:
+                beside.end()
 
     def _fill(self) -> None:
         """As many processes as there are to be, unless the last ones ended just now."""
@@ -223,6 +238,7 @@ class Readers:
 
     def _lose(self, beside: Beside, error: Exception) -> None:
         beside.end()
+        self._asked_s.pop(beside, None)
         if beside not in self._all:
             return  # it was closed
         self._all.remove(beside)

@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from argus.api.http.app import make_app
-from argus.api.readers import AGAIN_S, MAX_AGAIN_S, SHARE, TOLD_S, Process, Raised, Readers
+from argus.api.readers import AGAIN_S, HANG_S, MAX_AGAIN_S, SHARE, TOLD_S, Process, Raised, Readers
 from argus.collectors.records.errors import NewerError, WireError
 from tests.api.kit import FakeClock, layouts_body, make_window, service_at, upload
 from tests.api.process import wait_for
@@ -142,6 +142,23 @@ def test_where_none_can_be_begun_it_is_read_here() -> None:
     readers = Readers(size=1, patience_s=0.5, begin=begin, ticks=street.ticks)
     readers(street.take, 1.0)
     assert readers(len, b"abc") == 3 and readers.trouble()
+
+
+def test_one_that_hangs_is_ended_by_who_comes_next() -> None:
+    street = Street(size=2)
+    street.read_much()
+    street.readers(street.take, 0.0)
+    hanging, _ = street.begun
+
+    def ask_next() -> int:
+        street.take(HANG_S - 1.0)
+        street.readers(len, b"")
+        assert not hanging.is_ended
+        street.take(2.0)
+        return street.readers(len, b"abc")
+
+    assert street.readers(ask_next) == 3
+    assert hanging.is_ended
 
 
 def test_after_the_end_it_is_read_here_and_none_is_begun() -> None:
