@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from argus.collectors.records.errors import NewerError, WireError
+
+if TYPE_CHECKING:
+    from zstandard import ZstdDecompressor
 
 CONTENT_TYPE = "application/x-argus-windows"
 WIRE_HEADER = "Argus-Wire"
@@ -82,20 +86,23 @@ def open_windows(body: bytes, *, max_bytes: int = MAX_UPLOAD) -> Iterator[tuple[
 
     Raises WireError as `decode_windows`.
     """
+    import zstandard
+
     if not body:
         raise WireError("upload is not zstd: it is empty")
+    decompressor = zstandard.ZstdDecompressor()
     if body.startswith(_MAGIC):  # wire 2, or what waited in a spool since then; no length is that large
-        raw, _ = _opened(body, max_bytes=max_bytes)
+        raw, _ = _opened(body, decompressor, max_bytes=max_bytes)
         yield from ((window, b"") for window in _parts(raw))
         return
     left = max_bytes
     for frame in _parts(body):
-        window, is_sized = _opened(frame, max_bytes=left)
+        window, is_sized = _opened(frame, decompressor, max_bytes=left)
         left -= len(window)
         yield window, frame if is_sized else b""
 
 
-def _opened(frame: bytes, *, max_bytes: int) -> tuple[bytes, bool]:
+def _opened(frame: bytes, decompressor: ZstdDecompressor, *, max_bytes: int) -> tuple[bytes, bool]:
     """What a frame holds, and whether it says how long that is. Raises WireError."""
     import zstandard
 
@@ -103,12 +110,10 @@ def _opened(frame: bytes, *, max_bytes: int) -> tuple[bytes, bool]:
         announced = zstandard.frame_content_size(frame)
         if announced > max_bytes:
             raise WireError(f"upload expands to {announced} bytes or more, {max_bytes} are left of the limit")
-        decompressor = zstandard.ZstdDecompressor()
-        return decompressor.decompress(
-            frame, max_output_size=max_bytes, allow_extra_data=False
-        ), announced >= 0
+        raw = decompressor.decompress(frame, max_output_size=max_bytes, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise WireError(f"upload is not zstd: {error}") from None
+    return raw, announced >= 0
 
 
 def _parts(raw: bytes) -> Iterator[bytes]:
