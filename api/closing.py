@@ -51,12 +51,15 @@ class Growth:
     """When each open window was last seen to grow, by how many ranks were in it."""
 
     _seen: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _was_busy: bool = False
+    """The last look closed a window. Its analysis may have taken half a minute: what came in meanwhile was not seen."""
 
     def see(self, windows: Sequence[WindowRow], *, now_s: float) -> Mapping[int, float]:
         """The times by window; those not among the open `windows` are forgotten."""
         seen = {}
         for row in windows:
-            ranks_in, at_s = self._seen.get(row.window, (row.ranks_in, row.opened_s))
+            first_s = now_s if self._was_busy else row.opened_s
+            ranks_in, at_s = self._seen.get(row.window, (row.ranks_in, first_s))
             seen[row.window] = (row.ranks_in, now_s if row.ranks_in > ranks_in else at_s)
         self._seen = seen
         return {window: at_s for window, (_, at_s) in seen.items()}
@@ -71,7 +74,7 @@ class Growth:
         not_before_s: float,
     ) -> list[int]:
         """Which of the open `windows` close now: see the function."""
-        return closing(
+        closed = closing(
             windows,
             world_size=world_size,
             now_s=now_s,
@@ -79,3 +82,5 @@ class Growth:
             not_before_s=not_before_s,
             grown_s=self.see(windows, now_s=now_s),
         )
+        self._was_busy = bool(closed)
+        return closed

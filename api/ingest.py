@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from argus.analytics.store.bodies import shrink
+from argus.analytics.store.documents import dump_plain
 from argus.analytics.store.intake import Arrival, Rejection
 from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.heartbeat import Heartbeat
@@ -18,7 +19,7 @@ from argus.collectors.records.outside_event import MAX_EVENTS, OutsideEvent
 from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, StackTable
 from argus.collectors.records.summary import RankWindow
-from argus.collectors.records.upload import decode_windows
+from argus.collectors.records.upload import open_windows
 
 T = TypeVar("T")
 
@@ -34,6 +35,16 @@ MAX_ITEMS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beats:
+    """One host's heartbeats, checked; `texts` and `report_texts` are the good items as the store keeps them."""
+
+    beats: Parsed[Heartbeat]
+    reports: Parsed[Report]
+    texts: tuple[str, ...]
+    report_texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Parsed(Generic[T]):
     """The good items of a request and what is wrong with the others."""
 
@@ -43,7 +54,7 @@ class Parsed(Generic[T]):
 
 def parse_windows(body: bytes, *, max_bytes: int, age_s: float = 0.0) -> Parsed[Arrival]:
     """Rank windows of an upload that waited so long. Raises WireError when it cannot be read as a whole."""
-    parsed = _each(enumerate(decode_windows(body, max_bytes=max_bytes)), _arrival)
+    parsed = _each(enumerate(open_windows(body, max_bytes=max_bytes)), _arrival)
     return replace(
         parsed, items=tuple(replace(item, age_s=age_s) for item in parsed.items) if age_s else parsed.items
     )
@@ -64,6 +75,21 @@ def _num_spanned(raw: object) -> int:
     spans = [group.get("ranks") for group in told if isinstance(group, dict)]
     nums = [span.get("num") for span in spans if isinstance(span, dict)]
     return sum(num for num in nums if isinstance(num, int))
+
+
+def parse_all_beats(bodies: Sequence[bytes]) -> list[Beats | WireError]:
+    """The heartbeats of several hosts, or why those of one cannot be read."""
+    parsed: list[Beats | WireError] = []
+    for body in bodies:
+        try:
+            beats, reports = parse_heartbeats(body)
+        except WireError as error:
+            parsed.append(error)
+            continue
+        texts = tuple(dump_plain(beat.to_json()) for beat in beats.items)
+        report_texts = tuple(dump_plain(report.to_json()) for report in reports.items)
+        parsed.append(Beats(beats=beats, reports=reports, texts=texts, report_texts=report_texts))
+    return parsed
 
 
 def parse_heartbeats(body: bytes) -> tuple[Parsed[Heartbeat], Parsed[Report]]:
@@ -130,7 +156,8 @@ def _each(items: Any, parse: Callable[[int, Any], T]) -> Parsed[T]:
     return Parsed(items=tuple(good), rejected=tuple(rejected))
 
 
-def _arrival(index: int, body: bytes) -> Arrival:
+def _arrival(index: int, came: tuple[bytes, bytes]) -> Arrival:
+    body, frame = came
     window = RankWindow.from_bytes(body)
     _name(window.run, "window.run")
     _name(window.host, "window.host", may_be_empty=True)
@@ -150,7 +177,7 @@ def _arrival(index: int, body: bytes) -> Arrival:
         first_step=window.first_step,
         num_steps=window.num_steps,
         host=window.host,
-        body=shrink(replace(window, kernels=b"").to_bytes() if window.kernels else body),
+        body=shrink(replace(window, kernels=b"").to_bytes()) if window.kernels else frame or shrink(body),
         kernels=window.kernels,
     )
 
@@ -190,7 +217,7 @@ def _heartbeat(_index: int, raw: object) -> Heartbeat:
         status.step_p50_ns,
         *(number for pair in status.groups.values() for number in pair),
     )
-    if any(abs(number) > MAX_NUMBER for number in numbers):
+    if max(map(abs, numbers)) > MAX_NUMBER:
         raise WireError(f"heartbeat of rank {beat.rank} holds a number beyond {MAX_NUMBER}")
     return beat
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from argus.analytics.store.progress import HeardBeat
 from argus.collectors.records.heartbeat import Heartbeat
@@ -22,10 +21,16 @@ def seen_now(
     the service itself was not listening. Nor does the silence of a host while the others go on step by
     step: they could not without its ranks, so only its processor is gone.
     """
-    last_s = {item.beat.host: max(hosts.get(item.beat.host, 0.0), item.received_s, floor_s) for item in heard}
+    last_s: dict[str, float] = {}
+    for item in heard:
+        host = item.beat.host
+        last_s[host] = max(last_s.get(host, floor_s), item.received_s)
+    last_s = {host: max(at_s, hosts.get(host, 0.0)) for host, at_s in last_s.items()}
     silent = {host for host, at_s in last_s.items() if now_s - at_s > silent_s}
-    began_s = max((_step_began_s(item) for item in heard if item.beat.host not in silent), default=0.0)
-    lost = {host for host in silent if began_s <= last_s[host] + AFTER_LOSS_S}
+    lost: set[str] = set()
+    if silent:
+        began_s = max((_step_began_s(item) for item in heard if item.beat.host not in silent), default=0.0)
+        lost = {host for host in silent if began_s <= last_s[host] + AFTER_LOSS_S}
     return tuple(
         _seen_now(item, is_lost=item.beat.host in lost, now_s=now_s, floor_s=floor_s) for item in heard
     )
@@ -45,4 +50,4 @@ def _seen_now(item: HeardBeat, *, is_lost: bool, now_s: float, floor_s: float) -
         return beat
     unheard_s = max(now_s - max(item.received_s, floor_s), 0.0)
     state = "lost" if is_lost else "running"
-    return replace(beat, status_age_s=beat.status_age_s + unheard_s, state=state)
+    return beat.seen(status_age_s=beat.status_age_s + unheard_s, state=state)

@@ -60,8 +60,7 @@ class Project:
         """End it in the other order and let go of the database."""
         for companion in reversed(self.companions):
             companion.stop()
-        self.service.worker.stop()
-        self.service.store.close()
+        self.service.stop()
 
 
 OpenService = Callable[[str], Service]

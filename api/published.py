@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from argus.analytics.incident import Incident
 from argus.api.run_gauges import RunNow
 
@@ -14,7 +16,12 @@ class Published:
         self._incidents: tuple[Incident, ...] = ()
         self._backlog: tuple[int, float] = (0, 0.0)
         self._troubles: tuple[str, ...] = ()
+        self._beside: tuple[Callable[[], str], ...] = ()
         self._leads = False
+
+    def watch(self, trouble: Callable[[], str]) -> None:
+        """Also tell what `trouble` says, "" while it is well: of what works beside the analysis."""
+        self._beside = (*self._beside, trouble)
 
     def show(self, *, runs: tuple[RunNow, ...], incidents: tuple[Incident, ...]) -> None:
         """Replace what is known of the jobs."""
@@ -49,5 +56,5 @@ class Published:
         return self._backlog
 
     def troubles_now(self) -> tuple[str, ...]:
-        """Why the analysis is degraded."""
-        return self._troubles
+        """Why the analysis, or what works beside it, is degraded."""
+        return (*self._troubles, *filter(None, [trouble() for trouble in self._beside]))

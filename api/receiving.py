@@ -12,24 +12,14 @@ from argus.analytics.store import control, intake, kernels
 from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Received, Rejection
 from argus.analytics.store.levels import levels_of
-from argus.api.ingest import Parsed
+from argus.api.ingest import Beats, Parsed
 from argus.api.plans import first_plan
-from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.layout import Layout
-from argus.collectors.records.report import Report
 
 MAX_NAMES = 1_000_000
 """Kernel names remembered as defined, so that the store is not asked for them with every window."""
 
 Json = dict[str, object]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Beats:
-    """One host's heartbeats, checked."""
-
-    beats: Parsed[Heartbeat]
-    reports: Parsed[Report]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +45,14 @@ class Receiving:
     def store_beats(self, batch: Sequence[Beats]) -> list[Told]:
         """The latest heartbeat of each rank and report of each host, in one transaction."""
         beats = [beat for one in batch for beat in one.beats.items]
+        texts = [text for one in batch for text in one.texts]
+        reports = [report for one in batch for report in one.reports.items]
+        report_texts = [text for one in batch for text in one.report_texts]
         now_s = self.clock()
         with self.store.write() as connection:
             attempts = self.attempts(connection, {(beat.run, beat.attempt) for beat in beats}, now_s=now_s)
-            intake.add_heartbeats(connection, beats, attempts=attempts, now_s=now_s)
-            reports = [report for one in batch for report in one.reports.items]
-            control.save_reports(connection, reports, now_s=now_s)
+            intake.add_heartbeats(connection, beats, texts=texts, attempts=attempts, now_s=now_s)
+            control.save_reports(connection, reports, texts=report_texts, now_s=now_s)
             switches = control.switches(connection, (run for run, _ in attempts))
             plans = {(plan["run"], plan["attempt"]): plan for plan in plans_of(connection, attempts)}
         told = []

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
-from threading import Semaphore
+from functools import cached_property, partial
 
 from prometheus_client import Counter
 from sqlalchemy import select
@@ -25,11 +24,12 @@ from argus.api.board import Board
 from argus.api.combining import Combiner, Gathering
 from argus.api.course import Analyses
 from argus.api.healing import Healer, Repair
-from argus.api.ingest import Parsed
+from argus.api.ingest import Beats, Parsed
 from argus.api.introductions import Introductions
 from argus.api.metrics import Metrics, make_metrics
 from argus.api.published import Published
-from argus.api.receiving import Beats, Receiving, Told, hosts_of, plans_of, windows_answer
+from argus.api.readers import Readers
+from argus.api.receiving import Receiving, Told, hosts_of, plans_of, windows_answer
 from argus.api.settings import Settings
 from argus.api.slow_peers import ask_peers
 from argus.api.worker import Worker
@@ -45,7 +45,7 @@ without it a commit held two or three of them, and most of a core went into tran
 
 READERS = 2
 """Uploads that are read at once: more threads take the interpreter from one another thousands of times a second, which
-made reading half as fast again."""
+made reading half as fast again; and a core each is what a second process is worth."""
 
 
 class NothingTaken(Exception):
@@ -72,8 +72,8 @@ class Service:
     take_windows: Combiner[Parsed[Arrival], Told]
     agent_metrics: AgentMetrics
     introductions: Introductions
+    readers: Readers
     peers_asked_s: dict[int, float] = field(default_factory=dict)
-    readers: Semaphore = field(default_factory=lambda: Semaphore(READERS))
 
     @cached_property
     def gather_beats(self) -> Gathering[bytes, Answer]:
@@ -104,18 +104,19 @@ class Service:
 
     def receive_all_heartbeats(self, bodies: Sequence[bytes]) -> list[Answer | Exception]:
         """The same for the bodies of several hosts, in one transaction: an answer or an error for each."""
-        parsed = [self._parse_beats(body) for body in bodies]
+        parsed = [self._introduced(one) for one in ingest.parse_all_beats(bodies)]
         good = [one for one in parsed if isinstance(one, Beats)]
         told = iter(self.receiving.store_beats(good) if good else ())
         return [one if isinstance(one, Exception) else self._take_beats(one, next(told)) for one in parsed]
 
-    def _parse_beats(self, body: bytes) -> Beats | WireError | Unavailable:
+    def _introduced(self, one: Beats | WireError) -> Beats | WireError | Unavailable:
+        """Those of a host that need not introduce its ranks again."""
         try:
-            beats, reports = ingest.parse_heartbeats(body)
-            self.introductions.check(beats.items)
-        except (WireError, Unavailable) as error:
+            if isinstance(one, Beats):
+                self.introductions.check(one.beats.items)
+        except Unavailable as error:
             return error
-        return Beats(beats=beats, reports=reports)
+        return one
 
     def _take_beats(self, one: Beats, told: Told) -> Answer | Exception:
         now_s = self.clock()
@@ -171,8 +172,8 @@ class Service:
 
     def receive_windows(self, body: bytes, *, age_s: float = 0.0) -> Answer:
         """Store rank windows that waited `age_s` on their host, each once. Raises WireError, NothingTaken."""
-        with self.readers:
-            parsed = ingest.parse_windows(body, max_bytes=self.settings.max_upload_bytes, age_s=age_s)
+        read = partial(ingest.parse_windows, max_bytes=self.settings.max_upload_bytes, age_s=age_s)
+        parsed = self.readers(read, body)
         told = self.take_windows(parsed)
         received = told.received
         assert received is not None
@@ -190,6 +191,12 @@ class Service:
         """Have a run's collection off or on; its hosts hear it with their next heartbeat."""
         with self.store.write() as connection:
             control.switch(connection, run, is_off=is_off, now_s=self.clock())
+
+    def stop(self) -> None:
+        """End what works beside the routes, and let go of the database."""
+        self.worker.stop()
+        self.readers.close()
+        self.store.close()
 
     def overload(self) -> str:
         """Why no more can be taken now, "" if it can."""
@@ -242,6 +249,8 @@ def make_service(
     receiving = Receiving(store=store, window_steps=settings.window_steps, clock=clock)
     board = Board(store=store, clock=clock)
     introductions = Introductions()
+    readers = Readers(size=READERS)
+    published.watch(readers.trouble)
     start_anew = _start_anew(metrics, receiving, board=board, introductions=introductions)
     if repair is not None:
         start_anew()
@@ -263,6 +272,7 @@ def make_service(
         take_windows=Combiner(receiving.store_windows, pause_s=PAUSE_S),
         agent_metrics=make_agent_metrics(metrics.registry),
         introductions=introductions,
+        readers=readers,
     )
 
 

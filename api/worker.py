@@ -46,6 +46,9 @@ ROLL_EVERY_S = 10.0
 REST_S = 0.1
 """Between turns when no window waits: a thousand hosts' uploads must not mean a thousand turns a second."""
 
+REST_RANKS = 40_000
+"""Ranks for which a turn rests a second: ten thousand are always heard of, and each turn asks the database."""
+
 UNREAD_S = 60.0
 """An attempt whose rows cannot be read is tried again after so long."""
 
@@ -142,8 +145,9 @@ class Worker:
 
     def _wait(self) -> None:
         before_s = self._clock()
-        self._stopping.wait(REST_S)
-        self._poked.wait(TICK_S - REST_S)
+        rest_s = min(max(REST_S, self._num_ranks() / REST_RANKS), TICK_S)
+        self._stopping.wait(rest_s)
+        self._poked.wait(TICK_S - rest_s)
         self._poked.clear()
         waited_s = self._clock() - before_s
         if waited_s > STALL_S or waited_s < 0:
@@ -215,12 +219,16 @@ class Worker:
             for item in found:
                 _hear(watch, [item.beat], hosts=(), now_s=item.received_s)
 
+    def _num_ranks(self) -> int:
+        return sum(len(watch.heard) for watch in self._watches.values())
+
     def _attend_all(self, now_s: float) -> bool:
         newest = {
             live.row.run: live.row.id for live in sorted(self._lives, key=lambda live: live.row.attempt)
         }
-        num_ranks = sum(len(watch.heard) for watch in self._watches.values())
-        is_tick = not 0 <= now_s - self._ticked_s < min(max(TICK_S, num_ranks / TICK_RANKS), MAX_TICK_S)
+        is_tick = (
+            not 0 <= now_s - self._ticked_s < min(max(TICK_S, self._num_ranks() / TICK_RANKS), MAX_TICK_S)
+        )
         self._ticked_s = now_s if is_tick else self._ticked_s
         more = False
         for attempt_id, watch in list(self._watches.items()):

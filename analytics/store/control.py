@@ -14,11 +14,17 @@ from argus.analytics.store.tables import HOSTS, SWITCHES
 from argus.collectors.records.report import Report
 
 
-def save_reports(connection: Connection, reports: Sequence[Report], *, now_s: float) -> None:
-    """Keep the latest report of each host's processor; of several of one host, the last."""
+def save_reports(
+    connection: Connection, reports: Sequence[Report], *, texts: Sequence[str] = (), now_s: float
+) -> None:
+    """Keep the latest report of each host's processor; of several of one host, the last.
+
+    `texts` are their documents, where the caller has them.
+    """
+    documents = texts or [dump(report.to_json()) for report in reports]
     rows = {
-        report.host: {"host": report.host, "received_s": now_s, "body": dump(report.to_json())}
-        for report in reports
+        report.host: {"host": report.host, "received_s": now_s, "body": document}
+        for report, document in zip(reports, documents, strict=True)
     }
     if rows:
         statement = upsert(connection, HOSTS, set_=("received_s", "body"))

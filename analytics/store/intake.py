@@ -184,10 +184,15 @@ def add_heartbeats(
     *,
     attempts: Mapping[AttemptKey, AttemptRow],
     now_s: float,
+    texts: Sequence[str] = (),
 ) -> None:
-    """Keep the latest heartbeat of each rank; one that is a little older than the kept is ignored."""
+    """Keep the latest heartbeat of each rank; one that is a little older than the kept is ignored.
+
+    `texts` are their documents, where the caller has them.
+    """
     rows: dict[tuple[int, int], dict[str, object]] = {}
-    for beat in sorted(beats, key=lambda beat: beat.ts_s):
+    documents = texts or [dump_plain(beat.to_json()) for beat in beats]
+    for beat, document in sorted(zip(beats, documents, strict=True), key=lambda pair: pair[0].ts_s):
         attempt_id = attempts[beat.run, beat.attempt].id
         rows[attempt_id, beat.rank] = {
             "attempt_id": attempt_id,
@@ -196,7 +201,7 @@ def add_heartbeats(
             "ts_s": beat.ts_s,
             "received_s": now_s,
             "state": beat.state,
-            "body": dump_plain(beat.to_json()),
+            "body": document,
         }
     if not rows:
         return

@@ -11,7 +11,6 @@ from typing import Any
 
 from anyio import to_thread
 from fastapi import HTTPException
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from argus.analytics.store.audit import Deed
@@ -38,6 +37,8 @@ HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
 }
 """Unless the answer says otherwise."""
+
+RAW_HEADERS = tuple((name.lower().encode(), value.encode()) for name, value in HEADERS.items())
 
 
 @dataclass(kw_only=True)
@@ -66,9 +67,9 @@ class Frame:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
+                told_already = {name for name, _ in message["headers"]}
+                more = [pair for pair in RAW_HEADERS if pair[0] not in told_already]
+                message["headers"] = [*message["headers"], *more]
             await send(message)
 
         limit = self.max_upload_bytes if scope["path"].startswith(UPLOADS) else MAX_BODY_BYTES

@@ -223,7 +223,7 @@ async def take(request: Request, receive: Take, *, media: str, may_be_old: bool 
         response = _come_back(wait_s) if wait_s else await _received(request, receive, media=media)
     except (WireError, NothingTaken, HTTPException, SQLAlchemyError) as error:
         response = response_to(error)
-    service.metrics.requests.labels(route=request.url.path, code=str(response.status_code)).inc()
+    service.metrics.requests.labels(route=request.scope["path"], code=str(response.status_code)).inc()
     return response
 
 

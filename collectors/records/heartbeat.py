@@ -102,6 +102,13 @@ class Heartbeat:
             "channels_off": list(self.channels_off),
         }
 
+    def seen(self, *, status_age_s: float, state: str) -> Heartbeat:
+        """The same beat with its status that old and the rank in that state."""
+        # By hand: a service looks at ten thousand every five seconds, and `replace` takes ten times as long.
+        made = object.__new__(Heartbeat)
+        vars(made).update(vars(self), status_age_s=status_age_s, state=state)
+        return made
+
     @staticmethod
     def from_json(raw: object) -> Heartbeat:
         """Parse and check. Raises WireError."""

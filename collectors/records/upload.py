@@ -1,19 +1,24 @@
-"""The body of one upload: many ranks' windows, each decodable alone, compressed together."""
+"""The body of one upload: many ranks' windows, each compressed and decodable alone."""
 
 from __future__ import annotations
 
 import math
 import struct
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from argus.collectors.records.errors import NewerError, WireError
 
+if TYPE_CHECKING:
+    from zstandard import ZstdDecompressor
+
 CONTENT_TYPE = "application/x-argus-windows"
 WIRE_HEADER = "Argus-Wire"
-WIRE_VERSION = 2
-"""2: the version comes with every upload, and the age of what waited. 1: with windows only, and no age."""
+WIRE_VERSION = 3
+"""3: each window is a zstd frame of its own, which the service stores as it came. 2: all windows of an upload are one
+frame. An upload without a version is read as the oldest: what says which it is, is its first bytes."""
 
-OLDEST_WIRE = 1
+OLDEST_WIRE = 2
 """The version before is read too: hosts and the service are never upgraded in the same second."""
 
 AGE_HEADER = "Argus-Age"
@@ -30,6 +35,8 @@ LEVEL = 1
 """Of zstd: packs a rank window as small as level 3 in two thirds of the time, beside the training process."""
 
 _LENGTH = struct.Struct("<I")
+_MAGIC = b"\x28\xb5\x2f\xfd"
+"""How a zstd frame begins (RFC 8878 §3.1.1)."""
 
 
 def check_wire(header: str | None) -> int:
@@ -61,24 +68,56 @@ def parse_age(header: str | None) -> float:
 
 
 def encode_windows(windows: Iterable[bytes]) -> bytes:
-    """Compressed body of `RankWindow.to_bytes()` results."""
+    """Body of `RankWindow.to_bytes()` results."""
     import zstandard
 
-    body = b"".join(_LENGTH.pack(len(window)) + window for window in windows)
-    return zstandard.ZstdCompressor(level=LEVEL).compress(body)
+    compressor = zstandard.ZstdCompressor(level=LEVEL)
+    frames = [compressor.compress(window) for window in windows]
+    return b"".join(_LENGTH.pack(len(frame)) + frame for frame in frames)
 
 
 def decode_windows(body: bytes, *, max_bytes: int = MAX_UPLOAD) -> Iterator[bytes]:
-    """The windows' bytes, not yet parsed. Raises WireError, also when it would expand beyond `max_bytes`."""
+    """The windows' bytes, not yet parsed. Raises WireError, also when they would expand beyond `max_bytes`."""
+    return (window for window, _ in open_windows(body, max_bytes=max_bytes))
+
+
+def open_windows(body: bytes, *, max_bytes: int = MAX_UPLOAD) -> Iterator[tuple[bytes, bytes]]:
+    """The same, each with the zstd frame it came as, empty where it has none that tells its size.
+
+    Raises WireError as `decode_windows`.
+    """
+    import zstandard
+
+    if not body:
+        raise WireError("upload is not zstd: it is empty")
+    decompressor = zstandard.ZstdDecompressor()
+    if body.startswith(_MAGIC):  # wire 2, or what waited in a spool since then; no length is that large
+        raw, _ = _opened(body, decompressor, max_bytes=max_bytes)
+        yield from ((window, b"") for window in _parts(raw))
+        return
+    left = max_bytes
+    for frame in _parts(body):
+        window, is_sized = _opened(frame, decompressor, max_bytes=left)
+        left -= len(window)
+        yield window, frame if is_sized else b""
+
+
+def _opened(frame: bytes, decompressor: ZstdDecompressor, *, max_bytes: int) -> tuple[bytes, bool]:
+    """What a frame holds, and whether it says how long that is. Raises WireError."""
     import zstandard
 
     try:
-        announced = zstandard.frame_content_size(body)
+        announced = zstandard.frame_content_size(frame)
         if announced > max_bytes:
-            raise WireError(f"upload expands to {announced} bytes, the limit is {max_bytes}")
-        raw = zstandard.ZstdDecompressor().decompress(body, max_output_size=max_bytes)
+            raise WireError(f"upload expands to {announced} bytes or more, {max_bytes} are left of the limit")
+        raw = decompressor.decompress(frame, max_output_size=max_bytes, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise WireError(f"upload is not zstd: {error}") from None
+    return raw, announced >= 0
+
+
+def _parts(raw: bytes) -> Iterator[bytes]:
+    """What was joined with its lengths. Raises WireError."""
     offset = 0
     while offset < len(raw):
         if offset + _LENGTH.size > len(raw):
@@ -86,6 +125,6 @@ def decode_windows(body: bytes, *, max_bytes: int = MAX_UPLOAD) -> Iterator[byte
         (length,) = _LENGTH.unpack_from(raw, offset)
         offset += _LENGTH.size
         if offset + length > len(raw):
-            raise WireError(f"upload is cut inside a window of {length} bytes")
+            raise WireError(f"upload is cut inside a window of {length} bytes, or is not zstd")
         yield raw[offset : offset + length]
         offset += length

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import resource
 import sys
@@ -11,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -19,6 +20,7 @@ from argus.api.http.connections import room_for
 from argus.collectors.host.client import Answer, HttpPost, parse_server
 from argus.collectors.host.uploader import BEATS_PATH, HEADERS, JSON_HEADERS, PATHS, is_refusal
 from argus.evals.load.bodies import STEP_S, Cluster, layouts_body, make_cluster
+from argus.evals.load.packed import Packed
 from argus.evals.simulator.kernel_blobs import RANKS_PER_HOST
 
 BEATS_S = 5.0
@@ -32,9 +34,11 @@ BEAT_THREADS, WINDOW_THREADS = 64, 48
 
 RETRY_S = 0.5
 
-AHEAD = 1.0
-"""Windows before its end in which a window's uploads are packed. A real cluster packs them on a thousand other machines:
-to do it when they are due, or in the burst of the window before, would measure the generator."""
+TRIED, SLACK, SYNC_S = 32, 1.3, 10.0
+"""Uploads that tell how long packing takes, how much longer it may take, and what the disk takes after it."""
+
+SWITCH_S = 0.0005
+"""How long a thread may hold the interpreter while others want it: Python's 5 ms are longer than a request takes."""
 
 
 @dataclass(kw_only=True)
@@ -59,7 +63,8 @@ class Player:
         room_for(2 * cluster.num_hosts)  # each has its own connection, and a second one beside a long upload
         self._posts = [parse_server(url) for _ in range(cluster.num_hosts)]
         self.log = Log()
-        self._packed: dict[tuple[int, int], Future[tuple[bytes, int]]] = {}
+        self._begun_s = 0.0
+        self._packed = Packed()
 
     def announce(self) -> None:
         """Layouts of all hosts, several hosts a request."""
@@ -70,14 +75,30 @@ class Player:
             if answer.status != 200:
                 raise SystemExit(f"the service refused layouts: {answer.status} {answer.error}")
 
+    def pack(self) -> None:
+        """Pack all uploads; from now on it is known when the load begins. Raises SystemExit."""
+        keys = [(host, window) for _, host, window in sorted(self._schedule(0.0)) if window >= 0]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            before_s = time.perf_counter()
+            hosts = [number % self._cluster.num_hosts for number in range(TRIED)]
+            list(pool.map(lambda host: self._cluster.upload(host, 0, start_s=0.0), hosts))
+            each_s = (time.perf_counter() - before_s) / TRIED
+            self._begun_s = begun_s = time.time() + SLACK * each_s * len(keys) + SYNC_S
+            bodies = pool.map(lambda key: self._cluster.upload(*key, start_s=begun_s), keys)
+            for key, (body, raw) in zip(keys, bodies, strict=True):
+                self._packed.put(key, body, raw=raw)
+        self._packed.sync()
+        if time.time() > begun_s:
+            raise SystemExit(
+                "packing the uploads took longer than it seemed at first; is something else running?"
+            )
+        time.sleep(begun_s - time.time())
+
     def play(self) -> float:
         """Send everything that is due within the time; how long it took until the last acknowledgement."""
-        begun_s = time.time()
+        begun_s = self._begun_s
         due = self._schedule(begun_s)
         sent = []
-        self._packed = {(host, window): Future() for _, host, window in sorted(due) if window >= 0}
-        packer = threading.Thread(target=self._pack_all, args=(begun_s,), daemon=True)
-        packer.start()
         with ThreadPoolExecutor(BEAT_THREADS) as beats, ThreadPoolExecutor(WINDOW_THREADS) as windows:
             while due:
                 at_s, host, window = heappop(due)
@@ -86,20 +107,14 @@ class Player:
                     sent.append(beats.submit(self._send_beats, host, begun_s))
                 else:
                     sent.append(windows.submit(self._send_windows, host, window, due_s=at_s))
-        packer.join()
         for future in sent:
             future.result()
+        self.close()
         return time.time() - begun_s
 
-    def _pack_all(self, begun_s: float) -> None:
-        """Every upload in the order they are due, none long before: a window of them is half a gigabyte."""
-        for (host, window), packed in list(self._packed.items()):
-            start_s = begun_s + (window + 1 - AHEAD) * self._cluster.window_s
-            time.sleep(max(0.0, start_s - time.time()))
-            try:
-                packed.set_result(self._cluster.upload(host, window, start_s=begun_s))
-            except Exception as error:  # noqa: BLE001 - it is raised where the upload is sent
-                packed.set_exception(error)
+    def close(self) -> None:
+        """Let go of what was packed."""
+        self._packed.close()
 
     def _schedule(self, begun_s: float) -> list[tuple[float, int, int]]:
         """(time, host, window), heartbeats as window −1; a window is due after its end."""
@@ -125,7 +140,7 @@ class Player:
                 self.log.missed_beats += 1  # the next ones say the same, newer
 
     def _send_windows(self, host: int, window: int, *, due_s: float) -> None:
-        body, raw = self._packed.pop((host, window)).result()
+        body, raw = self._packed.get((host, window))
         post = self._posts[host]
         while (answer := self._timed(post, PATHS["windows"], body, HEADERS["windows"])).status != 200:
             if is_refusal(answer):
@@ -162,7 +177,9 @@ def main(argv: Sequence[str]) -> int:
     )
     player = Player(cluster, args.url, seconds=args.seconds, rng=random.Random(8))
     player.announce()
+    player.pack()
     print("ready", flush=True)
+    sys.setswitchinterval(SWITCH_S)
     sys.stdin.readline()  # the word to begin
     before = resource.getrusage(resource.RUSAGE_SELF)
     took_s = player.play()

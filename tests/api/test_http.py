@@ -18,11 +18,11 @@ from argus.api.metrics import METRICS
 from argus.api.service import Service
 from argus.collectors.host.client import Answer
 from argus.collectors.host.uploader import NOT_THE_BODY, is_refusal
-from argus.collectors.records.upload import CONTENT_TYPE, encode_windows
+from argus.collectors.records.upload import CONTENT_TYPE, WIRE_VERSION, encode_windows
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
 
 JSON = {"content-type": "application/json"}
-WINDOWS = {"content-type": CONTENT_TYPE, "argus-wire": "1"}
+WINDOWS = {"content-type": CONTENT_TYPE, "argus-wire": "2"}
 
 
 @pytest.fixture
@@ -387,7 +387,7 @@ def test_a_newer_senders_windows_are_kept_by_it_until_the_service_is_upgraded(cl
     assert newer != now
     for body, headers in (
         (encode_windows([now, newer]), WINDOWS),
-        (encode_windows([now]), {**WINDOWS, "argus-wire": "3"}),
+        (encode_windows([now]), {**WINDOWS, "argus-wire": str(WIRE_VERSION + 1)}),
     ):
         answer = client.post("/v1/ingest/windows", content=body, headers=headers)
         assert answer.status_code == 426 and "upgrade this side" in answer.json()["detail"]

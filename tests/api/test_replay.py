@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 from starlette.testclient import TestClient
+from zstandard import ZstdCompressor
 
 from argus.analytics.history import DAY_S, day_of
+from argus.analytics.store import bodies, progress
 from argus.analytics.store.history_tables import UNIT_DAYS
 from argus.analytics.store.tables import INCIDENT_EVENTS
 from argus.api.cli.status import render
 from argus.api.http.app import make_app
 from argus.api.http.limits import MAX_WAIT_S, Buckets, Queue
+from argus.api.ingest import parse_windows
 from argus.api.late import MARK
 from argus.api.service import Service
 from argus.collectors.records.errors import NewerError, WireError
@@ -24,6 +28,8 @@ from argus.collectors.records.upload import (
     REPLAY_S,
     WIRE_VERSION,
     check_wire,
+    encode_windows,
+    open_windows,
     parse_age,
 )
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
@@ -180,6 +186,38 @@ def test_this_version_and_the_one_before_are_read(client: TestClient, header: st
     ):
         answer = client.post(f"/v1/ingest/{path}", content=body, headers={"content-type": media, **headers})
         assert answer.status_code == 200
+
+
+def one_frame(*windows: bytes) -> bytes:
+    """What a host of wire 2 sends, and what still lies in the spool of one that was just upgraded."""
+    return ZstdCompressor().compress(b"".join(struct.pack("<I", len(one)) + one for one in windows))
+
+
+@pytest.mark.parametrize("header", ["2", "3"])
+def test_windows_in_one_frame_are_stored_like_those_in_frames_of_their_own(
+    client: TestClient, service: Service, header: str
+) -> None:
+    windows = [make_window(rank, 0).to_bytes() for rank in range(4)]
+    headers = {"content-type": CONTENT_TYPE, "argus-wire": header}
+    for body, part in ((one_frame(*windows[:2]), 2), (encode_windows(windows[2:]), 2)):
+        assert client.post("/v1/ingest/windows", content=body, headers=headers).json()["accepted"] == part
+    with service.store.read() as connection:
+        attempt = progress.live_attempts(connection)[0].row.id
+        assert progress.bodies_of(connection, attempt, 0, with_late=True) == windows
+
+
+def test_a_frame_that_cannot_be_kept_as_it_came_is_made_anew_or_refused() -> None:
+    window = make_window(0, 0).to_bytes()
+    unsized = ZstdCompressor(write_content_size=False).compress(window)
+    framed = [struct.pack("<I", len(frame)) + frame for frame in (unsized, ZstdCompressor().compress(window))]
+    assert [bool(frame) for _, frame in open_windows(b"".join(framed))] == [False, True]
+    assert [bodies.grow(item.body) for item in parse_windows(framed[0], max_bytes=1 << 20).items] == [window]
+    longer = ZstdCompressor().compress(window) + b"more"
+    for bad in (struct.pack("<I", len(longer)) + longer, framed[1][:-1], framed[1] + b"\0", b"", b"{}"):
+        with pytest.raises(WireError):
+            list(open_windows(bad))
+    with pytest.raises(WireError, match="left of the limit"):
+        list(open_windows(b"".join(framed), max_bytes=2 * len(window) - 1))
 
 
 def test_versions_that_cannot_be_read_are_told_who_must_be_upgraded() -> None:

@@ -71,6 +71,18 @@ def test_a_window_waits_while_its_ranks_come_in() -> None:
     assert closed(61, 59.9) == [] and closed(62, 60.0) == [0]  # not for ever
 
 
+def test_what_came_in_while_another_window_was_analysed_counts_as_grown_just_now() -> None:
+    growth = Growth()
+
+    def closed(*windows: WindowRow, now_s: float) -> list[int]:
+        return growth.closing(windows, world_size=4, now_s=now_s, grace_s=15.0, not_before_s=0.0)
+
+    first, second = rows(4, 2)
+    assert closed(first, now_s=1.0) == [0]
+    assert closed(second, now_s=30.0) == []  # the analysis took so long; four graces are not over
+    assert closed(second, now_s=34.9) == [] and closed(second, now_s=35.0) == [1]
+
+
 def test_what_grew_is_forgotten_with_its_window() -> None:
     growth = Growth()
     growth.see(rows(1), now_s=0.0)

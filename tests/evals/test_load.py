@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 from functools import cache
 
 import pytest
@@ -12,6 +14,7 @@ from argus.collectors.records.summary import RankWindow
 from argus.evals.bench import chaos
 from argus.evals.bench import ingest as ingest_bench
 from argus.evals.load.bodies import Cluster, layouts_body, make_cluster
+from argus.evals.load.play import Player
 from argus.evals.simulator.kernel_blobs import RANKS_PER_HOST
 
 BYTES = 18_700
@@ -66,6 +69,16 @@ def test_heartbeats_and_layouts_are_taken() -> None:
 )
 def test_what_is_told_twice_is_seen(told: list[tuple[str, str]], twice: int) -> None:
     assert chaos._told_twice(told) == twice
+
+
+def test_uploads_are_packed_before_the_load_begins_for_the_time_they_are_sent_at() -> None:
+    player = Player(cluster(), "http://127.0.0.1:9", seconds=14.0, rng=random.Random(0))
+    before_s = time.time()
+    player.pack()
+    assert before_s < player._begun_s <= time.time()
+    body, raw = player._packed.get((3, 0))
+    player.close()
+    assert (body, raw) == cluster().upload(3, 0, start_s=player._begun_s)
 
 
 def report(acknowledged: dict[str, int]) -> dict[str, object]:

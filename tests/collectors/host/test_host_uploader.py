@@ -280,7 +280,7 @@ def test_what_is_of_now_goes_before_what_waited_through_an_outage(tmp_path: Path
 
     def post(path: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
         sent.append((body, float(headers["Argus-Age"])))
-        assert headers["Argus-Wire"] == "2"
+        assert headers["Argus-Wire"] == "3"
         return answers[body].pop() if answers.get(body) else OK
 
     now_s = [0.0]
