@@ -70,8 +70,8 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
         last = closed.parts
     state = _filled(state)
     walls = [_timed(state, last, topology) for _ in range(REPEATS[size])]
-    new_calls = [_timed(state, last, build(done.layouts)) for _ in range(REPEATS[size])]
     rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    new_calls = [_timed(state, last, build(done.layouts)) for _ in range(REPEATS[size])]
     with_l3_s = _with_l3(state, last, topology, num_kernels=KERNELS[size], culprit=culprit)
     wall_s = float(np.median([seconds for seconds, _ in walls]))
     named = [list(incident.cause.suspects) for incident in walls[-1][1]]
