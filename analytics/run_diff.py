@@ -274,17 +274,22 @@ def _differ(old: Level, new: Level, min_change: float, part_s: float) -> bool:
 
 def _error(old: Level, new: Level) -> float:
     """Standard error of the ratio of two medians: windows stray alike before and after, both runs together say how much."""
-    known = [level for level in (old, new) if level.num >= 3]
+    known = _telling(old, new)
     weight = sum(level.num for level in known)
     spread = (
         math.sqrt(sum(level.num * level.spread**2 for level in known) / weight) if known else UNKNOWN_SPREAD
     )
-    return 1.25 * spread * math.hypot(*(math.sqrt(ALIKE / level.num) for level in (old, new)))
+    return 1.25 * spread * math.hypot(*(1 / math.sqrt(max(level.num / ALIKE, 1.0)) for level in (old, new)))
 
 
 def _sure(old: Level, new: Level) -> float:
-    """Standard errors that noise exceeds with `CHANCE`."""
-    return student_point(CHANCE, EFFICIENCY * (old.num + new.num))
+    """Standard errors that noise exceeds with `CHANCE`; a spread that is assumed is as wide as it ever is."""
+    return student_point(CHANCE, EFFICIENCY * (old.num + new.num) if _telling(old, new) else math.inf)
+
+
+def _telling(old: Level, new: Level) -> list[Level]:
+    """Those of enough windows to tell a spread."""
+    return [level for level in (old, new) if level.num >= 3]
 
 
 def _kernels(
