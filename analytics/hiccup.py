@@ -1,13 +1,14 @@
 """Whether an excess lasts through a window, or is a step or two that went badly; and where those come again and again.
 
-A step that goes badly now and then is nobody's fault. Where a host, or a rank of a lone host, has one in window after
-window and the others have hardly any, something visits it: the windows with one are compared with what the others' rate
-brings by chance (Poisson, as for bouts in `recurrence`).
+A step that goes badly now and then is nobody's fault. Where a rank, or now one rank of a host and now another, has one in
+window after window and those of other hosts have hardly any, something visits it: the windows with one are compared with
+what the others' rate brings by chance (Poisson, as for bouts in `recurrence`).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -34,7 +35,10 @@ MIN_WINDOWS = 3
 """Once is an accident, twice is a coincidence."""
 
 CHANCE = 0.005
-"""That the others' rate brings any host so many: the votes that follow ask for one more."""
+"""That the others' rate brings any rank or any host so many: the votes that follow ask for one more."""
+
+TESTS = 2
+"""The rank's own windows and those of its host share the chance."""
 
 UNSEEN = 0.5
 """Added to the others' hiccups: none at all in so few windows is no rate of zero."""
@@ -94,30 +98,60 @@ def hiccups_of(window: Window, own: Floats, *, step_s: float) -> tuple[int, ...]
 
 def recurs(digests: Sequence[Digest], topology: Topology, ranks: Ints) -> Bools:
     """Of `ranks` those with a hiccup in the newest of `digests` and, with their host, in more before than chance brings."""
-    places = {rank: topology.host_of(rank) for rank in ranks.tolist()}
-    if len(set(places.values())) < 2:
-        places = {rank: str(rank) for rank in places}
-    recent = [set(digest.hiccups) & places.keys() for digest in digests[-LAST_WINDOWS:]]
-    visits = dict.fromkeys(places.values(), 0)
-    for hit in recent:
-        for place in {places[rank] for rank in hit}:
-            visits[place] += 1
-    often = {place for place, num in visits.items() if _is_often(num, visits)}
-    return np.array(
-        [
-            rank in recent[-1] and places[rank] in often and sum(rank in hit for hit in recent) >= MIN_WINDOWS
-            for rank in places
-        ]
-    )
+    hits = _hits(digests, ranks)
+    often = _visited(hits, topology, ranks)
+    newest = digests[-1].hiccups if digests else ()
+    return np.array([rank in newest and rank in often for rank in ranks.tolist()], np.bool_)
 
 
-def _is_often(num: int, visits: Mapping[str, int]) -> bool:
-    """Whether so many windows come too rarely by the rate of the other places, to any of them all."""
-    if num < MIN_WINDOWS or len(visits) < 2:
+def visited_with(digests: Sequence[Digest], topology: Topology, rank: int) -> tuple[int, ...]:
+    """Ranks of the host of `rank` that are visited as it is, itself included; none where it is not, or is on a lone host."""
+    host, ranks = topology.host_of(rank), digests[-1].ranks if digests else np.empty(0, np.int64)
+    often = _visited(_hits(digests, ranks), topology, ranks)
+    if rank not in often or not host or len({topology.host_of(r) for r in ranks.tolist()}) < 2:
+        return ()
+    return tuple(r for r in topology.ranks_of_host(host) if r in often)
+
+
+def _hits(digests: Sequence[Digest], ranks: Ints) -> dict[int, set[int]]:
+    """Places among the last windows in which each of `ranks` had a hiccup; those that had none are left out."""
+    known, hits = set(ranks.tolist()), dict[int, set[int]]()
+    for place, digest in enumerate(digests[-LAST_WINDOWS:]):
+        for rank in known.intersection(digest.hiccups):
+            hits.setdefault(rank, set()).add(place)
+    return hits
+
+
+def _visited(hits: Mapping[int, set[int]], topology: Topology, ranks: Ints) -> frozenset[int]:
+    """Ranks with enough windows of their own, where these, or those of their host, are too many for chance.
+
+    What visits a host visits all of it: a rank is compared with those of other hosts, where there are others.
+    """
+    host_of = {rank: topology.host_of(rank) for rank in ranks.tolist()}
+    size = Counter(host_of.values())
+    of_host = {host: [windows for rank, windows in hits.items() if host_of[rank] == host] for host in size}
+    by_host = {host: len(set[int]().union(*mine)) for host, mine in of_host.items()}
+    all_hits = sum(map(len, hits.values()))
+    found = set[int]()
+    for rank, windows in hits.items():
+        host = host_of[rank]
+        mine, near = ([windows], 1) if len(size) < 2 else (of_host[host], size[host])
+        others = all_hits - sum(map(len, mine))
+        is_mine = _is_often(len(windows), others, peers=len(host_of) - near, places=len(host_of))
+        elsewhere = sum(by_host.values()) - by_host[host]
+        is_shared = _is_often(by_host[host], elsewhere, peers=len(size) - 1, places=len(size))
+        if len(windows) >= MIN_WINDOWS and (is_mine or is_shared):
+            found.add(rank)
+    return frozenset(found)
+
+
+def _is_often(num: int, others: int, *, peers: int, places: int) -> bool:
+    """Whether `num` windows come too rarely to any of `places` by the rate of the `others` of its `peers`."""
+    if num < MIN_WINDOWS or not peers:
         return False
-    expected = (sum(visits.values()) - num + UNSEEN) / (len(visits) - 1)
+    expected = (others + UNSEEN) / peers
     below = sum(expected**k / math.factorial(k) for k in range(num)) * math.exp(-expected)
-    return len(visits) * (1.0 - below) <= CHANCE
+    return places * (1.0 - below) <= CHANCE / TESTS
 
 
 def late_by_hiccup(window: Window, digest: Digest) -> Bools:

@@ -92,16 +92,24 @@ def grouped_median(values: Floats, key: Ints, num: int) -> Floats:
 
 
 def tail_point(probability: float, dof: float) -> float:
-    """How many scales a t-distributed deviation exceeds with `probability`, within MIN_TAIL and MAX_TAIL.
+    """How many scales a t-distributed deviation exceeds with `probability`, within MIN_TAIL and MAX_TAIL."""
+    return min(max(student_point(probability, dof), MIN_TAIL), MAX_TAIL)
 
-    Hill's expansion of the t quantile around the normal one (Abramowitz and Stegun 26.7.5).
+
+def student_point(probability: float, dof: float) -> float:
+    """Quantile of Student's t that is exceeded with `probability`, at most a half.
+
+    Hill's expansion around the normal one (Abramowitz and Stegun 26.7.5).
+
+    >>> round(student_point(0.01, 10), 2), round(student_point(0.01, 1000), 2)
+    (2.76, 2.33)
     """
     z = -NormalDist().inv_cdf(min(max(probability, 1e-300), 0.5))
     nu = max(dof, 1.0)
     g1 = (z**3 + z) / 4
     g2 = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     g3 = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return min(max(z + g1 / nu + g2 / nu**2 + g3 / nu**3, MIN_TAIL), MAX_TAIL)
+    return z + g1 / nu + g2 / nu**2 + g3 / nu**3
 
 
 def tail_probability(deviations: float, dof: float) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.numbers import WindowNumbers
+from argus.analytics.robust import EFFICIENCY, student_point
 from argus.analytics.run_facts import KernelLevel, Level, RunFacts, nccl_variants
 from argus.collectors.records.text import tame
 
@@ -28,9 +29,13 @@ GROSS_WINDOWS = 2
 TAIL = 3.5
 """A difference counts from so many standard errors of the two medians on."""
 
-SURE = 2.33
+CHANCE = 0.01
 """And only if, but for once in a hundred times, it is larger than what counts as the same: no two starts of a job are quite
-alike, and a few windows of one that is 0.8 % slower often look like 1.2 %."""
+alike, and a few windows of one that is 0.8 % slower often look like 1.2 %. Windows so few tell their spread badly, too,
+and by luck seem steadier than they are (Student's t)."""
+
+ALIKE = 2.0
+"""Windows of a run that say as much as one would alone: a job drifts, and each window resembles the one before."""
 
 UNKNOWN_SPREAD = 0.1
 """Spread assumed where fewer than three windows of either run tell it."""
@@ -102,11 +107,17 @@ def diff(before: RunFacts, after: RunFacts) -> RunDiff:
         *_texts("environment", before.env, after.env),
         *_texts("versions", before.versions, after.versions),
     )
+    min_change = MIN_CHANGE_SET if was_set else MIN_CHANGE
+    part_s = max(
+        _largest_part(before.phases, after.phases, least_s=min_change * step_s),
+        _largest_part(before.waits, after.waits, least_s=min_change * step_s),
+        key=abs,
+    )
     changes = (
         *was_set,
         *_texts("layout", _shape(before), _shape(after)),
         *_hosts(before.hosts, after.hosts),
-        *_levels("step", *steps, floor_s=0.0, min_change=MIN_CHANGE_SET if was_set else MIN_CHANGE),
+        *_levels("step", *steps, floor_s=0.0, min_change=min_change, part_s=part_s),
         *_levels("phases", before.phases, after.phases, floor_s=MIN_SHARE * step_s),
         *_levels("waits", before.waits, after.waits, floor_s=MIN_SHARE * step_s),
         *_kernels(before.kernels, after.kernels, floor_s=MIN_SHARE * step_s),
@@ -216,12 +227,13 @@ def _levels(
     *,
     floor_s: float,
     min_change: float = MIN_CHANGE,
+    part_s: float = 0.0,
 ) -> list[Change]:
     found = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)
         times = [level.p50_s for level in (old, new) if level is not None]
-        is_same = old is not None and new is not None and not _differ(old, new, min_change)
+        is_same = old is not None and new is not None and not _differ(old, new, min_change, part_s)
         if max(times) < floor_s or is_same:
             continue
         found.append(
@@ -237,20 +249,47 @@ def _levels(
     return _costliest(found)
 
 
-def _differ(old: Level, new: Level, min_change: float) -> bool:
-    """Whether two medians over windows differ by more than their standard errors allow.
+def _largest_part(before: Mapping[str, Level], after: Mapping[str, Level], *, least_s: float) -> float:
+    """Seconds by which one part of the step surely differs, if they are at least so many: starts of a job differ a little
+    in all they do, and hardly ever so in one part."""
+    found = [0.0]
+    for name in sorted({*before} & {*after}):
+        old, new = before[name], after[name]
+        more_s = new.p50_s - old.p50_s
+        if abs(more_s) >= max(least_s, _sure(old, new) * _error(old, new) * min(old.p50_s, new.p50_s)):
+            found.append(more_s)
+    return max(found, key=abs)
 
-    Windows of one job stray alike before and after, so that both runs together say how much.
-    """
+
+def _differ(old: Level, new: Level, min_change: float, part_s: float) -> bool:
+    """Whether two medians over windows differ by more than their standard errors allow, surely by more than what counts
+    as the same; where a part that surely differs, by `part_s`, explains it, it has to be what counts and no more."""
     if min(old.p50_s, new.p50_s) <= 0:
         return old.p50_s != new.p50_s
-    known = [level for level in (old, new) if level.num >= 3]
+    error, change = _error(old, new), abs(math.log(new.p50_s / old.p50_s))
+    if part_s * (new.p50_s - old.p50_s) > 0 and change >= min_change:
+        return True
+    return change >= max(min_change + _sure(old, new) * error, TAIL * error)
+
+
+def _error(old: Level, new: Level) -> float:
+    """Standard error of the ratio of two medians: windows stray alike before and after, both runs together say how much."""
+    known = _telling(old, new)
     weight = sum(level.num for level in known)
     spread = (
         math.sqrt(sum(level.num * level.spread**2 for level in known) / weight) if known else UNKNOWN_SPREAD
     )
-    error = 1.25 * spread * math.hypot(*(1 / math.sqrt(level.num) for level in (old, new)))
-    return abs(math.log(new.p50_s / old.p50_s)) >= max(min_change + SURE * error, TAIL * error)
+    return 1.25 * spread * math.hypot(*(1 / math.sqrt(max(level.num / ALIKE, 1.0)) for level in (old, new)))
+
+
+def _sure(old: Level, new: Level) -> float:
+    """Standard errors that noise exceeds with `CHANCE`; a spread that is assumed is as wide as it ever is."""
+    return student_point(CHANCE, EFFICIENCY * (old.num + new.num) if _telling(old, new) else math.inf)
+
+
+def _telling(old: Level, new: Level) -> list[Level]:
+    """Those of enough windows to tell a spread."""
+    return [level for level in (old, new) if level.num >= 3]
 
 
 def _kernels(

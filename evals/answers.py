@@ -147,7 +147,10 @@ def _marked(staged: Staged, name: str, model: AskedModel | None) -> Mark:
         rank_s=rank_s,
         cost_ratio=staged.cost_ratio,
         advice=answer.advice,
-        spent=replace(_with_diagnosis(answer, delay_s=outcome.delay_s), staged_s=staged.staged_s),
+        spent=replace(
+            _with_diagnosis(answer, delay_s=outcome.delay_s),
+            staged_s=staged.staged_s + (answer.spent.staged_s or 0.0),
+        ),
     )
 
 
@@ -179,8 +182,8 @@ def _ours(staged: Staged) -> Answer:
         findings=played.findings,
         worded_s=wording.wall_s / max(len(played.incidents), 1),
         advice=tuple(action.id for one in diagnoses for action in one.remediation),
-        # Of a job too large to hold, most of the time is the simulator's.
-        spent=UNKNOWN
+        # A job too large to hold is simulated as it is played: what that took together is the simulator's, for the most.
+        spent=Spent(staged_s=meter.cpu_s)
         if staged.heard is None
         else Spent(
             wall_s=meter.wall_s,

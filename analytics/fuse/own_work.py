@@ -9,7 +9,7 @@ import numpy as np
 from argus.analytics.classify import Classification, classify
 from argus.analytics.fuse.lasting import Lasting, mean_share
 from argus.analytics.fuse.own_evidence import not_the_link, rank_evidence
-from argus.analytics.fuse.scope import as_known_half, as_whole_half, join_ranks
+from argus.analytics.fuse.scope import as_known_half, as_visited_host, as_whole_half, join_ranks
 from argus.analytics.host_path import host_path
 from argus.analytics.incident import Cause
 from argus.analytics.symptom import RankSymptom
@@ -35,7 +35,8 @@ def rank_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
         as_known_half(view, _rank_cause(view, symptoms, _class_of(view, symptoms)), lasting.open)
         for symptoms in lasting.ranks
     ]
-    return join_ranks(view, [as_whole_half(view, cause) for cause in causes], known=lasting.open)
+    whole = [as_visited_host(view, as_whole_half(view, cause)) for cause in causes]
+    return join_ranks(view, whole, known=lasting.open)
 
 
 def _class_of(view: View, symptoms: Sequence[RankSymptom]) -> Classification:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from argus.analytics.delays import ends_of
+from argus.analytics.hiccup import visited_with
 from argus.analytics.host_path import halves_of
 from argus.analytics.incident import Cause
 from argus.analytics.view import View
@@ -95,6 +96,20 @@ def as_whole_half(view: View, cause: Cause) -> Cause:
         return cause
     victims = tuple(rank for rank in cause.victims if rank not in ranks)
     return replace(cause, suspects=ranks, scope=scope, victims=victims)
+
+
+def as_visited_host(view: View, cause: Cause) -> Cause:
+    """The cause as one of its host, if most of its ranks are visited again and again as the suspect is (`hiccup`),
+    whoever has the votes: of those that stand still in one step the others wait for the last alone."""
+    if view.digest is None or len(cause.suspects) != 1:
+        return cause
+    rank = cause.suspects[0]
+    visited = visited_with((*view.past, view.digest), view.topology, rank)
+    host = view.topology.host_of(rank)
+    if len(visited) < max(MIN_PRECISION * len(view.topology.ranks_of_host(host)), 2):
+        return cause
+    victims = tuple(rank for rank in cause.victims if rank not in visited)
+    return replace(cause, suspects=visited, scope=f"host:{host}", victims=victims)
 
 
 def as_known_half(view: View, cause: Cause, known: Sequence[Cause]) -> Cause:

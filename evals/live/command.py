@@ -16,7 +16,7 @@ from typing import Any
 
 from argus.api.cli.errors import CliError
 from argus.evals.interrupts import orderly_end
-from argus.evals.live import sweep
+from argus.evals.live import book, sweep
 from argus.evals.live.faults import faults
 from argus.evals.live.machine import Machine, look
 from argus.evals.live.names import marked, name_of
@@ -59,6 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--clean", action="store_true", help="remove what killed runs left behind, run nothing"
     )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep recordings, logs and stores there")
+    parser.add_argument(
+        "--book",
+        type=Path,
+        metavar="FILE",
+        help="keep every trial here (JSON lines), play what it lacks, and tell of all that it holds",
+    )
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this page")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
@@ -92,15 +98,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _play(args: argparse.Namespace, machine: Machine) -> dict[str, Any]:
     started_s = time.monotonic()
-    plans, skipped = chosen(args, machine)
-    outcomes = [
-        _one(plan, args, machine=machine, where=f"{number} of {len(plans)}")
-        for number, plan in enumerate(plans, 1)
-    ]
+    wanted, skipped = chosen(args, machine)
+    trials = book.read(args.book)
+    before_s = sum(row["wall_s"] for row in trials)
+    plans = book.lacking(wanted, trials)
+    for number, plan in enumerate(plans, 1):
+        outcome = _one(plan, args, machine=machine, where=f"{number} of {len(plans)}")
+        trials.append(outcome.to_json())
+        if args.book:
+            book.add(args.book, outcome)
     return {
-        "ok": bool(outcomes) and all(outcome.ok for outcome in outcomes),
-        "wall_s": round(time.monotonic() - started_s, 1),
-        "trials": [outcome.to_json() for outcome in outcomes],
+        "ok": bool(trials) and all(row["ok"] for row in trials),
+        "wall_s": round(before_s + time.monotonic() - started_s, 1),
+        "trials": sorted(trials, key=lambda row: (row["fault"], row["workload"])),
         "skipped": [vars(item) for item in skipped],
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.digest import digest_of
-from argus.analytics.hiccup import LAST_WINDOWS, MIN_WINDOWS, lasts, one_step, recurs
+from argus.analytics.hiccup import LAST_WINDOWS, MIN_WINDOWS, lasts, one_step, recurs, visited_with
 from argus.analytics.lifecycle import NAMED_BETTER
 from argus.analytics.view import Digest
 from argus.analytics.window import assemble
@@ -32,6 +32,13 @@ def seen(ranks_per_host: int) -> tuple[Digest, Topology]:
     topology = build(done.layouts)
     (closed,) = done.windows(WindowPlan())
     return digest_of(assemble(closed.parts, topology)), topology
+
+
+def visited(hiccups: Sequence[tuple[int, ...]], rank: int, *, ranks_per_host: int = 4) -> tuple[int, ...]:
+    """Ranks of the host of `rank` that are visited as it is."""
+    digest, topology = seen(ranks_per_host)
+    digests = [replace(digest, index=n, hiccups=ranks) for n, ranks in enumerate(hiccups)]
+    return visited_with(digests, topology, rank)
 
 
 def named(hiccups: Sequence[tuple[int, ...]], *, ranks_per_host: int = 4) -> list[int]:
@@ -95,6 +102,14 @@ def test_one_host_in_window_after_window_recurs() -> None:
     assert named([(3,)] * MIN_WINDOWS, ranks_per_host=16) == [3]  # of a lone host it is the rank
 
 
+def test_ranks_of_a_host_are_visited_together_those_of_a_lone_one_each_by_itself() -> None:
+    assert visited([(4, 5, 6, 7)] * MIN_WINDOWS, 6) == (4, 5, 6, 7)
+    assert visited([(4, 5, 6, 7), (4, 5, 6), (4, 5, 6)], 6) == (4, 5, 6)  # rank 7 once
+    assert visited([(4, 5, 6, 7)] * MIN_WINDOWS, 3) == ()
+    assert visited([(4, 5)] * MIN_WINDOWS, 4, ranks_per_host=16) == ()
+    assert visited([(4,), (5,), (6,), (7,)], 4) == ()  # each of them once
+
+
 @pytest.mark.parametrize(
     "hiccups",
     [
@@ -119,6 +134,17 @@ def test_a_daemon_of_one_host_is_one_incident_that_holds_all_of_its_ranks(severi
     assert {(one.fault_class, one.scope, one.suspects) for one in left} == {
         ("host.cpu_starved", "host:h-0001", (4, 5, 6, 7))
     }
+
+
+@pytest.mark.slow
+def test_all_ranks_of_a_host_are_accused_though_the_others_wait_for_the_last_alone() -> None:
+    """Before a few ranks of eight were, each by itself, and the second half of the host never."""
+    job = replace(JOB, ranks=32, ranks_per_host=8)
+    host = tuple(range(8, 16))
+    visits = Fault(kind="starved", ranks=host, severity=2.0, every=10, start_step=60)
+    (incident,) = play(simulate(job, [visits], rng=np.random.default_rng(3))).incidents
+    assert (incident.cause.scope, incident.cause.suspects) == ("host:h-0001", host)
+    assert incident.opened_window <= 9
 
 
 @pytest.mark.slow

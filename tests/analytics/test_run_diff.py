@@ -53,12 +53,12 @@ def test_a_run_differs_in_nothing_from_itself() -> None:
 @pytest.mark.parametrize(
     ("is_set", "ratio", "spread", "is_told"),
     [
-        (True, 1.02, 0.004, True),
-        (False, 1.02, 0.004, False),  # other machines differ by so much
-        (False, 1.04, 0.004, True),
-        (True, 1.01, 0.004, False),
-        (True, 1.016, 0.004, False),  # 1.2 % would look so now and then
-        (True, 1.02, 0.01, False),  # within the noise
+        (True, 1.02, 0.002, True),
+        (False, 1.02, 0.002, False),  # other machines differ by so much
+        (False, 1.04, 0.002, True),
+        (True, 1.01, 0.002, False),
+        (True, 1.016, 0.002, False),  # 1.2 % would look so now and then
+        (True, 1.02, 0.005, False),  # within the noise
     ],
 )
 def test_a_small_change_of_the_step_is_told_where_settings_differ(
@@ -68,6 +68,43 @@ def test_a_small_change_of_the_step_is_told_where_settings_differ(
     step = Level(p50_s=ratio, spread=0.0, num=4)  # four windows may agree by chance
     after = replace(before, step=step, env=NEW.env if is_set else before.env)
     assert bool(diff(before, after).of("step")) == is_told
+
+
+@pytest.mark.parametrize(
+    ("step_s", "wait_s", "is_told"),
+    [
+        (1.016, 0.12, True),
+        (1.011, 0.12, False),  # the step hides most of it: no longer than many a start
+        (1.016, 0.108, False),  # half of it comes from nowhere
+        (1.016, 0.1, False),
+        (0.984, 0.12, False),  # what is faster for another reason is no change of this one
+    ],
+)
+def test_a_step_is_longer_by_little_where_one_part_has_surely_grown_by_as_much(
+    step_s: float, wait_s: float, is_told: bool
+) -> None:
+    before = replace(
+        OLD,
+        step=Level(p50_s=1.0, spread=0.004, num=10),
+        waits={"backward": Level(p50_s=0.1, spread=0.03, num=10)},
+    )
+    after = replace(
+        NEW,
+        step=Level(p50_s=step_s, spread=0.004, num=4),
+        waits={"backward": Level(p50_s=wait_s, spread=0.03, num=4)},
+    )
+    assert bool(diff(before, after).of("step")) == is_told
+    noisy = replace(before, waits={"backward": Level(p50_s=0.1, spread=0.3, num=10)})
+    assert not diff(noisy, after).of("step")
+
+
+def test_few_windows_that_agree_by_luck_tell_no_change() -> None:
+    """A drifting job's windows resemble each other: seen as independent, these would be far apart."""
+    before = replace(OLD, step=Level(p50_s=1.0, spread=0.003, num=10))
+    after = replace(NEW, step=Level(p50_s=1.02, spread=0.001, num=4))
+    assert not diff(before, after).of("step")
+    longer = [replace(one, step=replace(one.step, num=60)) for one in (before, after) if one.step is not None]
+    assert diff(longer[0], longer[1]).of("step")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import pytest
 
 from argus.analytics.classes import cause_classes
 from argus.api.cli import main
-from argus.evals.live import command
+from argus.api.cli.errors import CliError
+from argus.evals.live import book, command
 from argus.evals.live.faults import faults
 from argus.evals.live.machine import TOOLS, WHY, Machine
 from argus.evals.live.page import BEGIN, END, has_place, render, write
@@ -110,8 +111,10 @@ def test_wrong_usage_is_one_sentence(words: tuple[str, str], capsys: pytest.Capt
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def played(fault: str, *, ok: bool = True, got: str = "link.slow on [1, 2] (LIKELY)") -> Outcome:
-    return Outcome(fault=fault, workload="pp", rank=2, wanted=("link.slow",), got=got, ok=ok, windows=2)
+def played(
+    fault: str, *, ok: bool = True, got: str = "link.slow on [1, 2] (LIKELY)", workload: str = "pp"
+) -> Outcome:
+    return Outcome(fault=fault, workload=workload, rank=2, wanted=("link.slow",), got=got, ok=ok, windows=2)
 
 
 @pytest.mark.parametrize(("ok", "code"), [((True, True), 0), ((True, False), 1), ((), 2)])
@@ -127,6 +130,38 @@ def test_the_exit_code_is_of_what_ran(
     report = json.loads(capsys.readouterr().out)
     assert report["ok"] is (code == 0) and len(report["trials"]) == len(ok)
     assert bool(report["skipped"]) is (code == 2)
+
+
+def test_a_run_in_parts_is_told_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results, kept = iter((True, False, True)), tmp_path / "live.jsonl"
+    monkeypatch.setattr(command, "look", lambda: ABLE)
+    monkeypatch.setattr(command, "_clean_quietly", lambda: None)
+    monkeypatch.setattr(
+        command, "_one", lambda plan, *_, **__: played(plan.fault, ok=next(results), workload=plan.workload)
+    )
+
+    def run(*words: str) -> tuple[int, dict[str, Any]]:
+        code = main(["eval", "live", "--json", "--book", str(kept), *words])
+        return code, json.loads(capsys.readouterr().out)
+
+    assert run("--fault", "pause")[0] == run("--fault", "pause")[0] == 0  # the second time nothing is played
+    code, report = run("--fault", "pause", "--fault", "hang", "--repeats", "1")
+    assert code == 1 and [row["fault"] for row in report["trials"]] == ["hang", "pause"]
+    kept.write_text(kept.read_text() + '{"fault": "pau')  # a stop in the middle of a line
+    code, report = run("--fault", "pause", "--repeats", "2")
+    assert code == 1 and [row["ok"] for row in report["trials"]] == [False, True, True]
+    assert len(book.read(kept)) == 3
+
+
+@pytest.mark.parametrize("text", ["no json\n", '{"fault": "pause"}\n', "[]\n", "cut"])
+def test_what_is_no_book_is_refused_and_left_as_it_is(text: str, tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text(text)
+    with pytest.raises(CliError):
+        book.read(other)
+    assert other.read_text() == text
 
 
 def test_a_stack_that_fails_is_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
