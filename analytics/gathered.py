@@ -56,21 +56,30 @@ def in_columns(
     return columns, np.repeat(np.arange(len(tables)), sizes)
 
 
+Told = tuple[tuple[tuple[str, ...], ...], Ints, Ints]
+"""Different string tables of some summaries, which of them each has, and whose summary it is. (table,), (part,), (part,)"""
+
+
+def told(parts: Sequence[RankWindow]) -> Told:
+    """The string tables: those of a job's ranks are mostly the same few."""
+    known: dict[tuple[str, ...], int] = {}
+    which = np.array([known.setdefault(part.names, len(known)) for part in parts], np.int64)
+    return tuple(known), which, np.array([part.rank for part in parts], np.int64)
+
+
 class Texts:
     """Every string of every summary; numbers beyond a summary's own table mean "?", as in `RankWindow.name`.
 
     Millions of rows name a few thousand strings: each is numbered once, and rows are only ever looked up.
     """
 
-    def __init__(self, parts: Sequence[RankWindow]) -> None:
-        self.size = np.array([len(part.names) for part in parts], np.int64)
-        self.start = np.cumsum(self.size) - self.size
-        self.texts = [*chain.from_iterable(part.names for part in parts), "?"]
-        self.ranks = np.array([part.rank for part in parts], np.int64)
-        self.owners = np.append(np.repeat(self.ranks, self.size), -1)
-        known = {text: number for number, text in enumerate(dict.fromkeys(self.texts))}
+    def __init__(self, tables: tuple[tuple[str, ...], ...], which: Ints, ranks: Ints) -> None:
+        sizes = np.array([len(table) for table in tables], np.int64)
+        self.ranks, self.size, self.start = ranks, sizes[which], (np.cumsum(sizes) - sizes)[which]
+        texts = [*chain.from_iterable(tables), "?"]
+        known = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         self.distinct = tuple(known)
-        self.number = np.fromiter(map(known.__getitem__, self.texts), np.int64, len(self.texts))
+        self.number = np.fromiter(map(known.__getitem__, texts), np.int64, len(texts))
 
     def of(self, part_of: Ints) -> Reader:
         """Reads columns of rows that belong to these summaries. (row,)"""
@@ -81,12 +90,12 @@ class Reader:
     """The string columns of one table."""
 
     def __init__(self, texts: Texts, part_of: Ints) -> None:
-        self.texts, self.part_of, self.start = texts, part_of, texts.start[part_of]
+        self.texts, self.part_of = texts, part_of
 
     def codes(self, column: NDArray[np.uint32]) -> tuple[tuple[str, ...], Ints]:
         """Distinct texts of a column, and the number of each row's."""
-        slot, used = self._slots(column)
         texts = self.texts
+        slot, used = self._slots(column, texts.start, num=len(texts.number) - 1)
         numbers, first = np.unique(texts.number[used], return_index=True)
         numbers = numbers[np.argsort(first)]
         code = np.zeros(len(texts.distinct), np.int64)
@@ -95,18 +104,24 @@ class Reader:
 
     def owned(self, column: NDArray[np.uint32]) -> tuple[list[tuple[int, str]], Ints]:
         """Distinct (rank, text) of a column, for texts that mean something else on each rank, and each row's."""
-        slot, used = self._slots(column)
         texts = self.texts
-        code = np.zeros(len(texts.texts), np.int64)
+        start, num = np.cumsum(texts.size) - texts.size, int(texts.size.sum())
+        slot, used = self._slots(column, start, num=num)
+        code = np.zeros(num + 1, np.int64)
         code[used] = np.arange(len(used))
-        named = (texts.distinct[number] for number in texts.number[used].tolist())
-        return list(zip(texts.owners[used].tolist(), named, strict=True)), code[slot]
+        part = np.searchsorted(start, used, side="right") - 1
+        is_known = used < num
+        owner = np.where(is_known, texts.ranks[part], -1)
+        number = texts.number[np.where(is_known, texts.start[part] + used - start[part], -1)]
+        named = (texts.distinct[n] for n in number.tolist())
+        return list(zip(owner.tolist(), named, strict=True)), code[slot]
 
-    def _slots(self, column: NDArray[np.uint32]) -> tuple[Ints, Ints]:
-        """Place of each row's text, and the places in use."""
-        slot, size = self.start + column, self.texts.size
+    def _slots(self, column: NDArray[np.uint32], start: Ints, *, num: int) -> tuple[Ints, Ints]:
+        """Place of each row's text where each summary's begin at `start` (part,), `num` for those beyond its table; and the
+        places in use."""
+        slot, size = start[self.part_of] + column, self.texts.size
         if int(column.max(initial=0)) >= int(size.min()):
-            slot[column >= size[self.part_of]] = len(self.texts.texts) - 1
-        is_used = np.zeros(len(self.texts.texts), np.bool_)
+            slot[column >= size[self.part_of]] = num
+        is_used = np.zeros(num + 1, np.bool_)
         is_used[slot] = True
         return slot, np.flatnonzero(is_used)

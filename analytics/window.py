@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from argus.analytics.collectives import Collectives, collect
-from argus.analytics.gathered import Texts, end_to_end, in_columns
+from argus.analytics.gathered import Texts, end_to_end, in_columns, told
 from argus.analytics.recalled import recalled
 from argus.analytics.runtime_events import RuntimeEvents
 from argus.collectors.records.cost import Cost
@@ -164,8 +164,8 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
 
 
 def _texts(parts: list[RankWindow], topology: Topology) -> Texts:
-    names = [(part.rank, part.names) for part in parts]
-    return recalled(topology, "texts", (names,), lambda: Texts(parts))
+    tables = told(parts)
+    return recalled(topology, "texts", tables, lambda: Texts(*tables))
 
 
 def _use(parts: list[RankWindow], row: Ints, *, num_ranks: int) -> dict[str, Floats]:

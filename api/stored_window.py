@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 from argus.agent.wording import counted
@@ -27,13 +28,13 @@ def read_window(
     Raises ValueError if it is too large.
     """
     with store.read() as connection:
-        bodies = progress.bodies_of(connection, attempt_id, row.window, with_late=with_late)
+        bodies = progress.each_body(connection, attempt_id, row.window, with_late=with_late)
         stored = kernel_store.blobs_of(connection, attempt_id, row.window)
         blobs, refused = kernel_store.readable(stored)
         names = kernel_store.used_names(connection, blobs)
-    if not bodies:
+    parts = without_details(bodies)
+    if not parts:
         raise ValueError("its records are not kept any more")
-    parts = [RankWindow.from_bytes(body) for body in bodies]
     phases = {part.name(int(index)) for part in parts for index in set(part.cells["phase"].tolist())}
     cells = topology.world_size * row.num_steps * (len(phases) + 2)
     if cells > MAX_CELLS:
@@ -44,6 +45,26 @@ def read_window(
     window = replace(align(assemble(parts, topology)), kernels=blobs, kernel_names=names)
     unread = tuple(f"kernel summaries of {number} hosts: {reason}" for reason, number in refused.items())
     return replace(window, coverage=replace(window.coverage, unseen=(*window.coverage.unseen, *unread)))
+
+
+def without_details(bodies: Iterable[bytes]) -> list[RankWindow]:
+    """The summaries without the phases inside modules, which are most of their bytes and nobody's here, and with one table
+    of strings for all that have the same."""
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    return [_light(RankWindow.from_bytes(body), known) for body in bodies]
+
+
+def _light(part: RankWindow, known: dict[tuple[str, ...], tuple[str, ...]]) -> RankWindow:
+    return replace(
+        part,
+        names=known.setdefault(part.names, part.names),
+        # Copies, for the arrays as they are read keep the whole body.
+        steps=part.steps.copy(),
+        cells=part.cells.copy(),
+        collectives=part.collectives.copy(),
+        events=part.events.copy(),
+        details=part.details[:0].copy(),
+    )
 
 
 def missing_evidence(window: Window) -> tuple[str, ...]:

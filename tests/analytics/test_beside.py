@@ -47,7 +47,7 @@ def test_pieces_of_any_size_make_the_same_columns(piece_rows: int, monkeypatch: 
 def test_names_beyond_a_table_are_unknown_and_numbers_go_by_first_use() -> None:
     part = RankWindow(run="job", attempt=0, rank=0, window=0, first_step=0, num_steps=1, names=("b", "a"))
     parts = [part, replace(part, rank=1, names=("c", "b", "d"))]
-    reader = gathered.Texts(parts).of(np.array([0, 0, 1, 1, 0, 1]))
+    reader = gathered.Texts(*gathered.told(parts)).of(np.array([0, 0, 1, 1, 0, 1]))
     texts, code = reader.codes(np.array([1, 0, 0, 1, 2, 9], np.uint32))
     assert [texts[n] for n in code] == ["a", "b", "c", "b", "?", "?"] and texts == ("b", "a", "c", "?")
     owned, number = reader.owned(np.array([1, 0, 0, 1, 2, 9], np.uint32))
