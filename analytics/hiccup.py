@@ -137,21 +137,23 @@ def _visited(hits: Mapping[int, set[int]], topology: Topology, ranks: Ints) -> f
         host = host_of[rank]
         mine, near = ([windows], 1) if len(size) < 2 else (of_host[host], size[host])
         others = all_hits - sum(map(len, mine))
-        is_mine = _is_often(len(windows), others, peers=len(host_of) - near, places=len(host_of))
+        tests = TESTS if len(size) > 1 and size[host] > 1 else 1  # of a lone rank both are the same
+        is_mine = _is_often(len(windows), others, peers=len(host_of) - near, places=len(host_of), tests=tests)
         elsewhere = sum(by_host.values()) - by_host[host]
-        is_shared = _is_often(by_host[host], elsewhere, peers=len(size) - 1, places=len(size))
+        is_shared = _is_often(by_host[host], elsewhere, peers=len(size) - 1, places=len(size), tests=tests)
         if len(windows) >= MIN_WINDOWS and (is_mine or is_shared):
             found.add(rank)
     return frozenset(found)
 
 
-def _is_often(num: int, others: int, *, peers: int, places: int) -> bool:
-    """Whether `num` windows come too rarely to any of `places` by the rate of the `others` of its `peers`."""
+def _is_often(num: int, others: int, *, peers: int, places: int, tests: int) -> bool:
+    """Whether `num` windows come too rarely to any of `places` by the rate of the `others` of its `peers`, in one of so
+    many `tests`."""
     if num < MIN_WINDOWS or not peers:
         return False
     expected = (others + UNSEEN) / peers
     below = sum(expected**k / math.factorial(k) for k in range(num)) * math.exp(-expected)
-    return places * (1.0 - below) <= CHANCE / TESTS
+    return places * (1.0 - below) <= CHANCE / tests
 
 
 def late_by_hiccup(window: Window, digest: Digest) -> Bools:
