@@ -80,7 +80,7 @@ def outliers(
     Only those `asked` for (item,) may exceed, so that of thousands of others some are enough to say how far healthy
     ones stray.
     """
-    which = _enough(asked, len(now))
+    num, which = len(now), _enough(asked, len(now))
     if which is not None:
         now, history, unsteady = now[which], history[:, which], None if unsteady is None else unsteady[which]
     test = partial(
@@ -95,7 +95,7 @@ def outliers(
         found = _around_both(test, now, history, budget_per_day=budget_per_day)
     else:
         found = test(now, history, budget_per_day=budget_per_day)
-    return found if which is None or asked is None else _among_all(found, which, len(asked))
+    return found if which is None else _among_all(found, which, num)
 
 
 def _around_both(

@@ -90,7 +90,10 @@ def _complete(window: Window, usable: Bools, lives: Lives, skipped: dict[str, in
     whole = recalled(
         window.topology,
         "whole calls",
-        (usable, rows.call, rows.step - window.first_step, rows.group, rows.rank, rows.op_code, rows.ops),
+        (
+            *(usable, rows.call, rows.step - window.first_step, rows.group, window.groups),
+            *(rows.rank, rows.op_code, rows.ops),
+        ),
         lambda: _whole(window, usable),
     )
     for reason, num in whole.skipped.items():

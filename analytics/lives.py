@@ -31,11 +31,10 @@ def lives_of(window: Window, sane: Bools) -> Lives:
     """Lives of all ranks; rows that are not `sane` (row,) have no times and are passed over."""
     rows, column = window.collectives, window.collectives.step - window.first_step
     steps = recalled(window.topology, "lives", (rows.rank, column), lambda: _steps(rows.rank, column))
-    order = _order(window, sane, steps)
+    order, steps = _order(window, sane, steps)
     entry, end, blocked = rows.entry_s, rows.end_s, rows.blocked_s
     if order is not None:  # millions of rows are not moved about where they lie right already
         entry, end, blocked = entry[order], end[order], blocked[order]
-        steps = _steps(rows.rank[order], rows.step[order])
     if not np.isfinite(blocked).all():
         blocked = np.nan_to_num(blocked)
     has_blocked = blocked > 0
@@ -89,16 +88,17 @@ def _is_new(values: Ints) -> Bools:
     return new
 
 
-def _order(window: Window, sane: Bools, steps: _Steps) -> Ints | None:
-    """Usable rows by rank, step and entry; None if these are all rows as they lie, for collectors mostly send them so."""
-    rows, is_whole = window.collectives, bool(sane.all())
-    usable = None if is_whole else np.flatnonzero(sane)
+def _order(window: Window, sane: Bools, steps: _Steps) -> tuple[Ints | None, _Steps]:
+    """Usable rows by rank, step and entry, and their steps; None if these are all rows as they lie, whose `steps` are
+    known, for collectors mostly send them so."""
+    rows = window.collectives
+    usable = None if sane.all() else np.flatnonzero(sane)
     rank, step, entry = rows.rank, rows.step, rows.entry_s
     if usable is not None:
         rank, step, entry = rank[usable], step[usable], entry[usable]
         steps = _steps(rank, step)
     if (steps.is_behind | (steps.is_same & (entry[1:] >= entry[:-1]))).all():
-        return usable
+        return usable, steps
     ticks = np.rint((entry - entry.min()) * 1e9).astype(np.int64)
     order = stable_order(packed(rank, step, ticks))
-    return order if usable is None else usable[order]
+    return order if usable is None else usable[order], _steps(rank[order], step[order])

@@ -81,9 +81,8 @@ def _silent(beats: Sequence[Heartbeat]) -> list[Heartbeat]:
     silent = [b for b in beats if b.state == "running" and newest - b.ts_s > SILENT_S]
     if not silent:
         return []
-    are_silent = {
-        id(beat) for beat in silent
-    }  # to compare each beat with each takes a minute of ten thousand
+    # By identity: to compare each beat with each takes a minute of ten thousand.
+    are_silent = {id(beat) for beat in silent}
     others = stalled_s([beat for beat in beats if id(beat) not in are_silent])
     return silent if others is not None and others > SILENT_S else []
 

@@ -124,6 +124,19 @@ def test_calls_that_are_new_to_a_run_are_seen() -> None:
         assert got.skipped == wanted.skipped
 
 
+def test_groups_of_other_names_are_other_groups() -> None:
+    """Of a group that nobody declared, as many members are waited for as were ever seen."""
+    job = Job(ranks=16, tp=2, pp=4, micro_batches=4, steps=6, warmup_steps=0)
+    done = simulate(job, [], rng=np.random.default_rng(5))
+    (closed,) = done.windows(WindowPlan(first=6))
+    known = build(done.layouts)
+    window = assemble(closed.parts[:-1], known)
+    renamed = replace(window, groups=tuple(f"other/{number}" for number in range(len(window.groups))))
+    before, after = waits_of(window), waits_of(renamed)
+    assert after.skipped == waits_of(replace(renamed, topology=build(done.layouts))).skipped
+    assert after.skipped["member missing"] < before.skipped["member missing"]
+
+
 def _anew(windows: list[Window]) -> list[tuple[Window, Topology]]:
     """Every window with a topology nobody has used."""
     return [(window, pickle.loads(pickle.dumps(window.topology))) for window in windows]
