@@ -16,12 +16,17 @@ KEPT = ("fault", "workload", "rank", "ok", "got", "wanted", "windows", "seconds"
 
 
 def read(book: Path | None) -> list[dict[str, Any]]:
-    """The trials of earlier runs, in their order, none if there is no file yet. CliError if it is no such book.
+    """The trials of earlier runs, in their order, none if there is no file yet: it is begun. CliError if it is no such book,
+    or cannot be written, which had better be known before a trial is played.
 
     A last line that was cut short by a stop is left out: its trial is played again.
     """
-    if book is None or not book.exists():
+    if book is None:
         return []
+    try:
+        book.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise CliError(f"{book} cannot be written: {error.strerror}") from None
     try:
         whole, _, cut = book.read_text(encoding="utf-8").rpartition("\n")
         rows = [json.loads(line) for line in whole.splitlines()]

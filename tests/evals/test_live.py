@@ -164,6 +164,14 @@ def test_what_is_no_book_is_refused_and_left_as_it_is(text: str, tmp_path: Path)
     assert other.read_text() == text
 
 
+def test_a_book_that_cannot_be_written_is_refused_before_a_trial_is_played(tmp_path: Path) -> None:
+    with pytest.raises(CliError, match="cannot be written"):
+        book.read(tmp_path / "missing" / "live.jsonl")
+    with pytest.raises(CliError, match="cannot be written"):
+        book.read(tmp_path)
+    assert book.read(tmp_path / "new.jsonl") == []
+
+
 def test_a_stack_that_fails_is_an_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fails(*_: object, **__: object) -> None:
         raise StackError("the service did not start:\nno space left")
