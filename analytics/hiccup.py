@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from argus.analytics.pauses import told_s
 from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.robust import median_of_columns
 from argus.analytics.view import Digest
@@ -87,8 +88,12 @@ def _excess(times: Floats, classes: Ints) -> Floats:
 
 
 def hiccups_of(window: Window, own: Floats, *, step_s: float) -> tuple[int, ...]:
-    """Ranks whose own work (rank, step) costs more of the window than their peers', but in one or two steps alone."""
-    times, classes = own[:, window.usable], work_classes(window.topology, window.ranks)
+    """Ranks whose own work (rank, step) costs more of the window than their peers', but in one or two steps alone.
+
+    What the runtime tells of itself is no riddle: those pauses are counted by their own rule (`pauses`).
+    """
+    alone = np.maximum(own - told_s(window), 0.0)
+    times, classes = alone[:, window.usable], work_classes(window.topology, window.ranks)
     if not times.shape[1] or not step_s > 0:
         return ()
     excess = _excess(times, classes)

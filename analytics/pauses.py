@@ -11,7 +11,7 @@ from itertools import chain
 
 import numpy as np
 
-from argus.analytics.window import Window
+from argus.analytics.window import Floats, Window
 
 KINDS = ("compile", "gc")
 LOADER = "loader_wait"
@@ -64,6 +64,21 @@ def pauses_of(window: Window) -> tuple[Pause, ...]:
     first = {(pause.kind, pause.step): pause for pause in reversed(found)}
     costliest = sorted(found, key=lambda pause: first[pause.kind, pause.step] is not pause)[:MAX_KEPT]
     return tuple(sorted(costliest, key=lambda pause: (pause.step, pause.rank, pause.kind)))
+
+
+def told_s(window: Window) -> Floats:
+    """Seconds of each rank's steps that its runtime says it compiled or collected in. (rank, step)"""
+    lost_s = np.zeros((len(window.ranks), len(window.steps)))
+    for kind in KINDS:
+        events = window.events.of_kind(kind)
+        known = (
+            np.isin(events.step, window.steps)
+            & np.isin(events.rank, window.ranks)
+            & np.isfinite(events.dur_s)
+        )
+        rank = np.searchsorted(window.ranks, events.rank[known])
+        np.add.at(lost_s, (rank, np.searchsorted(window.steps, events.step[known])), events.dur_s[known])
+    return lost_s
 
 
 def _of_everybody(window: Window, *, least_s: float) -> list[Pause]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from argus.analytics.baseline import START_UP_WINDOWS, is_comparable
+from argus.analytics.baseline import START_UP_WINDOWS, VOTING_WINDOWS, is_comparable
 from argus.analytics.finding import Evidence
 from argus.analytics.fuse.growing import growth_of
 from argus.analytics.fuse.lasting import Lasting
@@ -72,9 +72,15 @@ def job_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
         return ()
     seen = [*_usable(view.past), digest]
     rise = rise_of(seen) or growth_in(seen)
-    if rise is None or any(one.doubted or not one.is_clean for one in seen[rise.place :]):
+    if rise is None or not is_unsuspected(seen, rise.place):
         return ()
     return (_cause(view, seen, rise),)
+
+
+def is_unsuspected(seen: Sequence[Digest], place: int) -> bool:
+    """Whether nobody is suspected since window `place`: a doubt that got no second vote while it could is none any more."""
+    newest = max(place, len(seen) - 1 - VOTING_WINDOWS)
+    return all(one.is_clean for one in seen[place:]) and not any(one.doubted for one in seen[newest:])
 
 
 def _is_mine(cause: Cause, view: View) -> bool:

@@ -57,9 +57,10 @@ class Slowdown:
 
 
 def slowdowns(values: Floats, events: Sequence[Event], periods: Sequence[Period]) -> tuple[Slowdown, ...]:
-    """Incidents of one series in order; a burst inside of a rise is part of it."""
+    """Incidents of one series in order; the spikes of a rise are part of it."""
     rises = [rise for event in events if (rise := _rise(values, event, periods)) is not None]
-    bursts = [b for b in _bursts(events) if not any(_covers(rise, b.start) for rise in rises)]
+    apart = [one for one in events if one.kind == "spike" and not any(_covers(r, one.start) for r in rises)]
+    bursts = _bursts(apart)
     return tuple(sorted([*rises, *bursts], key=lambda slow: slow.start))
 
 
@@ -117,8 +118,7 @@ def _end(values: Floats, start: int, levels: tuple[float, float], *, error: floa
     return start + int(low[0]) - 1 if len(low) else None
 
 
-def _bursts(events: Sequence[Event]) -> list[Slowdown]:
-    spikes = [event for event in events if event.kind == "spike"]
+def _bursts(spikes: Sequence[Event]) -> list[Slowdown]:
     found: list[Slowdown] = []
     at = 0
     while at + BURST_SPIKES <= len(spikes):

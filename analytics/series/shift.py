@@ -8,7 +8,7 @@ series, columns places, entries logarithms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -111,14 +111,20 @@ def split_of(logs: Floats, level: Level, *, min_scales: float) -> Split | None:
     )
 
 
-def place_again(logs: Floats, split: Split) -> int | None:
-    """The column where a known change began, now that more values are behind it; None if there are too few."""
+def place_again(logs: Floats, split: Split, *, told: int) -> Split | None:
+    """A known change, `told` to begin at that column, now that more values are behind it; None if there are too few.
+
+    A small change may be told when a large one has just begun, so both levels are measured again.
+    """
     here = np.flatnonzero(np.isfinite(logs))
-    if len(here) < FULL_BEFORE + MIN_AFTER:
+    first = int(np.searchsorted(here, told))
+    if len(here) < FULL_BEFORE + MIN_AFTER or not 0 < first < len(here):
         return None
-    middle = (split.before + split.after) / 2
+    middle = float(np.median(logs[here[:first]]) + np.median(logs[here[first:]])) / 2
     values = np.clip(logs[here] - middle, -CUT * split.spread, CUT * split.spread)
-    return int(here[_placed(_gains(values), split.error) + FULL_BEFORE])
+    place = _placed(_gains(values), split.error) + FULL_BEFORE
+    before, after = float(np.median(logs[here[:place]])), float(np.median(logs[here[place:]]))
+    return replace(split, place=int(here[place]), before=before, after=after)
 
 
 def _sums(values: Floats) -> Floats:
@@ -157,14 +163,14 @@ def _is_change(
 ) -> bool:
     step = float(values[place:].mean() - values[:place].mean())
     shown = float(np.median(raw[place:]) - np.median(raw[:place])) * np.sign(step)
-    if abs(step) < MIN_EFFECT or shown < MOST_SHARE * abs(step) or not _is_step(values, place, spread):
+    if abs(step) < MIN_EFFECT or shown < MOST_SHARE * abs(step) or not is_step(values, place, spread):
         return False
     if len(values) - place >= FULL_AFTER:
         return scales >= min_scales
     return scales >= GROSS_MORE * min_scales and float(np.std(raw[place:])) <= UNSETTLED * shown
 
 
-def _is_step(values: Floats, place: int, spread: float) -> bool:
+def is_step(values: Floats, place: int, spread: float) -> bool:
     """Whether a straight line is not clearly likelier than two levels."""
     x = np.arange(len(values)) - (len(values) - 1) / 2
     y = values - values.mean()

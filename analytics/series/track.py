@@ -14,6 +14,7 @@ import numpy as np
 from argus.analytics.series.drift import drift_of, may_drift
 from argus.analytics.series.event import Event
 from argus.analytics.series.level import MIN_EFFECT, Level, Repetition, cut_to, level_of
+from argus.analytics.series.ranks import MOST_BEFORE, split_by_ranks
 from argus.analytics.series.shift import (
     AGES,
     FULL_BEFORE,
@@ -55,7 +56,7 @@ MAX_LOOKS = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A change of `series` at place `start`, `told` at that place, from the level that began at `since`; it may be
+    """A change of `series` at place `start`, `told` at that place, from the level of the values from `since` on; it may be
     placed better yet."""
 
     series: int
@@ -256,13 +257,19 @@ def _look(tracks: Tracks, logs: Floats, *, row: int, base: int, scales: float) -
         return tracks, []
     now = base + len(logs) - 1
     change = Change(series=row, start=base + begin + split.place, since=since, told=now, split=split)
+    return _changed(tracks, logs, change, base=base)
+
+
+def _changed(tracks: Tracks, logs: Floats, change: Change, *, base: int) -> tuple[Tracks, list[Event]]:
+    """What a change that was found means for its series."""
+    row, split = change.series, change.split
     mine = [one for one in tracks.changes if one.series == row]
     # The change before this one gets no more values than these.
     settled = [
         event for one in mine if (event := _placed(one, logs[: change.start - base], base)) is not None
     ]
     swings = (*tracks.swings.get(row, ()), split.after - split.before)[-ALTERNATIONS:]
-    events = [*settled, _shift(change, change.start)]
+    events = [*settled, _shift(change)]
     if is_swing(swings):
         events.append(_swing(change))
         swings = ()
@@ -286,33 +293,35 @@ def _new_level(tracks: Tracks, logs: Floats, *, row: int, place: int, base: int)
 
 
 def _placed(change: Change, logs: Floats, base: int) -> Event | None:
-    """The change placed anew by all values so far, if that moves it."""
-    begin = max(change.since - base, 0)
-    column = place_again(logs[begin:], change.split)
-    place = change.start if column is None else base + begin + column
-    return None if place == change.start else _shift(change, place)
+    """The change placed and measured anew by all values so far, if that makes it another."""
+    begin, told = max(change.since - base, 0), change.split
+    split = place_again(logs[begin:], told, told=change.start - base - begin)
+    if split is None:
+        return None
+    start = base + begin + split.place
+    grown = abs((split.after - split.before) - (told.after - told.before))
+    if start == change.start and grown < MIN_EFFECT:
+        return None
+    return replace(_shift(replace(change, start=start, split=split)), instead_of=change.start)
 
 
-def _shift(change: Change, start: int) -> Event:
+def _shift(change: Change) -> Event:
     split = change.split
     return Event(
         kind="shift",
         series=change.series,
-        start=start,
+        start=change.start,
         end=change.told,
         got=float(np.exp(split.after)),
         expected=float(np.exp(split.before)),
         scales=split.scales,
         error=split.error,
-        instead_of=None if start == change.start else change.start,
     )
 
 
 def _swing(change: Change) -> Event:
     low, high = sorted((change.split.before, change.split.after))
-    return replace(
-        _shift(change, change.start), kind="oscillation", got=float(np.exp(high)), expected=float(np.exp(low))
-    )
+    return replace(_shift(change), kind="oscillation", got=float(np.exp(high)), expected=float(np.exp(low)))
 
 
 def _block_end(tracks: Tracks) -> tuple[Tracks, list[Event]]:
@@ -324,6 +333,10 @@ def _block_end(tracks: Tracks) -> tuple[Tracks, list[Event]]:
     last = slice(-BLOCK - 1, None)
     heard = tracks.repetition.after(cut_to(tracks.logs[:, last], tracks.level), inside[:, last])
     tracks = replace(tracks, repetition=heard)
+    if tracks.num_series <= FEW:
+        tracks, found = _by_ranks(tracks, base=base)
+        events += found
+        inside = _inside(tracks.logs, tracks.since, base)
     if tracks.num_series > FEW and tracks.count % (REST_BLOCKS * BLOCK):
         return tracks, events
     for row in may_drift(tracks.logs, inside)[:MAX_LOOKS]:
@@ -344,6 +357,21 @@ def _block_end(tracks: Tracks) -> tuple[Tracks, list[Event]]:
                     scales=drift.scales,
                 )
             )
+    return tracks, events
+
+
+def _by_ranks(tracks: Tracks, *, base: int) -> tuple[Tracks, list[Event]]:
+    """Changes that the levels' own noise hides, see `ranks`."""
+    events: list[Event] = []
+    for row in np.flatnonzero(_is_restless(tracks)).tolist():
+        logs, since = tracks.logs[row], int(tracks.since[row])
+        split = split_by_ranks(logs, since=since - base, min_scales=gate(tracks.num_series))
+        if split is not None:
+            start = base + split.place
+            compared = max(start - MOST_BEFORE, 0)
+            change = Change(series=row, start=start, since=compared, told=tracks.count - 1, split=split)
+            tracks, found = _changed(tracks, logs, change, base=base)
+            events += found
     return tracks, events
 
 

@@ -58,6 +58,15 @@ def test_a_healthy_window_has_no_hiccup_and_a_stalled_rank_has_one() -> None:
         assert digest_of(assemble(closed.parts, build(done.layouts))).hiccups == expected
 
 
+def test_a_pause_the_runtime_tells_of_is_no_hiccup() -> None:
+    """Collections of one rank after another are counted by their own rule."""
+    pause = Fault(kind="gc", ranks=(5,), severity=3.0, start_step=4, end_step=5)
+    done = simulate(replace(JOB, steps=10, warmup_steps=0), [pause], rng=np.random.default_rng(0))
+    (closed,) = done.windows(WindowPlan())
+    digest = digest_of(assemble(closed.parts, build(done.layouts)))
+    assert [pause.rank for pause in digest.pauses] == [5] and digest.hiccups == ()
+
+
 def test_a_lost_step_hides_no_hiccup() -> None:
     times = np.ones((8, 10))
     times[5, 4] = 1.6

@@ -15,6 +15,7 @@ from argus.analytics.series.follow import Followed, follow, read_whole, settled
 from argus.analytics.series.judge import Slowdown, slowdowns
 from argus.analytics.series.period import periods_of
 from argus.analytics.series.pulse import KEPT
+from argus.analytics.series.ranks import split_by_ranks
 from argus.analytics.series.recorded import series_findings
 from argus.analytics.series.rhythm import HISTORY, MAX_PERIODS, MAX_QUIET
 from argus.analytics.series.shift import NEAR, gate
@@ -286,6 +287,49 @@ def test_a_place_once_told_is_told_better_when_more_is_known() -> None:
         assert all(event.instead_of in first for event in moved)
         again += len(moved)
     assert again > 0
+
+
+@pytest.mark.parametrize("after", [25, 60])
+def test_a_change_beside_many_long_steps_is_found(after: int) -> None:
+    """The long steps before it are no reason to believe the level noisy, nor is the change itself once it is old."""
+    values = noise(45 + STARTUP + after, spread=0.01)
+    values[[14, 18, 23, 27, 29, 38]] *= 2
+    values[-after:] *= 1.4
+    (rise,) = judged(values)
+    assert not rise.is_burst and rise.end is None
+    assert abs(rise.start - (len(values) - after)) <= NEAR and rise.ratio == pytest.approx(1.4, abs=0.04)
+
+
+@pytest.mark.parametrize("small", [0.95, 1.05])
+def test_a_large_change_soon_after_a_small_one_is_found(small: float) -> None:
+    """Also where the first is only told when the second has begun."""
+    values = noise(160, spread=0.008)
+    values[60:] *= small
+    values[66:] *= 1.5 / small
+    (rise,) = judged(values)
+    assert abs(rise.start - 66) <= NEAR and rise.ratio == pytest.approx(1.5, abs=0.1)
+
+
+def test_long_steps_of_a_rise_are_no_burst_before_it() -> None:
+    values = noise(200, spread=0.01)
+    values[100:] *= 2
+    values[88] *= 2
+    (rise,) = judged(values)
+    assert (rise.is_burst, rise.start) == (False, 100)
+
+
+@pytest.mark.parametrize("repeats", [0.0, 0.6, 0.9])
+def test_ranks_seldom_call_noise_a_change(repeats: float) -> None:
+    """Noise with a sixth of its values twice as long, and one that repeats itself: at most the promised chance a look."""
+    rng = np.random.default_rng(5)
+    found = 0
+    for _ in range(3000):
+        logs = rng.normal(0.0, 0.02, 150)
+        for place in range(1, len(logs)):
+            logs[place] += repeats * logs[place - 1]
+        logs[rng.random(150) < (0.0 if repeats else 0.15)] += np.log(2)
+        found += split_by_ranks(logs, since=0, min_scales=gate(1)) is not None
+    assert found <= 3
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])

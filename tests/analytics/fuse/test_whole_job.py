@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.digest import digest_of
-from argus.analytics.fuse.whole_job import LASTS_S, growth_in, rise_of
+from argus.analytics.fuse.whole_job import LASTS_S, growth_in, is_unsuspected, rise_of
 from argus.analytics.incident import Incident
 from argus.analytics.lifecycle import RUN_OVER
 from argus.analytics.view import Digest
@@ -81,6 +81,17 @@ def test_steps_that_grow_without_an_end_are_a_rise() -> None:
 )
 def test_what_is_no_lasting_rise(step_s: list[float]) -> None:
     assert rise_of(digests(step_s)) is None
+
+
+def test_a_doubt_that_got_no_second_vote_is_none_any_more() -> None:
+    """One window's suspicion of one rank at the onset does not silence the rule for good."""
+    seen = digests([2.0] * 6 + [2.3] * 5)
+    assert is_unsuspected(seen, 6)
+    for window, expected in ((5, True), (7, True), (8, False), (10, False)):
+        doubted = [replace(one, doubted=(2,)) if one.index == window else one for one in seen]
+        assert is_unsuspected(doubted, 6) is expected, window
+    accused = [replace(one, flagged=(2,)) if one.index == 7 else one for one in seen]
+    assert not is_unsuspected(accused, 6)
 
 
 def growing(slope: float, *, flat: int = 8, windows: int = 10) -> list[float]:
