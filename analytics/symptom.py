@@ -20,6 +20,10 @@ from argus.analytics.window import Floats, Window
 AGREEMENT = 0.3
 """A signal stands when the other measure shows at least this share of it, though below its own limit."""
 
+MIN_WORTH = 0.02
+"""Part of the step that a replay must promise for it to agree with own work: a pipeline hides most of what a rank does
+too slowly, and what is left is a cost all the same."""
+
 LEAD = 0.5
 """Beside the rank that is waited for most, one that is waited for half as long is no bystander either."""
 
@@ -160,14 +164,14 @@ def measure(
     own, peers = _number(digest.own_s[row]), _number(digest.own_peers_s[row])
     late, usual = _number(digest.late_s[row]), _number(_median_of_others(digest.late_s, row))
     worth = None if worth_s is None else worth_s.get(rank, 0.0)
-    agreed = (late - usual if digest.sees_waits else np.inf) if worth is None else worth
+    step_s = _number(digest.typical_step_s)
     return RankSymptom(
         rank=rank,
         window=digest.index,
         first_step=digest.first_step,
         onset_step=_onset(window, row),
         signals=signals,
-        is_vote=_agree(signals, excess=own - peers, late=agreed, leads=worth is None and _leads(waits, row)),
+        is_vote=_is_vote(signals, waits, digest, row=row, late_s=late - usual, worth_s=worth),
         phases=_phases(window, digest, row),
         own_s=own,
         own_peers_s=peers,
@@ -180,10 +184,22 @@ def measure(
         victims=victims,
         victims_wait_s=waited,
         group=group,
-        step_s=_number(digest.typical_step_s),
+        step_s=step_s,
         findings=tuple(finding.id for finding in findings),
         worth_s=worth,
     )
+
+
+def _is_vote(
+    signals: frozenset[str], waits: Waits, digest: Digest, *, row: int, late_s: float, worth_s: float | None
+) -> bool:
+    """Whether own work and lateness agree; what a replay says counts for more than who was waited for."""
+    excess = _number(digest.own_s[row]) - _number(digest.own_peers_s[row])
+    if worth_s is None:
+        late = late_s if digest.sees_waits else np.inf
+        return _agree(signals, excess=excess, late=late, leads=_leads(waits, row))
+    is_cost = worth_s >= MIN_WORTH * digest.typical_step_s > 0
+    return _agree(signals, excess=excess, late=worth_s, leads=is_cost)
 
 
 def _agree(signals: frozenset[str], *, excess: float, late: float, leads: bool) -> bool:
@@ -191,7 +207,7 @@ def _agree(signals: frozenset[str], *, excess: float, late: float, leads: bool) 
     not seen and cannot contradict.
 
     In a large job many come late by chance in every step, and hide most of what a slow rank costs: there it
-    is enough that nobody is waited for much more.
+    is enough that it `leads`, that nobody is waited for much more, or that a replay says what it costs.
     """
     if {"self_time", "wait"} <= signals:
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -120,11 +120,11 @@ def analyse(
     topology = _as_read(build(one.layout for one in job.records), job)
     windows = windows_of(job, topology, window_steps)
     replayer, replayed, doubts = _what_if(job, topology)
-    worth_s = replayed.worth_s if replayed is not None and replayed.is_close else None
+    known = replayed if replayed is not None and replayed.is_close else None
     witnesses = outside_of(seen, job, topology)
     outside = replace(witnesses, stacks=(*stacks_of(job), *witnesses.stacks))
     now_s = end_s(job) if seen else now_s
-    state, findings = _advance_over(windows, topology, now_s=now_s, worth_s=worth_s, outside=outside)
+    state, findings = _advance_over(windows, topology, now_s=now_s, replayed=known, outside=outside)
     missing = missing_evidence(windows, job)
     incidents = tuple(
         replace(incident, diagnosis=diagnose(incident, findings=findings, topology=topology, missing=missing))
@@ -155,7 +155,7 @@ def _advance_over(
     topology: Topology,
     *,
     now_s: float,
-    worth_s: Mapping[int, float] | None,
+    replayed: WhatIf | None,
     outside: Outside,
 ) -> tuple[AttemptState, tuple[Finding, ...]]:
     """All windows taken in one after the other; one alone cannot repeat anything."""
@@ -163,6 +163,7 @@ def _advance_over(
     state = AttemptState.start(topology.run, topology.attempt)
     findings: list[Finding] = []
     for window in windows:
+        end_step = window.first_step + window.num_steps
         step = advance(
             state,
             topology=topology,
@@ -170,7 +171,7 @@ def _advance_over(
             window=window,
             votes=1 if is_lone else VOTES,
             min_past=0 if is_lone else MIN_PAST,
-            worth_s=worth_s,
+            worth_s=None if replayed is None else replayed.worth_in(window.first_step, end_step),
             outside=_until(outside, window, is_last=window is windows[-1]),
         )
         state = step.state

@@ -8,11 +8,13 @@ on both sides of the change.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.stats import rankdata
 
 from argus.analytics.series.level import CUT, MAX_REPEATS, MIN_EFFECT, NOISE_FLOOR
-from argus.analytics.series.shift import AGES, FULL_AFTER, FULL_BEFORE, Split, is_step
+from argus.analytics.series.shift import AGES, FULL_AFTER, FULL_BEFORE, GROSS_MORE, Split, is_step
 from argus.analytics.window import Floats, Ints
 
 MOST_BEFORE = 60
@@ -23,6 +25,9 @@ FRESH = 4
 
 HALF = 0.5
 """Of the change must show against those."""
+
+MEDIAN_ERROR = 1.2533
+"""How much more than a mean a median errs, of normal noise."""
 
 SIGNIFICANT = 1.5
 """Standard errors of a repetition that is believed, as in `level.inflation`."""
@@ -48,8 +53,11 @@ def split_by_ranks(logs: Floats, *, since: int, min_scales: float) -> Split | No
     low, high = float(np.median(before)), float(np.median(after))
     spread = _spread(np.concatenate([before - low, after - high]))
     rest = [np.clip(side, -CUT * spread, CUT * spread) for side in (before - low, after - high)]
-    wider = _wider(rest)
-    sure = float(_scales(raw, np.array([place]))[0]) / wider
+    wider = _wider((before, after))
+    # Few ranks say little where neighbours are alike; how far the levels lie apart may still say it.
+    by_ranks = float(_scales(raw, np.array([place]))[0])
+    error = MEDIAN_ERROR * spread * wider * float(np.sqrt(1 / len(before) + 1 / len(after)))
+    sure = max(by_ranks / wider, min(by_ranks, abs(high - low) / error / GROSS_MORE))
     if sure < min_scales or abs(high - low) < MIN_EFFECT or _is_known(raw, here, place, since, high - low):
         return None
     if not is_step(np.concatenate([rest[0] + low, rest[1] + high]), len(before), spread):
@@ -87,15 +95,16 @@ def _spread(rest: Floats) -> float:
     return max(float(np.median(far)) * 1.4826, float(np.quantile(far, 0.75)) / 1.1503, NOISE_FLOOR)
 
 
-def _wider(rest: list[Floats]) -> float:
-    """How much neighbours that are alike widen an average, as `level.inflation`, of few values: what these show less of
-    it than there is is put back (Kendall, 1954), and what is no chance counts by a standard error more."""
-    cut = [side - side.mean() for side in rest]
-    num = sum(map(len, cut))
-    power = sum(float((side**2).sum()) for side in cut)
-    product = sum(float((side[1:] * side[:-1]).sum()) for side in cut)
+def _wider(sides: Sequence[Floats]) -> float:
+    """How much neighbours that are alike widen an average, as `level.inflation`, by the ranks of few values: what these
+    show less of it than there is is put back (Kendall, 1954), and what is no chance counts by a standard error more."""
+    centred = [rankdata(side) - (len(side) + 1) / 2 for side in sides]
+    scaled = [side / len(side) for side in centred]
+    num = sum(map(len, scaled))
+    power = sum(float((side**2).sum()) for side in scaled)
+    product = sum(float((side[1:] * side[:-1]).sum()) for side in scaled)
     repeats = product / power if power > 0 else 0.0
-    repeats += len(cut) * (1 + 4 * max(repeats, 0.0)) / num
+    repeats += len(scaled) * (1 + 4 * max(repeats, 0.0)) / num
     if repeats < SIGNIFICANT / np.sqrt(num):
         return 1.0
     repeats = min(repeats + float(np.sqrt(max(1 - repeats**2, 0.0) / num)), MAX_REPEATS)

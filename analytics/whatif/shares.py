@@ -12,7 +12,7 @@ import numpy as np
 from argus.analytics.whatif.graph import Graph, graph_of
 from argus.analytics.whatif.operations import COMMUNICATION, Operations, operations_of
 from argus.analytics.whatif.replay import Timeline, ideal_s, replay, work_s
-from argus.analytics.window import Bools, Floats
+from argus.analytics.window import Bools, Floats, Ints
 from argus.collectors.records.events import RankRecords
 from argus.topology.layout import Topology
 
@@ -28,7 +28,8 @@ MAX_ERROR = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
-    """The answer in numbers. Shares are of the loss, T_sim − T_ideal; `worth_s` seconds per step by rank.
+    """The answer in numbers. Shares are of the loss, T_sim − T_ideal; `gains_s` by rank the seconds that each of the
+    replayed `steps` (step,) would gain if it were healthy, `worth_s` their mean.
 
     `sim_error_median` compares replayed with recorded step times, launch delays left out.
     """
@@ -42,7 +43,8 @@ class WhatIf:
     by_rank: Mapping[int, float]
     by_stage: Mapping[int, float]
     workers: tuple[int, ...]
-    worth_s: Mapping[int, float]
+    steps: Ints
+    gains_s: Mapping[int, Floats]
     gpu_hours_per_day: float
     num_steps: int
     num_left_out: int
@@ -51,6 +53,18 @@ class WhatIf:
     def slowdown(self) -> float:
         """Mean replayed step time over the ideal one."""
         return self.sim_s / self.ideal_s
+
+    @property
+    def worth_s(self) -> dict[int, float]:
+        """Seconds a step the job would gain if a rank were healthy, by rank."""
+        return {rank: max(float(gains.mean()), 0.0) for rank, gains in self.gains_s.items()}
+
+    def worth_in(self, first_step: int, end_step: int) -> dict[int, float]:
+        """The same of the steps from `first_step` until before `end_step`; of all where none of them was replayed."""
+        here = (self.steps >= first_step) & (self.steps < end_step)
+        if not here.any():
+            return self.worth_s
+        return {rank: max(float(gains[here].mean()), 0.0) for rank, gains in self.gains_s.items()}
 
     @property
     def is_close(self) -> bool:
@@ -105,8 +119,8 @@ class Replayer:
         dur = np.where(chosen, self.took_s, self.ideal_s)
         return float(replay(self.graph, self.operations, dur).step_s.mean())
 
-    def healthy(self, ranks: Sequence[int]) -> float:
-        """Mean step time if these ranks took what the others of their stage take for the same operation."""
+    def healthy(self, ranks: Sequence[int]) -> Floats:
+        """Step times if these ranks took what the others of their stage take for the same operation. (step,)"""
         ops = self.operations
         dur = self.took_s.copy()
         for stage in range(ops.num_stages):
@@ -118,7 +132,7 @@ class Replayer:
             mine = dur[nodes]
             mine[:, :, sick] = np.minimum(mine[:, :, sick], peers)
             dur[nodes] = mine
-        return float(replay(self.graph, ops, dur).step_s.mean())
+        return replay(self.graph, ops, dur).step_s
 
 
 def what_if(replayer: Replayer, *, world_size: int) -> WhatIf:
@@ -134,7 +148,7 @@ def what_if(replayer: Replayer, *, world_size: int) -> WhatIf:
     workers = _worst_workers(replayer, masks)
     looked_at = _looked_at(replayer)
     recorded = ops.recorded_s
-    worth = {rank: max(sim - replayer.healthy([rank]), 0.0) for rank in looked_at}
+    gains = {rank: replayer.recorded.step_s - replayer.healthy([rank]) for rank in looked_at}
     last = ops.num_stages - 1
     return WhatIf(
         sim_error_median=float(np.median(np.abs(replayer.recorded.step_s / recorded - 1))),
@@ -146,7 +160,8 @@ def what_if(replayer: Replayer, *, world_size: int) -> WhatIf:
         by_rank=_largest_first({rank: share(masks.ranks([rank])) for rank in looked_at}),
         by_stage={stage: share(masks.stage(stage)) for stage in range(ops.num_stages)},
         workers=tuple(workers),
-        worth_s=worth,
+        steps=ops.steps,
+        gains_s=gains,
         gpu_hours_per_day=max(loss, 0.0) / sim * world_size * 24 if sim > 0 else 0.0,
         num_steps=len(ops.steps),
         num_left_out=ops.num_left_out,

@@ -329,7 +329,7 @@ def test_ranks_seldom_call_noise_a_change(repeats: float) -> None:
             logs[place] += repeats * logs[place - 1]
         logs[rng.random(150) < (0.0 if repeats else 0.15)] += np.log(2)
         found += split_by_ranks(logs, since=0, min_scales=gate(1)) is not None
-    assert found <= 3
+    assert found <= 5  # a look for every 8 values, each of which may be wrong 6.3e-5 times: 1.5
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])

@@ -116,6 +116,21 @@ def test_one_slow_worker_holds_the_whole_loss(job: FakeJob) -> None:
     assert result.gpu_hours_per_day == pytest.approx(lost * 24 * job.replicas * job.stages)
 
 
+def test_what_a_worker_is_worth_is_told_of_the_steps_asked_for() -> None:
+    """A worker that became slow in the middle was worth nothing before."""
+    job = FakeJob(replicas=4, steps=10)
+    late = [
+        {**row, "step": int(str(row["step"])) + 10} for row in fake_rows(replace(job, slow={(2, 1): 2.0}))
+    ]
+    records = records_of([*fake_rows(job), *late])
+    replayer = replayer_of(records, topology_of(records))
+    assert replayer is not None
+    result = what_if(replayer, world_size=16)
+    before, after = result.worth_in(0, 10)[6], result.worth_in(10, 20)[6]
+    assert before == pytest.approx(0.0, abs=1e-6) and after == pytest.approx(2 * result.worth_s[6], rel=1e-6)
+    assert result.worth_in(500, 510) == result.worth_s
+
+
 def test_a_heavy_last_stage_is_no_workers_fault() -> None:
     job = FakeJob(replicas=4)
     result = answer(replace(job, slow={(replica, 3): 1.6 for replica in range(4)}))

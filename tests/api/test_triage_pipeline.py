@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,22 @@ def test_a_sick_worker_is_named_with_what_it_is_worth(
     assert said["what_if"]["worker_share"] > 0.9
     lost = said["what_if"]["step_s"] - said["what_if"]["ideal_step_s"]
     assert 0.9 * lost <= incident["cost"]["s_per_step"] <= 1.3 * lost  # the ideal's mean holds the sick one
+
+
+def test_a_worker_whose_work_the_bubbles_mostly_hide_is_named_from_its_first_window(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its stage has a lighter load than the last; what is left of its delay is a cost, and none of it was there before."""
+    heavy = {(replica, 3): 1.6 for replica in range(4)}
+    sick = noisy({**heavy, (2, 1): 2.0})
+    late = [{**row, "step": int(str(row["step"])) + 20} for row in fake_rows(replace(sick, steps=30))]
+    rows = [*fake_rows(replace(noisy(heavy), steps=20)), *late]
+    said = report(capsys, str(write_table(tmp_path / "t.parquet", rows)))
+    incident = next(one for one in said["incidents"] if one["suspects"])
+    assert (incident["class"], incident["suspects"], incident["onset_step"]) == ("compute.slow", [6], 20)
+    excess = 8 * 0.3 * 1.0
+    assert incident["cost"]["share_of_step"] >= 0.02 and incident["cost"]["s_per_step"] < 0.5 * excess
+    assert [one["class"] for one in said["incidents"] if not one["suspects"]] == ["pipeline.imbalance"]
 
 
 def test_an_even_pipeline_accuses_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
