@@ -114,16 +114,25 @@ def split_of(logs: Floats, level: Level, *, min_scales: float) -> Split | None:
 def place_again(logs: Floats, split: Split, *, told: int) -> Split | None:
     """A known change, `told` to begin at that column, now that more values are behind it; None if there are too few.
 
-    A small change may be told when a large one has just begun, so both levels are measured again.
+    A small change may be told when a large one has just begun: then both levels are measured again. One that is smaller
+    by now may be over, and is what it was.
     """
     here = np.flatnonzero(np.isfinite(logs))
     first = int(np.searchsorted(here, told))
     if len(here) < FULL_BEFORE + MIN_AFTER or not 0 < first < len(here):
         return None
-    middle = float(np.median(logs[here[:first]]) + np.median(logs[here[first:]])) / 2
+    again = _levels(logs, split, here, first)
+    is_larger = abs(again.after - again.before) >= abs(split.after - split.before) + MIN_EFFECT
+    known = again if is_larger else split
+    middle = (known.before + known.after) / 2
     values = np.clip(logs[here] - middle, -CUT * split.spread, CUT * split.spread)
     place = _placed(_gains(values), split.error) + FULL_BEFORE
-    before, after = float(np.median(logs[here[:place]])), float(np.median(logs[here[place:]]))
+    return _levels(logs, split, here, place) if is_larger else replace(split, place=int(here[place]))
+
+
+def _levels(logs: Floats, split: Split, here: Ints, place: int) -> Split:
+    """The change at the `place`-th of the values that are `here`, by the middles of both sides."""
+    before, after = (float(np.median(logs[side])) for side in (here[:place], here[place:]))
     return replace(split, place=int(here[place]), before=before, after=after)
 
 
