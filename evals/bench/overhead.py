@@ -27,7 +27,7 @@ from argus.evals.stack import StackError, clean_env
 
 RANKS = 2
 BLOCK_STEPS: Mapping[str, int] = {"transformer": 2, "mlp": 2, "moe": 2, "pipeline": 2}
-"""A step of the transformer lasts 80 to 150 ms by the machine's hour, the others' about half of that."""
+"""A step of the transformer lasts about 110 ms: its batch is fitted to the machine's hour. The others' are fixed."""
 
 TURN: Mapping[str, int] = {"transformer": 5, "mlp": 1, "moe": 5, "pipeline": 5}
 """Blocks of an arm in a row: changing arms costs steps of warming up. The n-th of an arm's turn is paired with the n-th
@@ -111,14 +111,14 @@ def plan_of(name: str, *, size: Size) -> list[tuple[int, list[str]]]:
 
 def table(result: Mapping[str, Any]) -> str:
     """One line per workload and arm, then memory."""
-    lines = ["| workload | step, ms | arm | ratio to off | 95 % | pairs | in use | rates |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
+    lines = ["| workload | batch | step, ms | arm | ratio to off | 95 % | pairs | in use | rates |"]
+    lines.append("|---|---|---|---|---|---|---|---|---|")
     for name, workload in result["workloads"].items():
         for arm, row in [*workload["channels"].items(), *workload["baselines"].items()]:
             low, high = row["ci95"]
             rates = ", ".join(f"{kind} {value:.2f}" for kind, value in row["rates"].items()) or "—"
             lines.append(
-                f"| {name} | {workload['step_ms']:.1f} | {arm} | {row['ratio']:.4f} "
+                f"| {name} | {workload['batch']} | {workload['step_ms']:.1f} | {arm} | {row['ratio']:.4f} "
                 f"| {low:.4f} – {high:.4f} | {row['n']} | {row['in_use']:.4f} | {rates} |"
             )
     memory = result["memory"]
@@ -194,6 +194,7 @@ def _workload(name: str, *, size: Size, pairs: int | None) -> dict[str, Any]:
         measured[arm] = asdict(found) | {"in_use": in_use, "rates": rates}
     return {
         "step_ms": float(np.median([row["off"] for row in rows])) * 1e3,
+        "batch": told["batch"],
         "channels": {arm: row for arm, row in measured.items() if arm not in PROFILERS},
         "baselines": {arm: row for arm, row in measured.items() if arm in PROFILERS},
     }

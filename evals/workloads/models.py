@@ -36,14 +36,14 @@ def ddp_step(inner: nn.Module, *inputs: torch.Tensor) -> Step:
     return step
 
 
-def pipeline_step() -> Step:
-    """1F1B of 4 micro-batches, one stage a rank."""
+def pipeline_step(batch: int) -> Step:
+    """1F1B of 4 micro-batches of a quarter of the samples, one stage a rank."""
     rank, world = dist.get_rank(), dist.get_world_size()
     layers = nn.Sequential(*(nn.Sequential(nn.Linear(512, 512), nn.GELU()) for _ in range(12)))
     stage = PipelineStage(layers, rank, world, torch.device("cpu"))
     schedule = Schedule1F1B(stage, n_microbatches=4, loss_fn=nn.functional.mse_loss)
     optimizer = torch.optim.SGD(layers.parameters(), lr=1e-4)
-    x = torch.randn(256, 512)
+    x = torch.randn(batch, 512)
 
     def step() -> None:
         schedule.step(*([x] if rank == 0 else []), target=x if rank == world - 1 else None)
@@ -57,10 +57,12 @@ def _tokens(batch: int, length: int) -> torch.Tensor:
     return torch.randint(0, VOCABULARY, (batch, length))
 
 
-BUILD: Mapping[str, Callable[[], Step]] = {
-    "transformer": lambda: ddp_step(Transformer(width=WIDTH, layers=6), _tokens(8, SEQUENCE + 1)),
-    "mlp": lambda: ddp_step(mlp(), torch.randn(16, 512)),
-    "moe": lambda: ddp_step(MoeModel(), _tokens(8, SEQUENCE)),
+BUILD: Mapping[str, Callable[[int], Step]] = {
+    "transformer": lambda batch: ddp_step(Transformer(width=WIDTH, layers=6), _tokens(batch, SEQUENCE + 1)),
+    "mlp": lambda batch: ddp_step(mlp(), torch.randn(batch, 512)),
+    "moe": lambda batch: ddp_step(MoeModel(), _tokens(batch, SEQUENCE)),
     "pipeline": pipeline_step,
 }
-"""The step of a model of its own, the same at each call."""
+"""The step of a model of its own for so many samples, the same at each call."""
+
+BATCH: Mapping[str, int] = {"transformer": 8, "mlp": 16, "moe": 8, "pipeline": 256}

@@ -12,8 +12,9 @@ import argparse
 import json
 import os
 import random
+import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,12 +26,17 @@ from argus.collectors.rank import attach
 from argus.collectors.records.channels import BLOCK_STEPS
 from argus.evals.arms import BARE, PROFILERS, SHORT
 from argus.evals.dumper import ARM_FILE, PID_FILE, say_arm
-from argus.evals.workloads.models import BUILD, Step
+from argus.evals.workloads.models import BATCH, BUILD, Step
 
 START_STEPS = 8
 COLLECTIVES = frozenset({"torch_collectives", "torch_ddp", "torch_functional", "torch_nccl"})
 STEPS = frozenset({"torch_optimizer", "torch_forward"})
 """What tells steps and finds models; every arm with a channel needs it."""
+
+FITTED: Mapping[str, float] = {"transformer": 0.11}
+"""Seconds a step is to take whatever the machine's hour: what a step costs does not depend on its length, the share does."""
+
+FIT_STEPS, MOST_BATCH = 10, 64
 
 SAMPLED = frozenset({"torch_modules", "cpu_operators"})
 MEMORY_EVERY = 5
@@ -162,10 +168,40 @@ def rounds(plan: Sequence[tuple[int, Sequence[str]]], *, seed: int) -> list[list
     return made
 
 
-def started(workload: str) -> Step:
+def fitted(workload: str) -> int:
+    """Samples of a step, the same on every rank: as the workload has them, or as many as take the time it is to take."""
+    batch = BATCH[workload]
+    if workload not in FITTED:
+        return batch
+    wanted_s, took_s = FITTED[workload], _took_s(workload, batch)
+    other = _agreed(batch * wanted_s / took_s)
+    if other == batch:
+        return batch
+    # Part of a step is the same for any batch.
+    per_sample_s = (_took_s(workload, other) - took_s) / (other - batch)
+    return _agreed(batch + (wanted_s - took_s) / max(per_sample_s, took_s / batch / MOST_BATCH))
+
+
+def _took_s(workload: str, batch: int) -> float:
+    step, took_s = started(workload, batch), []
+    for _ in range(FIT_STEPS):
+        begun_s = time.perf_counter()
+        step()
+        took_s.append(time.perf_counter() - begun_s)
+    return statistics.median(took_s)
+
+
+def _agreed(batch: float) -> int:
+    """What the first rank found, on all."""
+    found = torch.tensor(min(max(round(batch), 1), MOST_BATCH))
+    dist.broadcast(found, src=0)
+    return int(found)
+
+
+def started(workload: str, batch: int) -> Step:
     """The step of a new model, warm: every model starts from the same seed."""
     torch.manual_seed(0)
-    step = BUILD[workload]()
+    step = BUILD[workload](batch)
     for _ in range(START_STEPS):
         step()
     return step
@@ -210,9 +246,12 @@ def main() -> None:
     (args.out.parent / PID_FILE.format(rank=rank)).write_text(str(os.getpid()))
     arm_file = None if rank else os.open(args.out.parent / ARM_FILE, os.O_RDWR | os.O_CREAT)
     arms = Arms(arm_file=arm_file)
-    observed = started(args.workload)
     arms.switch("off")
-    pristine, control = started(args.workload), started(args.workload)
+    batch = fitted(args.workload)
+    arms.switch("all")
+    observed = started(args.workload, batch)
+    arms.switch("off")
+    pristine, control = started(args.workload, batch), started(args.workload, batch)
     bare = dict.fromkeys(("off", "stacks", *PROFILERS), pristine)
     models = {**bare, "null": control, "observed": observed}
     plan = rounds(args.plan, seed=args.seed)
@@ -220,7 +259,7 @@ def main() -> None:
     arms.as_in_use()
     resident = memory_of(observed, num_steps=args.memory_steps)
     if rank == 0:
-        args.out.write_text(json.dumps({**vars(told), "resident": resident}))
+        args.out.write_text(json.dumps({**vars(told), "batch": batch, "resident": resident}))
     dist.destroy_process_group()
 
 
