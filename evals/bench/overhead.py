@@ -46,6 +46,9 @@ FEW: Mapping[Size, int] = {"smoke": 2, "default": 40, "full": 300}
 """Paired blocks of every other arm and workload."""
 
 MEMORY_STEPS: Mapping[Size, int] = {"smoke": 40, "default": 2000, "full": 2000}
+MEMORY_WARM: Mapping[Size, int] = {"smoke": 0, "default": 2000, "full": 2000}
+"""Steps before these: in them heap, rings and pools find their size, ten megabytes of it with everything on."""
+
 PROMISED = ("transformer", "mlp")
 """Workloads with a promise; `--pairs` is a look at these."""
 
@@ -84,7 +87,7 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
         "channels": transformer["channels"],
         "workloads": workloads,
         "baselines": transformer["baselines"],
-        "memory": _memory(MEMORY_STEPS[size]),
+        "memory": _memory(MEMORY_STEPS[size], warm=MEMORY_WARM[size]),
         "after_stop": {name: channels["stopped"] for name, channels in promised.items()},
         "ok": size == "smoke" or all(channels["all"]["ci95"][1] <= BUDGET for channels in promised.values()),
     }
@@ -123,7 +126,7 @@ def table(result: Mapping[str, Any]) -> str:
             )
     memory = result["memory"]
     text = (
-        f"Memory over {memory['steps']} steps of one rank of mlp with everything on: "
+        f"Memory over {memory['steps']} steps of one rank of mlp with everything on, after {memory['warm_steps']} others: "
         f"{memory['slope_bytes_per_step']:+.0f} bytes a step, {memory['first_mib']:.0f} MiB at the start. "
         "`stopped` is everything taken out again, `null` a second model that was never observed. The blocks of "
         "`modules`, `kernels` and `stacks` hold more of theirs than a run does: `in use` is what is left of their "
@@ -169,9 +172,9 @@ def _trimmed(turns: Sequence[np.ndarray]) -> float:
 
 
 def slope_of(resident: Sequence[tuple[int, int]]) -> float:
-    """Bytes a step, by least squares over the last three quarters: the first fills caches and pools."""
-    late = np.array(resident[len(resident) // 4 :], np.float64)
-    return float(np.polyfit(late[:, 0], late[:, 1], 1)[0])
+    """Bytes a step, by least squares."""
+    seen = np.array(resident, np.float64)
+    return float(np.polyfit(seen[:, 0], seen[:, 1], 1)[0])
 
 
 def _workload(name: str, *, size: Size, pairs: int | None) -> dict[str, Any]:
@@ -208,12 +211,14 @@ def _share_in_use(arm: str, rates: Mapping[str, float]) -> float:
     return min(60.0 / BASELINE_S / rate, 1.0) if arm == "stacks" and rate else 1.0
 
 
-def _memory(steps: int) -> dict[str, Any]:
+def _memory(steps: int, *, warm: int) -> dict[str, Any]:
     """Resident memory of a single rank of the MLP with everything on: without peers its steps take 15 ms."""
     with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
-        resident = _run("mlp", Path(text), ranks=1, memory_steps=steps)[0]["resident"]
+        told = _run("mlp", Path(text), ranks=1, memory_steps=warm + steps)[0]
+    resident = [(step, size) for step, size in told["resident"] if step >= warm]
     return {
         "steps": steps,
+        "warm_steps": warm,
         "slope_bytes_per_step": slope_of(resident),
         "first_mib": resident[0][1] / 2**20,
         "last_mib": resident[-1][1] / 2**20,
