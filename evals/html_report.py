@@ -15,7 +15,7 @@ from argus.evals.report_curves import (
     trade_off,
 )
 from argus.evals.report_plots import curves, reliability, shares
-from argus.evals.scoreboard import CLASS_TRIALS, Share, failures, ladder, line, lines, matrix
+from argus.evals.scoreboard import CLASS_TRIALS, Share, failures, ladder, line, lines, matrix, nothing_failed
 from argus.evals.scoreboard_page import (
     Made,
     diagnosis_line,
@@ -43,7 +43,7 @@ def html(marks: Sequence[Mark], made: Made) -> str:
         f"<p>{_code(made_line(marks, made))}</p>",
         "<h2>What failed</h2>",
         _list([failure_line(one) for one in failures(marks)], style="failed")
-        or "<p>No trial of Argus in this run.</p>",
+        or f"<p>{nothing_failed(marks)}</p>",
         "<h2>What must hold</h2>",
         _list([_plain(one) for one in promises(marks)]),
         *_plots(marks),

@@ -256,6 +256,12 @@ def failures(marks: Iterable[Mark]) -> list[Mark]:
     return [one for one in marks if one.system == OURS and not one.ok]
 
 
+def nothing_failed(marks: Iterable[Mark]) -> str:
+    """In place of the failures, if there are none."""
+    num = sum(one.system == OURS for one in marks)
+    return f"None of the {num} trials of Argus." if num else "Argus was not among those that were played."
+
+
 def _share(values: Sequence[bool]) -> Share:
     return Share(part=sum(values), whole=len(values))
 

@@ -18,6 +18,7 @@ from argus.evals.scoreboard import (
     ladder,
     lines,
     matrix,
+    nothing_failed,
 )
 from argus.evals.systems import OURS
 
@@ -71,7 +72,7 @@ def page(marks: Sequence[Mark], made: Made) -> str:
         "# Scoreboard",
         made_line(marks, made) + " What each number means: [evals](evals.md).",
         "## What failed",
-        "\n".join(f"- {failure_line(one)}" for one in failed) or "No trial of Argus in this run.",
+        "\n".join(f"- {failure_line(one)}" for one in failed) or nothing_failed(marks),
         "## What must hold",
         "\n".join(f"- {line}" for line in promises(marks)),
         "## Side by side",
