@@ -2,8 +2,8 @@
 
 A level with many large values is believed to be noisy, and a change that was not told in time becomes part of the noise
 it is measured against. Ranks know neither: of values in any order, whatever they are, the newest are all above those
-before them as rarely as of any others (Mann and Whitney, 1947). What neighbours resemble one another is left out of it
-on both sides of the change.
+before them as rarely as of any others (Mann and Whitney, 1947). How much neighbours resemble one another on either side
+of the change widens what chance may do.
 """
 
 from __future__ import annotations
