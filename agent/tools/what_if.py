@@ -62,7 +62,7 @@ def _by_calls(facts: RunFacts, at: WindowFact, fleet: Fleet, ranks: Sequence[int
 
 
 def _replayed(replayer: Replayer, fleet: Fleet, ranks: Sequence[int]) -> Json:
-    sim_s, healthy_s = float(replayer.recorded.step_s.mean()), replayer.healthy(ranks)
+    sim_s, healthy_s = float(replayer.recorded.step_s.mean()), float(replayer.healthy(ranks).mean())
     error = np.median(np.abs(replayer.recorded.step_s / replayer.operations.recorded_s - 1))
     gain = _gain("replay of the pipeline", sim_s, healthy_s, fleet)
     return {**gain, "replay_error_median": number(float(error))}
