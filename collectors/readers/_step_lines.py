@@ -131,13 +131,18 @@ def table_series(text: str, name: str) -> list[StepSeries]:
 
 
 def _columns(names: Sequence[str], width: int) -> tuple[int, list[int]]:
-    """Column of the step (-1 if none) and columns of times: those named so, else all others, else the last."""
+    """Column of the step (-1 if none) and columns of times: those named so, else all others; a step in seconds is a time."""
     low = [re.sub(r"(_ms|_s|\(ms\)|\(s\))$", "", name.lower().strip()) for name in names]
-    steps = next((i for i, name in enumerate(low) if name in _STEP_COLUMNS), -1)
+    steps = next((i for i, name in enumerate(names) if name.lower().strip() in _STEP_COLUMNS), -1)
     if not any(names):
         return (0, [1]) if width == 2 else (-1, list(range(width)))
-    known = [re.sub(r"_s$", "", name) for name in _TIME_COLUMNS]
-    times = [i for i, name in enumerate(low) if name in known or name.replace(" ", "_") in known]
+    known = [*(re.sub(r"_s$", "", name) for name in _TIME_COLUMNS), *_STEP_COLUMNS]
+    counts = [name.lower().strip() in _STEP_COLUMNS for name in names]
+    times = [
+        i
+        for i, name in enumerate(low)
+        if not counts[i] and (name in known or name.replace(" ", "_") in known)
+    ]
     return steps, times or [i for i in range(min(width, len(names))) if i != steps]
 
 

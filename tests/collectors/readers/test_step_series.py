@@ -186,3 +186,12 @@ def test_random_damage_is_one_sentence(tmp_path: Path) -> None:
             assert "x.csv" in str(error) and "\n" not in str(error)
             continue
         assert all(one.series is not None for one in found)
+
+
+@pytest.mark.parametrize("head", ["step_s", "step_s,loss", "global_step,step,step_s", "step,step_s"])
+def test_a_step_in_seconds_is_a_time_and_no_counter(tmp_path: Path, head: str) -> None:
+    column = head.split(",").index("step_s")
+    width = head.count(",") + 1
+    rows = [",".join(f"1.{n}" if i == column else str(n) for i in range(width)) for n in range(3)]
+    (series,) = read(tmp_path / "t.csv", "\n".join([head, *rows]))
+    assert series.values_s == (1.0, 1.1, 1.2)
