@@ -7,66 +7,17 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, cast
 
 import numpy as np
 
 from argus.collectors.rank.claims import Claims
+from argus.collectors.rank.operator_events import Event, Profiler
 from argus.collectors.rank.recorder import WARMUP_STEPS, Recorder
 from argus.collectors.rank.timeline import Timeline
 from argus.collectors.records.events import FLAG_PROFILED, KERNEL, Rows
 
 ROLE = "cpu"
 ENGINE = "autograd::engine::evaluate_function: "
-
-
-class Event(Protocol):
-    """An operator called by no other one."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def start_time_ns(self) -> int: ...
-
-    @property
-    def duration_time_ns(self) -> int: ...
-
-
-class Profiler(Protocol):
-    """The one profiler a process has; `operators.TorchProfiler`, or a fake."""
-
-    def start(self) -> None: ...
-
-    def stop(self) -> Callable[[], Sequence[Event]]:
-        """Stop; what is returned reads the events later, on another thread."""
-
-
-class TorchProfiler:
-    """torch.profiler's engine, operators of the CPU only, no shapes, no stacks, no annotations.
-
-    Without what `torch.profiler.profile` does around it in Python: that changes what torch.compile sees. What is
-    read is the roots of its tree of calls: the list of all events has five times as many, and each question about
-    one is a call into C++ under the lock that the training thread waits for.
-    """
-
-    def start(self) -> None:
-        """Begin."""
-        from torch._C._profiler import RecordScope
-        from torch.autograd import profiler
-
-        how = profiler.profile(use_cpu=True, use_kineto=True)
-        config = how.config()  # type: ignore[no-untyped-call]
-        vars(profiler)["_prepare_profiler"](config, how.kineto_activities)
-        scopes = {RecordScope.FUNCTION, RecordScope.BACKWARD_FUNCTION}
-        vars(profiler)["_enable_profiler"](config, how.kineto_activities, scopes)
-
-    def stop(self) -> Callable[[], Sequence[Event]]:
-        """End; the operators are read by the returned call."""
-        from torch.autograd import profiler
-
-        results = vars(profiler)["_disable_profiler"]()
-        return lambda: cast(Sequence[Event], results.experimental_event_tree())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from argus.collectors.host.stack_plan import BASELINE_S
 from argus.collectors.readers.recording import read
 from argus.collectors.records.channels import BLOCK_STEPS as SAMPLE_EVERY
 from argus.collectors.records.events import RankRecords
-from argus.evals.arms import PROFILERS, SHORT, SINGLE
+from argus.evals.arms import PROFILERS, SHORT, SINGLE, Part
 from argus.evals.bench import Size
 from argus.evals.dumper import Dumped, Dumper
 from argus.evals.stack import StackError, clean_env
@@ -29,10 +29,9 @@ RANKS = 2
 BLOCK_STEPS: Mapping[str, int] = {"transformer": 2, "mlp": 2, "moe": 2, "pipeline": 2}
 """A step of the transformer lasts about 110 ms: its batch is fitted to the machine's hour. The others' are fixed."""
 
-TURN: Mapping[str, int] = {"transformer": 5, "mlp": 1, "moe": 5, "pipeline": 5}
-"""Blocks of an arm in a row: changing arms costs steps of warming up. The n-th of an arm's turn is paired with the n-th
-of the other's, a second apart. The MLP lives on the memory's rate, which other tenants change within that second:
-five in a row made its interval half as wide again."""
+LONG_TURN = 5
+"""Blocks in a row where there are many arms. The n-th of an arm's turn is paired with the n-th of the others', a second
+apart: on a shared machine that makes the interval of the same steps 1.7 times as wide as pairs of neighbours do."""
 
 KEEP_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(4 << 30), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 """glibc gives the top of its heap back to the system and faults it in again: 11,000 faults or a third of the MLP's step,
@@ -73,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pairs",
         type=int,
         metavar="N",
-        help="only `all`, `stopped` and `null`, N paired blocks or a few more, transformer and mlp",
+        help="only `all`, `stopped` and `null`, N paired blocks, transformer and mlp",
     )
 
 
@@ -93,23 +92,20 @@ def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:
     }
 
 
-def turn_of(name: str, *, size: Size) -> int:
-    """Blocks of an arm in a row."""
-    return 1 if size == "smoke" else TURN[name]
+def plan_of(name: str, *, size: Size) -> list[Part]:
+    """What has no promise to keep, then everything on.
 
-
-def plan_of(name: str, *, size: Size) -> list[tuple[int, list[str]]]:
-    """(rounds of a turn for each arm, arms) of a workload: all arms in the first rounds, then what needs many.
-
-    >>> plan_of("moe", size="default")
-    [(8, ['off', 'all'])]
+    >>> plan_of("mlp", size="default")
+    [Part(rounds=40, turn=1, arms=['off', 'stopped']), Part(rounds=300, turn=1, arms=['off', 'all'])]
     """
-    arms = ["off", "all", *(["stopped"] if name in PROMISED else [])]
-    if name == "transformer":
-        arms += ["null", *SINGLE, *PROFILERS]
-    turn = turn_of(name, size=size)
-    few, many = FEW[size] // turn, MANY[size] // turn
-    return [(few, arms), *([(many - few, ["off", "all"])] if name in PROMISED and many > few else [])]
+    few = FEW[size]
+    if name not in PROMISED:
+        return [Part(few, 1, ["off", "all"])]
+    bare, every = ["off", "stopped"], Part(MANY[size], 1, ["off", "all"])
+    if name == "mlp":
+        return [Part(few, 1, bare), every]
+    turn = 1 if size == "smoke" else LONG_TURN
+    return [Part(few // turn, turn, ["off", *SINGLE, *PROFILERS]), Part(few, 1, [*bare, "null"]), every]
 
 
 def table(result: Mapping[str, Any]) -> str:
@@ -139,19 +135,20 @@ def compare(
     rows: Sequence[Mapping[str, float]],
     arm: str,
     *,
-    turn: int = 1,
+    turns: Sequence[int] | None = None,
     sampled: Collection[int] = (),
     share: float = 0.0,
 ) -> Arm:
     """Trimmed mean of the pairs' log ratios, with an interval from a bootstrap of whole turns.
 
-    Rows `sampled` make a mean of their own that counts for `share`: trimming would leave all of them out.
+    `turns` has the turn of each row; without it each is one of its own. Rows `sampled` make a mean of their own that counts for `share`: trimming would leave all of them out.
     """
-    turns: tuple[dict[int, list[float]], ...] = ({}, {})
+    found: tuple[dict[int, list[float]], ...] = ({}, {})
     for i, row in enumerate(rows):
         if arm in row:
-            turns[i in sampled].setdefault(i // turn, []).append(float(np.log(row[arm] / row["off"])))
-    plain, special = ([np.array(logs) for logs in kind.values()] for kind in turns)
+            turn = turns[i] if turns is not None else i
+            found[i in sampled].setdefault(turn, []).append(float(np.log(row[arm] / row["off"])))
+    plain, special = ([np.array(logs) for logs in kind.values()] for kind in found)
     weight = share if plain and special else float(not plain)
     rng = np.random.default_rng(0)
     ratio, draws = 0.0, np.zeros(RESAMPLES)
@@ -178,18 +175,17 @@ def slope_of(resident: Sequence[tuple[int, int]]) -> float:
 
 
 def _workload(name: str, *, size: Size, pairs: int | None) -> dict[str, Any]:
-    turn = turn_of(name, size=size)
-    plan = [(-(-pairs // turn), ["off", "all", "stopped", "null"])] if pairs else plan_of(name, size=size)
+    plan = [Part(pairs, 1, ["off", "all", "stopped", "null"])] if pairs else plan_of(name, size=size)
     with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
         directory = Path(text)
-        told, dumped = _run(name, directory, plan=plan, turn=turn)
+        told, dumped = _run(name, directory, plan=plan)
         records = next(iter(read(directory / "recording" / "rank-0.argus"))).records
     rows, share = told["rows"], BLOCK_STEPS[name] / SAMPLE_EVERY
     measured = {}
-    for arm in plan[0][1][1:]:
+    for arm in dict.fromkeys(arm for part in plan for arm in part.arms[1:]):
         is_all = arm == "all"
         sampled = told["sampled"] if is_all else ()
-        found = compare(rows, arm, turn=turn, sampled=sampled, share=share)
+        found = compare(rows, arm, turns=told["turns"], sampled=sampled, share=share)
         num_steps = 1 if arm in SHORT else BLOCK_STEPS[name]
         took_s = sum(row[arm] for row in rows if arm in row) * num_steps
         rates = _rates(records, told["steps"].get(arm, ())) | _dump_rate(dumped.dumps.get(arm, 0), took_s)
@@ -229,8 +225,7 @@ def _run(
     name: str,
     directory: Path,
     *,
-    plan: Sequence[tuple[int, list[str]]] = (),
-    turn: int = 1,
+    plan: Sequence[Part] = (),
     ranks: int = RANKS,
     memory_steps: int = 0,
 ) -> tuple[dict[str, Any], Dumped]:
@@ -241,7 +236,7 @@ def _run(
         *("--socket", str(socket), "--", sys.executable, "-m", "torch.distributed.run"),
         *("--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1", "--rdzv-backend", "c10d"),
         *("--rdzv-endpoint", "127.0.0.1:0", str(SCRIPT), "--workload", name, "--plan", json.dumps(plan)),
-        *("--turn", str(turn), "--block-steps", str(BLOCK_STEPS[name]), "--memory-steps", str(memory_steps)),
+        *("--block-steps", str(BLOCK_STEPS[name]), "--memory-steps", str(memory_steps)),
         *("--out", str(directory / "blocks.json")),
     ]
     env = clean_env({"ARGUS_GOVERNOR": "0"} | KEEP_HEAP)  # the blocks are the shadow steps here

@@ -1,4 +1,4 @@
-"""Trains in short blocks, each arm's turn of them in random order, and writes each block's seconds; under torchrun.
+"""Trains in short blocks, each arm's turns of them in random order, and writes each block's seconds; under torchrun.
 
 The off arm has every patch taken out and a model of its own that was made without them; the null arm is the
 same with one more such model, so that it shows the noise of the method; the stopped arm is the off arm with the
@@ -24,7 +24,7 @@ import torch.distributed as dist
 
 from argus.collectors.rank import attach
 from argus.collectors.records.channels import BLOCK_STEPS
-from argus.evals.arms import BARE, PROFILERS, SHORT
+from argus.evals.arms import BARE, PROFILERS, SHORT, Part
 from argus.evals.dumper import ARM_FILE, PID_FILE, say_arm
 from argus.evals.workloads.models import BATCH, BUILD, Step
 
@@ -57,10 +57,11 @@ def hooks_of(arm: str) -> list[str]:
 
 @dataclass(kw_only=True)
 class Told:
-    """What a job's blocks were: seconds a step by arm, a row for each block of a turn and turns in their order; rows
+    """What a job's blocks were: seconds a step by arm, a row for each block of a turn; each row's turn; rows
     whose `all` held a sampled step; and per arm the steps of its blocks as (first, after the last)."""
 
     rows: list[dict[str, float]] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
     sampled: list[int] = field(default_factory=list)
     steps: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
@@ -153,18 +154,19 @@ def profiler(arm: str) -> AbstractContextManager[object]:
     )
 
 
-def rounds(plan: Sequence[tuple[int, Sequence[str]]], *, seed: int) -> list[list[str]]:
-    """Per round its arms in random order, the same on every rank; `plan` is (rounds, arms) parts.
+def rounds(plan: Sequence[Part], *, seed: int) -> list[tuple[int, list[str]]]:
+    """Per round the blocks of a turn and its arms in random order, the same on every rank.
 
     Every second round is the one before reversed: a drift falls on all arms alike, and the arm at the turn stays in.
 
-    >>> rounds([(2, ["off", "all"])], seed=1)
-    [['off', 'all'], ['all', 'off']]
+    >>> rounds([Part(2, 1, ["off", "all"])], seed=1)
+    [(1, ['off', 'all']), (1, ['all', 'off'])]
     """
-    order, made = random.Random(seed), list[list[str]]()
-    for num, arms in plan:
-        for number in range(num):
-            made.append(made[-1][::-1] if number % 2 else order.sample(list(arms), len(arms)))
+    order, made = random.Random(seed), list[tuple[int, list[str]]]()
+    for part in plan:
+        for number in range(part.rounds):
+            arms = made[-1][1][::-1] if number % 2 else order.sample(part.arms, len(part.arms))
+            made.append((part.turn, arms))
     return made
 
 
@@ -208,16 +210,17 @@ def started(workload: str, batch: int) -> Step:
 
 
 def play(
-    arms: Arms, models: dict[str, Step], *, plan: Sequence[Sequence[str]], turn: int, block_steps: int
+    arms: Arms, models: dict[str, Step], *, plan: Sequence[tuple[int, Sequence[str]]], block_steps: int
 ) -> Told:
-    """All blocks, `turn` of an arm in a row; one `all` block of so many that one step in `BLOCK_STEPS` is sampled."""
+    """All blocks of these rounds; one `all` block of so many that one step in `BLOCK_STEPS` is sampled."""
     told, period = Told(), max(BLOCK_STEPS // block_steps, 1)
-    for order in plan:
+    for number_of_turn, (turn, order) in enumerate(plan):
         first = len(told.rows)
         told.rows += [{} for _ in range(turn)]
+        told.turns += [number_of_turn] * turn
         for arm in order:
             for number in range(first, first + turn):
-                is_sampled = arm == "all" and number % period == 1
+                is_sampled = arm == "all" and len(told.steps.get(arm, ())) % period == 1
                 told.rows[number][arm] = arms.block(
                     models.get(arm, models["observed"]),
                     arm=arm,
@@ -233,8 +236,7 @@ def main() -> None:
     """Run the blocks; rank 0 writes them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workload", choices=tuple(BUILD), required=True)
-    parser.add_argument("--plan", type=json.loads, required=True, help="[[rounds, [arm, …]], …]")
-    parser.add_argument("--turn", type=int, required=True, help="blocks of an arm in a row")
+    parser.add_argument("--plan", type=json.loads, required=True, help="[[rounds, turn, [arm, …]], …]")
     parser.add_argument("--block-steps", type=int, required=True)
     parser.add_argument("--memory-steps", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
@@ -254,8 +256,8 @@ def main() -> None:
     pristine, control = started(args.workload, batch), started(args.workload, batch)
     bare = dict.fromkeys(("off", "stacks", *PROFILERS), pristine)
     models = {**bare, "null": control, "observed": observed}
-    plan = rounds(args.plan, seed=args.seed)
-    told = play(arms, models, plan=plan, turn=args.turn, block_steps=args.block_steps)
+    plan = rounds([Part(*part) for part in args.plan], seed=args.seed)
+    told = play(arms, models, plan=plan, block_steps=args.block_steps)
     arms.as_in_use()
     resident = memory_of(observed, num_steps=args.memory_steps)
     if rank == 0:

@@ -46,7 +46,7 @@ def test_pairs_of_one_turn_that_err_together_widen_the_interval() -> None:
             {**row, "on": row["on"] * d}
             for row, d in zip(rows(1.01, n=200, noise=0.01, seed=seed), drift, strict=True)
         ]
-        low, high = overhead.compare(shaken, "on", turn=5).ci95
+        low, high = overhead.compare(shaken, "on", turns=[i // 5 for i in range(200)]).ci95
         hits += low <= 1.01 <= high
     assert hits >= 16
 
@@ -73,10 +73,10 @@ def test_each_arm_has_the_pairs_that_are_promised(size: bench.Size) -> None:
     least = {"default": 40, "full": 300, "smoke": 1}[size]
     for name in overhead.BLOCK_STEPS:
         pairs: dict[str, int] = {}
-        for num, arms in overhead.plan_of(name, size=size):
-            assert arms[0] == "off"
-            for arm in arms[1:]:
-                pairs[arm] = pairs.get(arm, 0) + num * overhead.turn_of(name, size=size)
+        for part in overhead.plan_of(name, size=size):
+            assert part.arms[0] == "off"
+            for arm in part.arms[1:]:
+                pairs[arm] = pairs.get(arm, 0) + part.rounds * part.turn
         assert min(pairs.values()) >= least
         if name in overhead.PROMISED:
             assert size == "smoke" or pairs["all"] >= 300

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import pytest
 import torch
@@ -19,7 +18,10 @@ from argus.collectors.rank.channels import Channels, period_of
 from argus.collectors.rank.claims import Claims
 from argus.collectors.rank.fake_receiver import FakeReceiver
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.operators import ENGINE, Event, Operators, TorchProfiler, rows_of
+from argus.collectors.rank.operator_events import (
+    Event,
+)
+from argus.collectors.rank.operators import Operators, rows_of
 from argus.collectors.rank.recorder import WARMUP_STEPS, Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Session
@@ -170,23 +172,6 @@ def test_operators_become_rows_of_the_phase_they_start_in() -> None:
     assert set(rows["step"]) == {7} and set(rows["phase"]) == {forward}
     assert {ring.names[role] for role in rows["role"]} == {"cpu"}
     assert len(rows_of([], timeline=line, intern=ring.intern)) == 0
-
-
-def test_the_real_profiler_tells_outermost_operators_also_inside_an_annotation(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv(cpu_operators.KINETO_LEVEL, cpu_operators.QUIET)
-    x, profiler = torch.ones(4, 8, requires_grad=True), TorchProfiler()
-    layer = nn.Linear(8, 1)
-    layer(x).sum().backward()
-    profiler.start()
-    with torch.profiler.record_function("mine"):
-        layer(x).sum().backward()
-    events = sorted(profiler.stop()(), key=lambda event: event.start_time_ns)
-    names = [event.name for event in events]
-    assert {"aten::linear", "aten::sum", ENGINE + "AddmmBackward0"} <= set(names)
-    assert not {"mine", "aten::addmm", "AddmmBackward0"} & set(names)
-    assert all(a.start_time_ns + a.duration_time_ns <= b.start_time_ns for a, b in pairwise(events))
 
 
 @pytest.mark.parametrize(("text", "period"), [("7", 7), ("1", 1), ("", 50), ("-3", 50), ("often", 50)])
