@@ -38,19 +38,20 @@ def detect(
     if digest is None or not digest.typical_step_s > 0:
         return ()
     seen = [save for one in (*view.past, digest) for save in one.saves]
+    if len(seen) < min_before + min_saves:
+        return ()
     in_a_row = list(takewhile(lambda save: save.rank == seen[-1].rank, reversed(seen)))[::-1]
-    before = seen[: len(seen) - len(in_a_row)]
-    if len(before) < min_before:
-        return ()
-    usual = float(np.median([save.ratio for save in before]))
-    half = (usual + float(np.median([save.ratio for save in in_a_row]))) / 2
-    # Who became late may have been last by chance just before.
+    num_others = len(seen) - len(in_a_row)
+    # Who became late may have been last by chance just before, in all saves but few.
+    early = _median(seen[: max(num_others, min_before)])
+    half = (early + _median(in_a_row)) / 2
     late = list(dropwhile(lambda save: save.ratio < half, in_a_row))
-    if len(late) < min_saves:
+    before = seen[: len(seen) - len(late)]
+    if len(late) < min_saves or len(before) < min_before:
         return ()
-    ratios, most = [save.ratio for save in late], max(save.ratio for save in before)
-    is_gross = min(ratios) >= min_ratio and float(np.median(ratios)) >= min_growth * most
-    by_chance = _by_chance(before, in_a_row, num_late=len(late), num_ranks=len(digest.ranks))
+    usual, most = _median(before), max(save.ratio for save in before)
+    is_gross = min(save.ratio for save in late) >= min_ratio and _median(late) >= min_growth * most
+    by_chance = _by_chance(seen[:num_others], in_a_row, num_late=len(late), num_ranks=len(digest.ranks))
     lasted = digest.first_step + digest.num_steps - late[0].step
     lost_s = sum(save.dur_s - usual * save.others_s for save in late) / lasted
     if not (is_gross or by_chance <= chance) or lost_s < min_share * digest.typical_step_s:
@@ -60,11 +61,15 @@ def detect(
 
 def _by_chance(before: Sequence[Save], in_a_row: Sequence[Save], *, num_late: int, num_ranks: int) -> float:
     """How often saves that vary by themselves have one rank last `in_a_row`, and the last of these later than all else."""
-    usual = sum(save.rank == in_a_row[-1].rank for save in before) / len(before)
-    same = num_ranks * max(1 / num_ranks, usual) ** len(in_a_row)
+    usual = sum(save.rank == in_a_row[-1].rank for save in before) / len(before) if before else 1.0
+    same = min(num_ranks * max(1 / num_ranks, usual) ** len(in_a_row), 1.0)
     rest = [*before, *in_a_row[:-num_late]]
     in_order = min(s.ratio for s in in_a_row[-num_late:]) > max(s.ratio for s in rest)
     return same / (comb(len(rest) + num_late, num_late) if in_order else 1)
+
+
+def _median(saves: Sequence[Save]) -> float:
+    return float(np.median([save.ratio for save in saves]))
 
 
 def _finding(view: View, digest: Digest, late: Sequence[Save], *, lost_s: float) -> Finding:

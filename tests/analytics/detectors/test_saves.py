@@ -49,6 +49,13 @@ def test_a_rank_that_became_late_is_accused() -> None:
     assert suspects(*CALM, LATE, LATE, LATE) == [(3,)]
 
 
+@pytest.mark.parametrize("num_others", [0, 1])
+def test_a_rank_that_was_last_before_and_became_late_is_accused(num_others: int) -> None:
+    before = [(3, s) for s in (0.12, 0.11, 0.13)]
+    assert suspects(*CALM[:num_others], *before, LATE, LATE, LATE) == [(3,)]
+    assert suspects(*CALM[:num_others], *before, *before) == []
+
+
 def test_a_rank_that_is_a_little_late_is_accused_once_chance_would_not_bring_it() -> None:
     little = [(3, s) for s in (0.16, 0.17, 0.16, 0.18, 0.17)]
     assert suspects(*CALM, *little[:3]) == []  # one time in three hundred
