@@ -171,6 +171,8 @@ def _only(calls: Calls, chosen: Bools) -> Calls:
         transfer_s=calls.transfer_s[which],
         by_durations=calls.by_durations[which],
         one_way=calls.one_way[which],
+        cut_group=calls.cut_group,
+        cut_step=calls.cut_step,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,8 @@ class Calls:
     number among its rank's calls of the step, `order` = rows in the order of each rank's life. `synced` = the
     member stood still until the call ended, `source` = it is the one the others of a one-way call wait for.
     `first` is the first row of each call, `size` its members. `by_durations` says that the entries were
-    rebuilt from durations because clocks differ.
+    rebuilt from durations because clocks differ. `cut_group`, `cut_step` are of calls of groups that are not in here,
+    for a member's record of them is missing: (cut call,).
     """
 
     call: Ints
@@ -57,6 +58,8 @@ class Calls:
     transfer_s: Floats
     by_durations: Bools
     one_way: Bools
+    cut_group: Ints
+    cut_step: Ints
     skipped: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -111,7 +114,7 @@ def _complete(window: Window, usable: Bools, lives: Lives, skipped: dict[str, in
         last_in, first_out = last_in[ordered], first_out[ordered]
         members = members.only(ordered)
     times = _Times(entry=entry, by_durations=by_durations, last_in=last_in, first_out=first_out)
-    return _calls(window, lives, members, times, skipped)
+    return _calls(window, lives, replace(whole, members=members), times, skipped)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,7 +135,11 @@ class _Members:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Whole:
+    """`cut_step` counts from the window's first step; the layout of a window may be that of the one before."""
+
     members: _Members
+    cut_group: Ints
+    cut_step: Ints
     skipped: Mapping[str, int]
 
 
@@ -144,7 +151,9 @@ def _whole(window: Window, usable: Bools) -> _Whole:
         kept = kept[usable[kept]]
     first, size = _bounds(rows.call if len(kept) == len(rows.call) else rows.call[kept])
     whole = size == _expected(window, kept, first, size)
-    _count(skipped, "member missing", rows.call[kept[first[~whole]]])
+    cut = kept[first[~whole]]
+    _count(skipped, "member missing", rows.call[cut])
+    cut = cut[~rows.is_op(PAIRED, cut)]
     members = _Members(kept=kept, first=first, size=size).only(whole)
     step = rows.step[members.kept]
     other = step != np.repeat(step[members.first], members.size)
@@ -152,7 +161,12 @@ def _whole(window: Window, usable: Bools) -> _Whole:
     if other.any():
         one_step[np.repeat(np.arange(len(members.first)), members.size)[other]] = False
     _count(skipped, "step mismatch", rows.call[members.kept[members.first[~one_step]]])
-    return _Whole(members=members.only(one_step), skipped=skipped)
+    return _Whole(
+        members=members.only(one_step),
+        cut_group=rows.group[cut],
+        cut_step=rows.step[cut] - window.first_step,
+        skipped=skipped,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,10 +240,9 @@ def _in_order(window: Window, last_in: Floats, first_out: Floats) -> Bools:
     return np.asarray(first_out >= last_in - tolerance)
 
 
-def _calls(
-    window: Window, lives: Lives, members: _Members, times: _Times, skipped: Mapping[str, int]
-) -> Calls:
-    rows, kept = window.collectives, members.kept
+def _calls(window: Window, lives: Lives, whole: _Whole, times: _Times, skipped: Mapping[str, int]) -> Calls:
+    rows, members = window.collectives, whole.members
+    kept = members.kept
     same = recalled(
         window.topology,
         "calls",
@@ -261,6 +274,8 @@ def _calls(
         transfer_s=transfer_s,
         by_durations=times.by_durations,
         one_way=same.one_way,
+        cut_group=whole.cut_group,
+        cut_step=whole.cut_step + window.first_step,
         skipped=skipped,
     )
 

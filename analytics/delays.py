@@ -25,7 +25,8 @@ from argus.analytics.window import Bools, Floats, Ints, Window
 class Delays:
     """Rows are paths: the window's groups, then pairs of ranks named `sender>receiver`. (path,)
 
-    `sum_s` = transfer time per usable step, of a pair what its receiver stood for; `call_s` = median transfer of a
+    `sum_s` = transfer time per usable step, of a pair what its receiver stood for; calls of which a record is missing
+    count like the group's others. `call_s` = median transfer of a
     call, of a pair over calls whose receiver stood ready. NaN without such a call.
     """
 
@@ -43,12 +44,14 @@ def delays_of(window: Window, waits: Waits) -> Delays:
     path, transfer_s = path[counted], calls.transfer_s[counted]
     size = len(names)
     total = np.bincount(path, weights=transfer_s, minlength=size)
-    seen = np.bincount(path, minlength=size) > 0
+    seen = np.bincount(path, minlength=size)
+    cut = calls.cut_group[np.isin(calls.cut_step, window.steps[window.usable])]
+    share = seen / np.maximum(seen + np.bincount(cut, minlength=size), 1)
     steps = max(int(window.usable.sum()), 1)
     return Delays(
         paths=names,
         call_s=grouped_median(transfer_s[whole], path[whole], size),
-        sum_s=np.where(seen, total / steps, np.nan),
+        sum_s=np.where(seen > 0, total / steps / np.where(seen > 0, share, 1.0), np.nan),
     )
 
 

@@ -6,8 +6,7 @@ import os
 
 from argus.collectors.rank.channels import OPERATOR_STEPS
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.operator_events import TorchProfiler
-from argus.collectors.rank.operators import Operators
+from argus.collectors.rank.operators import Operators, TorchProfiler
 from argus.collectors.rank.session import Session
 
 NEEDS = "torch.autograd.profiler"

@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from argus.collectors.rank.claims import Claims
-from argus.collectors.rank.operator_events import Event, Profiler
 from argus.collectors.rank.recorder import WARMUP_STEPS, Recorder
 from argus.collectors.rank.timeline import Timeline
 from argus.collectors.records.events import FLAG_PROFILED, KERNEL, Rows
@@ -20,16 +20,62 @@ ROLE = "cpu"
 ENGINE = "autograd::engine::evaluate_function: "
 
 
+class Operator(NamedTuple):
+    """An operator called by no other one; `start_time_ns` of the host's wall clock."""
+
+    name: str
+    start_time_ns: int
+    duration_time_ns: int
+
+
+class Profiler(Protocol):
+    """The one profiler a thread has; `TorchProfiler`, or a fake.
+
+    What it recorded is read where it is stopped, on the training thread: a thread beside it takes the interpreter's
+    lock from it a few milliseconds at a time, which costs the step two to three times as much as reading itself.
+    """
+
+    def start(self) -> None: ...
+
+    def stop(self) -> list[Operator]: ...
+
+
+class TorchProfiler:
+    """torch.profiler's engine, operators of the CPU only, no shapes, no stacks, no annotations.
+
+    Without what `torch.profiler.profile` does around it in Python: that changes what torch.compile sees. What is
+    read is the roots of its tree of calls: the list of all events has five times as many.
+    """
+
+    def start(self) -> None:
+        """Begin."""
+        from torch._C._profiler import RecordScope
+        from torch.autograd import profiler
+
+        how = profiler.profile(use_cpu=True, use_kineto=True)
+        config = how.config()  # type: ignore[no-untyped-call]
+        vars(profiler)["_prepare_profiler"](config, how.kineto_activities)
+        scopes = {RecordScope.FUNCTION, RecordScope.BACKWARD_FUNCTION}
+        vars(profiler)["_enable_profiler"](config, how.kineto_activities, scopes)
+
+    def stop(self) -> list[Operator]:
+        """End."""
+        from torch.autograd import profiler
+
+        roots = vars(profiler)["_disable_profiler"]().experimental_event_tree()
+        return [Operator(one.name, one.start_time_ns, one.duration_time_ns) for one in roots]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Profiled:
-    """One step's result, not read yet."""
+    """One step's result."""
 
-    events: Callable[[], Sequence[Event]]
+    found: list[Operator]
     timeline: Timeline
 
 
 class Operators:
-    """Starts and stops the profiler at step boundaries, on the training thread; reads it elsewhere."""
+    """Starts and stops the profiler at step boundaries, on the training thread; makes rows elsewhere."""
 
     def __init__(
         self, *, recorder: Recorder, claims: Claims, profiler: Profiler, wants: Callable[[int], bool]
@@ -75,16 +121,16 @@ class Operators:
         self._timeline = self._recorder.timeline = None
         _RUNNING.remove(self)
         with self._claims.ours():
-            events = self._profiler.stop()
+            found = self._profiler.stop()
         self._recorder.flag(FLAG_PROFILED)
-        self._done.append(Profiled(events=events, timeline=timeline))
+        self._done.append(Profiled(found=found, timeline=timeline))
 
     def read(self) -> None:
         """Turn finished profiles into rows; called by the writer thread."""
         while self._done:
             done = self._done.pop(0)
             ring = self._recorder.ring
-            rows = rows_of(done.events(), timeline=done.timeline, intern=ring.intern)
+            rows = rows_of(done.found, timeline=done.timeline, intern=ring.intern)
             ring.put_block("kernels", rows)
 
 
@@ -103,12 +149,12 @@ def _end_before_fork() -> None:
     os.register_at_fork(before=_stop_running)
 
 
-def rows_of(events: Sequence[Event], *, timeline: Timeline, intern: Callable[[str], int]) -> Rows:
+def rows_of(found: Sequence[Operator], *, timeline: Timeline, intern: Callable[[str], int]) -> Rows:
     """KERNEL rows of operators called by no other one; what they call is inside their time."""
-    rows = np.zeros(len(events), KERNEL)
-    rows["start_ns"] = [event.start_time_ns for event in events]
-    rows["dur_ns"] = [event.duration_time_ns for event in events]
-    rows["name"] = [intern(_plain(event.name)) for event in events]
+    rows = np.zeros(len(found), KERNEL)
+    rows["start_ns"] = [one.start_time_ns for one in found]
+    rows["dur_ns"] = [one.duration_time_ns for one in found]
+    rows["name"] = [intern(_plain(one.name)) for one in found]
     rows["role"] = intern(ROLE)
     rows["step"], rows["phase"] = timeline.at(rows["start_ns"])
     return rows[rows["step"] >= 0]

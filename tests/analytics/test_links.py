@@ -122,6 +122,20 @@ def test_the_matrix_has_a_row_per_pair_and_direction_and_one_per_group() -> None
     assert np.array_equal(again.sum_s, delays.sum_s, equal_nan=True)
 
 
+def test_steps_that_a_member_did_not_record_make_no_group_cheaper() -> None:
+    job, sums, num_calls = replace(PLANES, tp=2, steps=STEPS), [], []
+    for lost in (0.0, 0.01):
+        topology, seen = windows(replace(job, lost_step_probability=lost), [], seed=0)
+        window = next(seen)
+        waits = waits_of(window)
+        delays = delays_of(window, waits)
+        mine = [delays.paths.index(group.id) for group in topology.groups if group.kind == "dp"]
+        sums.append(delays.sum_s[mine])
+        num_calls.append(np.isin(waits.calls.group, mine).sum())
+    assert num_calls[1] < 0.9 * num_calls[0] and len(sums[0]) == 2
+    assert np.all(np.abs(sums[1] / sums[0] - 1) < 0.1)
+
+
 @pytest.mark.slow
 def test_a_link_that_costs_two_per_cent_of_the_step_is_found_and_priced_by_replay() -> None:
     job = replace(SMALL, steps=(HEALTHY + SICK) * STEPS)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 import torch
@@ -18,10 +19,7 @@ from argus.collectors.rank.channels import Channels, period_of
 from argus.collectors.rank.claims import Claims
 from argus.collectors.rank.fake_receiver import FakeReceiver
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.operator_events import (
-    Event,
-)
-from argus.collectors.rank.operators import Operators, rows_of
+from argus.collectors.rank.operators import ENGINE, Operator, Operators, TorchProfiler, rows_of
 from argus.collectors.rank.recorder import WARMUP_STEPS, Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Session
@@ -33,29 +31,22 @@ from tests.collectors.rank.observe import observe
 PERIOD = 5
 
 
-@dataclass(frozen=True)
-class FakeEvent:
-    name: str
-    start_time_ns: int
-    duration_time_ns: int
-
-
 class FakeProfiler:
     """Raises where the real one would: started twice, stopped when it does not run."""
 
-    def __init__(self, events: Sequence[Event] = ()) -> None:
+    def __init__(self, found: Sequence[Operator] = ()) -> None:
         self.running = False
         self.starts = 0
-        self.events = events
+        self.found = found
 
     def start(self) -> None:
         assert not self.running
         self.running, self.starts = True, self.starts + 1
 
-    def stop(self) -> Callable[[], Sequence[Event]]:
+    def stop(self) -> list[Operator]:
         assert self.running
         self.running = False
-        return lambda: self.events
+        return list(self.found)
 
 
 class Rank:
@@ -63,7 +54,7 @@ class Rank:
         self.now_ns = 1000
         self.ring = Ring()
         self.recorder = Recorder(ring=self.ring, now_ns=lambda: self.now_ns, cpu_ns=lambda: 0)
-        self.claims, self.profiler = Claims(), FakeProfiler([FakeEvent("aten::linear", 10**6, 5)])
+        self.claims, self.profiler = Claims(), FakeProfiler([Operator("aten::linear", 10**6, 5)])
         self.operators = Operators(
             recorder=self.recorder,
             claims=self.claims,
@@ -162,9 +153,9 @@ def test_operators_become_rows_of_the_phase_they_start_in() -> None:
     forward = ring.intern("forward")
     line.put(0, step=7, phase=forward)
     events = [
-        FakeEvent("aten::early", -50, 10),
-        FakeEvent("aten::linear", 10, 100),
-        FakeEvent("autograd::engine::evaluate_function: AddmmBackward0", 110, 30),
+        Operator("aten::early", -50, 10),
+        Operator("aten::linear", 10, 100),
+        Operator("autograd::engine::evaluate_function: AddmmBackward0", 110, 30),
     ]
     rows = rows_of(events, timeline=line, intern=ring.intern)
     found = [(ring.names[row["name"]], int(row["dur_ns"])) for row in rows]
@@ -172,6 +163,24 @@ def test_operators_become_rows_of_the_phase_they_start_in() -> None:
     assert set(rows["step"]) == {7} and set(rows["phase"]) == {forward}
     assert {ring.names[role] for role in rows["role"]} == {"cpu"}
     assert len(rows_of([], timeline=line, intern=ring.intern)) == 0
+
+
+def test_the_real_profiler_tells_outermost_operators_also_inside_an_annotation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(cpu_operators.KINETO_LEVEL, cpu_operators.QUIET)
+    x, profiler, begun_ns = torch.ones(4, 8, requires_grad=True), TorchProfiler(), time.time_ns()
+    layer = nn.Linear(8, 1)
+    layer(x).sum().backward()
+    profiler.start()
+    with torch.profiler.record_function("mine"):
+        layer(x).sum().backward()
+    events = sorted(profiler.stop(), key=lambda event: event.start_time_ns)
+    names = [event.name for event in events]
+    assert {"aten::linear", "aten::sum", ENGINE + "AddmmBackward0"} <= set(names)
+    assert not {"mine", "aten::addmm", "AddmmBackward0"} & set(names)
+    assert all(a.start_time_ns + a.duration_time_ns <= b.start_time_ns for a, b in pairwise(events))
+    assert all(begun_ns < event.start_time_ns < time.time_ns() for event in events)
 
 
 @pytest.mark.parametrize(("text", "period"), [("7", 7), ("1", 1), ("", 50), ("-3", 50), ("often", 50)])
@@ -270,17 +279,14 @@ class Breaks(FakeProfiler):
         if self.where == "start":
             raise RuntimeError("planted")
 
-    def stop(self) -> Callable[[], Sequence[Event]]:
-        read = super().stop()
+    def stop(self) -> list[Operator]:
+        found = super().stop()
         if self.where == "stop":
             raise RuntimeError("planted")
-        return read if self.where != "read" else self.fail
-
-    def fail(self) -> Sequence[Event]:
-        raise RuntimeError("planted")
+        return found if self.where != "rows" else [Operator("of no time", 2**80, 0)]
 
 
-@pytest.mark.parametrize("where", ["start", "stop", "read"])
+@pytest.mark.parametrize("where", ["start", "stop", "rows"])
 def test_a_failure_anywhere_is_said_once_and_training_goes_on(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,7 +305,8 @@ def test_a_failure_anywhere_is_said_once_and_training_goes_on(
         recorder.end_candidate()
         session.tick()
     assert recorder.step == WARMUP_STEPS + 3
-    assert len(session.notes) == 1 and "RuntimeError" in session.notes[0]
+    error = "OverflowError" if where == "rows" else "RuntimeError"
+    assert len(session.notes) == 1 and error in session.notes[0]
     assert not part.is_on and not recorder.on_step and not recorder.on_optimized
     assert sum(session.ring.dropped().values()) == 1
     part.off()
