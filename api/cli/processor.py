@@ -34,6 +34,7 @@ from argus.collectors.host.notices import Notices
 from argus.collectors.host.observers import HostWatch, Observers
 from argus.collectors.host.open_pages import OpenPages
 from argus.collectors.host.orders import WAIT_S, Lines, Orders
+from argus.collectors.host.priority import give_way
 from argus.collectors.host.processor import STOP_FLUSH_S, Processor
 from argus.collectors.host.pyspy import find_pyspy
 from argus.collectors.host.ranks import Ranks
@@ -63,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if listener is None:
         _say(f"another processor listens on {path}")
         return 0
+    give_way()
     with ExitStack() as stack:
         with ExitStack() as unless_composed:
             unless_composed.callback(listener.close)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -149,6 +150,18 @@ class Stream:
             self._dropped = dropped
 
 
+def next_turn(now_s: float, period_s: float) -> tuple[int, float]:
+    """Number of the next turn and the seconds until then. Turns are at whole periods of the wall clock, at the same
+    moments on all ranks: a turn takes the interpreter's lock from training, and what delays all at once delays the
+    job once, where turns that lie apart delay one step after another.
+
+    >>> next_turn(20.25, 0.5)
+    (41, 0.25)
+    """
+    turn = math.floor(now_s / period_s) + 1
+    return turn, turn * period_s - now_s
+
+
 class Writer:
     """The thread around a stream."""
 
@@ -175,10 +188,14 @@ class Writer:
         self._stream.sink.close()
 
     def _run(self) -> None:
-        ticks = 0
-        while not self._stop.wait(self._period_s):
-            self._try(partial(self._tick, sends=ticks % SEND_TICKS == 0))
-            ticks += 1
+        sent = -1
+        while True:
+            turn, wait_s = next_turn(time.time(), self._period_s)
+            if self._stop.wait(wait_s):
+                break
+            due = turn // SEND_TICKS
+            self._try(partial(self._tick, sends=due != sent))
+            sent = due
         self._try(self._finish)
 
     def _try(self, turn: Callable[[], None]) -> None:

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from argus.api.cli import main
+from argus.api.cli import processor as processor_command
 from argus.collectors.host.fake_rank import FakeRank
 from argus.collectors.host.fake_service import FakeService, Reply, serve
+from argus.collectors.host.priority import NICE
 from argus.collectors.readers.recording import read
 from argus.collectors.records.layout import Layout
 
@@ -130,6 +132,14 @@ def test_without_a_service_it_records_and_ends_with_its_launcher(tmp_path: Path,
     assert len(reading.records.steps) == 12 and not reading.warnings
 
 
+def test_all_of_it_works_behind_training(start: Start) -> None:
+    it = start()
+    for task in Path(f"/proc/{it.process.pid}/task").iterdir():
+        assert os.getpriority(os.PRIO_PROCESS, int(task.name)) >= NICE
+        assert os.sched_getscheduler(int(task.name)) == os.SCHED_BATCH
+    assert it.end(signal.SIGTERM)[0] == 0
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -141,8 +151,13 @@ def test_without_a_service_it_records_and_ends_with_its_launcher(tmp_path: Path,
     ],
 )
 def test_what_cannot_work_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], says: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    says: str,
 ) -> None:
+    monkeypatch.setattr(processor_command, "give_way", lambda: None)  # not these tests
     words = ["processor", "--socket", str(tmp_path / "p" / "s"), "--metrics-port", "-1", *options]
     assert main(words) == 2
     said = capsys.readouterr().err.strip().splitlines()

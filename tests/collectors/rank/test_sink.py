@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from argus.collectors.rank import writer as writer_module
 from argus.collectors.rank.clock import anchored_clock
@@ -18,7 +21,7 @@ from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.sink import Sink, connect_to
 from argus.collectors.rank.state import never
-from argus.collectors.rank.writer import Stream, Writer
+from argus.collectors.rank.writer import SEND_TICKS, Stream, Writer, next_turn
 from argus.collectors.records.channels import CHANNELS
 from argus.collectors.records.frames import FrameReader, Kind
 from argus.collectors.records.layout import Layout
@@ -274,3 +277,27 @@ def test_a_turn_that_fails_is_counted_and_the_next_one_reports(
     [heard] = receiver.heard
     assert heard.records().dropped == {"unpackable": 4, "writer_error": 1}
     assert heard.said_bye and any("RuntimeError" in note for note in rank.session.notes)
+
+
+def test_of_the_turns_within_two_periods_one_sends_also_after_a_late_one(path: Path) -> None:
+    rank, seen = Rank(path), list[tuple[float, bool]]()
+    period_s = 0.05
+    writer = Writer(rank.stream, rank.session, period_s=period_s)
+
+    def turn(*, sends: bool) -> None:
+        seen.append((time.time(), sends))
+        time.sleep(1.5 * period_s if len(seen) == 3 else 0)  # a late one
+
+    writer._tick = turn  # type: ignore[method-assign]
+    writer.start()
+    time.sleep(12 * period_s)
+    writer.close()
+    sent = [int(at_s / period_s + 0.01) // SEND_TICKS for at_s, sends in seen if sends]
+    assert len(sent) == len(set(sent)) >= 3 and seen[0][1]
+
+
+@given(now_s=st.floats(0, 4e9), period_s=st.floats(1e-3, 10))
+def test_the_next_turn_is_a_whole_period_and_not_far(now_s: float, period_s: float) -> None:
+    turn, wait_s = next_turn(now_s, period_s)
+    assert -1e-6 <= wait_s <= period_s + 1e-6
+    assert turn * period_s == pytest.approx(now_s + wait_s)
