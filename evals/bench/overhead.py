@@ -208,7 +208,7 @@ def _share_in_use(arm: str, rates: Mapping[str, float]) -> float:
 
 
 def _memory(steps: int, *, warm: int) -> dict[str, Any]:
-    """Resident memory of a single rank of the MLP with everything on: without peers its steps take 15 ms."""
+    """Resident memory of a single rank of the MLP with everything on: without peers and with one sample a step is short."""
     with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
         told = _run("mlp", Path(text), ranks=1, memory_steps=warm + steps)[0]
     resident = [(step, size) for step, size in told["resident"] if step >= warm]
