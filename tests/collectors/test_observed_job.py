@@ -19,6 +19,7 @@ from argus.collectors.host.pyspy import find_pyspy
 from argus.collectors.host.window import cut
 from argus.collectors.readers.recording import read
 from argus.collectors.records.plan import WindowPlan
+from argus.collectors.records.stacks import StackDump
 from tests.collectors.under_run import PLAIN, ROOT
 
 pytestmark = pytest.mark.slow
@@ -161,15 +162,19 @@ def assert_a_step_300_ms_too_long_is_dumped_while_it_is_open_and_windows_say_wha
     slow = [dump for dump in service.stacks if dump.reason == "slow_step" and not dump.error]
     assert {dump.step for dump in slow} >= {20, 24}  # a loaded machine makes others slow, too
     assert min(dump.open_s for dump in slow if dump.step == 20) < 0.45
-    assert len([dump for dump in slow if dump.step == 24]) >= 3  # again each second
-    assert all(
-        "train.py" in thread.stack for dump in slow for thread in dump.threads if thread.kind == "main"
-    )
+    # Not all of them: a step may end under a dump's hands.
+    shown = [dump.step for dump in slow if "train.py" in main_stack_of(dump)]
+    assert shown.count(20) >= 1 and shown.count(24) >= 3  # again each second
     [*_, last] = [window for _, window in sorted(service.windows.items())]
     assert last.use["cpu_ratio"] >= 0 and "thread_run_delay_ratio" in last.use
     assert service.reports[-1].parts["stacks"] == "ok"
     assert_recorded_too(job.folder / "record" / "rank-0.argus", service)
     assert not [path for path in (job.folder / "s").iterdir() if ".step-" in path.name]
+
+
+def main_stack_of(dump: StackDump) -> str:
+    """Of its main thread; empty where the dump has none."""
+    return "".join(thread.stack for thread in dump.threads if thread.kind == "main")
 
 
 def assert_recorded_too(path: Path, service: FakeService) -> None:
