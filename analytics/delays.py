@@ -26,8 +26,8 @@ class Delays:
     """Rows are paths: the window's groups, then pairs of ranks named `sender>receiver`. (path,)
 
     `sum_s` = transfer time per usable step, of a pair what its receiver stood for; calls of which a record is missing
-    count like the group's others. `call_s` = median transfer of a
-    call, of a pair over calls whose receiver stood ready. NaN without such a call.
+    count like the group's others. `call_s` = median transfer of a call, of a pair over calls whose receiver stood
+    ready. NaN without such a call.
     """
 
     paths: tuple[str, ...]
@@ -46,12 +46,12 @@ def delays_of(window: Window, waits: Waits) -> Delays:
     total = np.bincount(path, weights=transfer_s, minlength=size)
     seen = np.bincount(path, minlength=size)
     cut = calls.cut_group[np.isin(calls.cut_step, window.steps[window.usable])]
-    share = seen / np.maximum(seen + np.bincount(cut, minlength=size), 1)
+    times = 1 + np.bincount(cut, minlength=size) / np.maximum(seen, 1)
     steps = max(int(window.usable.sum()), 1)
     return Delays(
         paths=names,
         call_s=grouped_median(transfer_s[whole], path[whole], size),
-        sum_s=np.where(seen > 0, total / steps / np.where(seen > 0, share, 1.0), np.nan),
+        sum_s=np.where(seen > 0, times * total / steps, np.nan),
     )
 
 

@@ -42,7 +42,7 @@ def detect(
         return ()
     in_a_row = list(takewhile(lambda save: save.rank == seen[-1].rank, reversed(seen)))[::-1]
     num_others = len(seen) - len(in_a_row)
-    # Who became late may have been last by chance just before, in all saves but few.
+    # Who became late may have been last by chance just before, or in all saves; the first ones say what is in time.
     early = _median(seen[: max(num_others, min_before)])
     half = (early + _median(in_a_row)) / 2
     late = list(dropwhile(lambda save: save.ratio < half, in_a_row))

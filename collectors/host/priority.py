@@ -18,7 +18,8 @@ def give_way() -> None:
     On a host whose cores are all busy a turn of the processor delays one rank, for which all others wait. As a batch
     thread it does not take a core from who is running when it wakes up.
     """
-    for thread in [int(path.name) for path in THREADS.iterdir()]:
+    threads = [int(path.name) for path in THREADS.iterdir()] if THREADS.is_dir() else [0]  # 0 = this one
+    for thread in threads:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, thread, max(os.getpriority(os.PRIO_PROCESS, thread), NICE))
         with suppress(OSError):

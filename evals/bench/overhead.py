@@ -141,7 +141,8 @@ def compare(
 ) -> Arm:
     """Trimmed mean of the pairs' log ratios, with an interval from a bootstrap of whole turns.
 
-    `turns` has the turn of each row; without it each is one of its own. Rows `sampled` make a mean of their own that counts for `share`: trimming would leave all of them out.
+    `turns` has the turn of each row; without it each is one of its own. Rows `sampled` make a mean of their own that
+    counts for `share`: trimming would leave all of them out.
     """
     found: tuple[dict[int, list[float]], ...] = ({}, {})
     for i, row in enumerate(rows):

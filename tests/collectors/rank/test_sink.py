@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import socket
-import time
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -279,21 +280,32 @@ def test_a_turn_that_fails_is_counted_and_the_next_one_reports(
     assert heard.said_bye and any("RuntimeError" in note for note in rank.session.notes)
 
 
-def test_of_the_turns_within_two_periods_one_sends_also_after_a_late_one(path: Path) -> None:
-    rank, seen = Rank(path), list[tuple[float, bool]]()
-    period_s = 0.05
-    writer = Writer(rank.stream, rank.session, period_s=period_s)
+def test_of_the_turns_within_two_periods_one_sends_also_after_late_ones(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank, seen, now_s = Rank(path), list[tuple[float, bool]](), [10.125]
+    writer = Writer(rank.stream, rank.session, period_s=0.25)
+
+    class Stop(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            now_s[0] += timeout or 0.0
+            return len(seen) == 12
 
     def turn(*, sends: bool) -> None:
-        seen.append((time.time(), sends))
-        time.sleep(1.5 * period_s if len(seen) == 3 else 0)  # a late one
+        seen.append((now_s[0], sends))
+        now_s[0] += 0.375 if 3 <= len(seen) < 7 else 0.01  # some take longer than a period
 
-    writer._tick = turn  # type: ignore[method-assign]
-    writer.start()
-    time.sleep(12 * period_s)
-    writer.close()
-    sent = [int(at_s / period_s + 0.01) // SEND_TICKS for at_s, sends in seen if sends]
-    assert len(sent) == len(set(sent)) >= 3 and seen[0][1]
+    monkeypatch.setattr(writer, "_stop", Stop())
+    monkeypatch.setattr(writer, "_tick", turn)
+    monkeypatch.setattr(writer, "_finish", lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_module, "time", SimpleNamespace(time=lambda: now_s[0]))
+        writer._run()
+    assert all(at_s % 0.25 == pytest.approx(0.0) or at_s % 0.25 == pytest.approx(0.25) for at_s, _ in seen)
+    slots = [int(at_s / 0.25 + 0.01) // SEND_TICKS for at_s, _ in seen]
+    sent = [slot for slot, (_, sends) in zip(slots, seen, strict=True) if sends]
+    assert sent == sorted(set(slots))  # each once, at its first turn
+    assert seen[0][1]
 
 
 @given(now_s=st.floats(0, 4e9), period_s=st.floats(1e-3, 10))
