@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import rankdata
 
 from argus.analytics.series.level import CUT, MAX_REPEATS, MIN_EFFECT, NOISE_FLOOR
 from argus.analytics.series.shift import AGES, FULL_AFTER, FULL_BEFORE, GROSS_MORE, Split, is_step
@@ -73,7 +72,7 @@ def _scales(raw: Floats, places: Ints) -> Floats:
     for at, place in enumerate(places.tolist()):
         begin = max(place - MOST_BEFORE, 0)
         old, new = place - begin, len(raw) - place
-        ranks = rankdata(raw[begin:])
+        ranks = _ranks(raw[begin:])
         above = ranks[old:].sum() - new * (new + 1) / 2
         found[at] = abs(above - old * new / 2) / np.sqrt(old * new * (old + new + 1) / 12)
     return found
@@ -82,11 +81,19 @@ def _scales(raw: Floats, places: Ints) -> Floats:
 def _placed(raw: Floats, near: int) -> int:
     """Where a change about `near` began: the split of the ranks that explains most of them."""
     begin = max(near - MOST_BEFORE, 0)
-    ranks = rankdata(raw[begin:])
+    ranks = _ranks(raw[begin:])
     n = len(ranks)
     k = np.arange(FULL_BEFORE, n - FULL_AFTER + 1)
     left = np.cumsum(ranks)[k - 1]
     return begin + int(k[np.argmax(np.abs(left - k * (n + 1) / 2) / np.sqrt(k * (n - k)))])
+
+
+def _ranks(values: Floats) -> Floats:
+    """Ranks from 1, those of equals averaged; scipy.stats is imported when a change is looked at: it takes half a second."""
+    from scipy.stats import rankdata
+
+    found: Floats = rankdata(values)
+    return found
 
 
 def _spread(rest: Floats) -> float:
@@ -98,7 +105,7 @@ def _spread(rest: Floats) -> float:
 def _wider(sides: Sequence[Floats]) -> float:
     """How much neighbours that are alike widen an average, as `level.inflation`, by the ranks of few values: what these
     show less of it than there is is put back (Kendall, 1954), and what is no chance counts by a standard error more."""
-    centred = [rankdata(side) - (len(side) + 1) / 2 for side in sides]
+    centred = [_ranks(side) - (len(side) + 1) / 2 for side in sides]
     scaled = [side / len(side) for side in centred]
     num = sum(map(len, scaled))
     power = sum(float((side**2).sum()) for side in scaled)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,22 @@ from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, Thread, encode_stacks
 from tests.api.kit import FakeClock, beats_body, make_beat, service_at
+
+
+ROOT = Path(__file__).parents[2]
+
+HEAVY = ("networkx", "openai", "ray", "scipy", "torch", "yaml")
+"""Libraries whose import takes a quarter of a second or more, or that a command may do without."""
+
+
+@pytest.mark.parametrize("command", ["triage", "serve", "processor", "run"])
+def test_a_command_starts_without_what_it_may_never_use(command: str) -> None:
+    code = (
+        f"import sys; from argus.api.cli import load; load({command!r});"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.fixture
