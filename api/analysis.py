@@ -32,13 +32,13 @@ from argus.api.liveness import seen_now
 from argus.api.metrics import Metrics
 from argus.api.outside import outside_now, recall
 from argus.api.past import past_now
-from argus.api.plans import choose_plan
 from argus.api.run_gauges import host_gaps_of, scores_of
 from argus.api.settings import Settings
 from argus.api.stored_window import missing_evidence, read_window
 from argus.api.watch import Watch
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.plan_choice import choose_plan
 from argus.topology.layout import Topology, build
 
 LOG = logging.getLogger("argus.analysis")

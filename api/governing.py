@@ -11,9 +11,9 @@ from sqlalchemy import Connection
 from argus.analytics.store import levels
 from argus.analytics.store.intake import AttemptKey
 from argus.analytics.store.levels import LevelChange
-from argus.api.plans import AHEAD_S
 from argus.collectors.host.stepping import Level, decide, in_words, pooled
 from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.plan_choice import AHEAD_S
 
 
 def level_of(connection: Connection, key: AttemptKey) -> Level:

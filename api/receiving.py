@@ -13,8 +13,8 @@ from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Received, Rejection
 from argus.analytics.store.levels import levels_of
 from argus.api.ingest import Beats, Parsed
-from argus.api.plans import first_plan
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.plan_choice import first_plan
 
 MAX_NAMES = 1_000_000
 """Kernel names remembered as defined, so that the store is not asked for them with every window."""

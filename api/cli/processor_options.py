@@ -49,7 +49,7 @@ def _add_pace(parser: argparse.ArgumentParser) -> None:
         type=_steps,
         default=DEFAULT_STEPS,
         metavar="N",
-        help=f"steps per window until the service names a number (default: {DEFAULT_STEPS})",
+        help=f"steps per window until a number fits how long they last (default: {DEFAULT_STEPS})",
     )
     add(
         "--overhead-budget",

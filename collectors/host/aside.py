@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from argus.collectors.host.counters import Counters
@@ -49,11 +50,15 @@ class Aside:
         on = [member for member in known if member.state.layout.run in self._on]
         self._observers.look(on, is_off=is_off, now_s=now_s)
 
-    def watch(self, members: Iterable[Member], *, is_off: IsOff, now_s: float) -> None:
-        """Ten times a second: whether a rank's open step has just become slow; of runs that the last look found on."""
-        if self._observers is not None:
-            on = (member for member in members if member.state.layout.run in self._on)
-            self._observers.watch(on, is_off=is_off, now_s=now_s)
+    def watch(self, members: Iterable[Member], *, is_off: IsOff, now_s: float) -> float:
+        """Whether a rank's open step has just become slow; of runs that the last look found on.
+
+        Returns the seconds in which none of them can become slow.
+        """
+        if self._observers is None:
+            return math.inf
+        on = (member for member in members if member.state.layout.run in self._on)
+        return self._observers.watch(on, is_off=is_off, now_s=now_s)
 
     def equip(self, windows: Sequence[RankWindow], members: Iterable[Member]) -> list[RankWindow]:
         """The windows with what the host saw in their time."""

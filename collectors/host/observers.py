@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 from collections import deque
@@ -167,14 +168,15 @@ class Observers:
             self._read_s = now_s + READ_S
             self._watch.ask([_seen(rank) for rank in ranks])
 
-    def watch(self, members: Iterable[Member], *, is_off: IsOff, now_s: float) -> None:
-        """Ten times a second: dump a rank whose open step has just become slow, and two peers."""
+    def watch(self, members: Iterable[Member], *, is_off: IsOff, now_s: float) -> float:
+        """Dump a rank whose open step has just become slow, and two peers; seconds in which none can become slow."""
         if self._stacks is None or self._pages is None:
-            return
+            return math.inf
         ranks = self._pages.open_steps(members)
         if any(rank.is_slow for rank in ranks):
             quiet = {r.key for r in ranks if is_off("stacks", r.key[0], r.key[1], step=r.step)}
             self._ask(self._plan.urgent(ranks, quiet=quiet, now_s=now_s))
+        return min((rank.calm_s for rank in ranks), default=math.inf)
 
     def _ask(self, requests: Sequence[Request]) -> None:
         assert self._stacks is not None

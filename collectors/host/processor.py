@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import selectors
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,25 +11,26 @@ from functools import partial
 from argus.collectors.host.aside import Aside
 from argus.collectors.host.batch import MAX_BATCH_BYTES, num_bytes_of, take_batch
 from argus.collectors.host.check import Checked, Checker, first_layout
+from argus.collectors.host.connection import Connection
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
 from argus.collectors.host.governor import Governor
 from argus.collectors.host.launchers import Launchers
-from argus.collectors.host.listener import Listener, Peer, peer_of
+from argus.collectors.host.listener import Listener, peer_of
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.ranks import Member, Ranks
 from argus.collectors.host.raw_ring import RawRing
 from argus.collectors.host.recorder import Recorder
 from argus.collectors.records.errors import WireError
-from argus.collectors.records.frames import ROW_KINDS, Frame, FrameReader, Kind, encode_json
+from argus.collectors.records.frames import ROW_KINDS, Frame, Kind, encode_json
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.summary import RankWindow
 
-TICK_S = 0.25
+TICK_S = 0.5
 LOOK_S = 1.0
 WATCH_S = 0.1
-"""A step that lasts 300 ms longer than usual is noticed while it is open: one read of each rank's page."""
+"""Least time between two reads of the ranks' pages; the next is due when an open step may have become slow."""
 
 BEATS_S = 5.0
 BATCH_S = 0.5
@@ -54,18 +54,6 @@ STOP_FLUSH_S = 5.0
 
 
 @dataclass(kw_only=True)
-class Connection:
-    """One accepted socket; a rank once its layout is in."""
-
-    sock: socket.socket
-    peer: Peer
-    opened_s: float
-    reader: FrameReader = field(default_factory=FrameReader)
-    checker: Checker | None = None
-    member: Member | None = None
-
-
-@dataclass(kw_only=True)
 class _Due:
     """When the loop does what next, and what it has collected."""
 
@@ -77,6 +65,10 @@ class _Due:
     windows: list[RankWindow] = field(default_factory=list)
     windows_s: float = 0.0
     layouts: list[Layout] = field(default_factory=list)
+
+    @property
+    def next_s(self) -> float:
+        return min(self.watch_s, self.tick_s)
 
 
 class Processor:
@@ -120,7 +112,7 @@ class Processor:
         self._selector.register(self._listener.sock, selectors.EVENT_READ, self._accept)
         try:
             while not self._is_stopping and not self._is_idle():
-                for key, _ in self._selector.select(WATCH_S):
+                for key, _ in self._selector.select(self._due.next_s - self._clock()):
                     key.data()
                 self._watch()
                 self._tick()
@@ -253,8 +245,8 @@ class Processor:
     def _watch(self) -> None:
         now_s = self._clock()
         if now_s >= self._due.watch_s:
-            self._due.watch_s = now_s + WATCH_S
-            self._aside.watch(self._ranks, is_off=self._governor.is_off, now_s=now_s)
+            calm_s = self._aside.watch(self._ranks, is_off=self._governor.is_off, now_s=now_s)
+            self._due.watch_s = now_s + min(max(calm_s, WATCH_S), LOOK_S)
 
     def _tick(self) -> None:
         now_s = self._clock()
@@ -321,18 +313,19 @@ class Processor:
             self._forget(self._ranks.done())
 
     def _observe(self, now_s: float, *, at_once: bool = False) -> None:
-        observation = self._aside.take(now_s=now_s, at_once=at_once)
-        if observation is not None and self._delivery is not None:
-            self._delivery.submit_observations(observation)
+        seen = self._aside.take(now_s=now_s, at_once=at_once)
+        if seen is not None and self._delivery is not None:
+            self._delivery.submit_observations(seen)
 
     def _beat(self, now_s: float) -> None:
         for connection in self._connections.values():
             self._control(connection)
-        if self._delivery is not None and len(self._ranks):
-            beats = self._ranks.beats(now_s=now_s, wall_s=self._wall_clock())
-            report = self._aside.report(self._ranks)
-            told, layouts = self._governor.tell(beats), self._ranks.layouts()
-            self._delivery.submit_beats(told, layouts=layouts, report=report)
+        beats = self._ranks.beats(now_s=now_s, wall_s=self._wall_clock())
+        if self._delivery is None:
+            self._ranks.choose_plans(beats)
+        elif beats:
+            told, report = self._governor.tell(beats), self._aside.report(self._ranks)
+            self._delivery.submit_beats(told, layouts=self._ranks.layouts(), report=report)
 
     def _listen_to_service(self) -> None:
         for heard in self._delivery.heard() if self._delivery is not None else ():

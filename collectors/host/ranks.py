@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from argus.collectors.host.counters import Counters
@@ -13,6 +13,7 @@ from argus.collectors.records.errors import WireError
 from argus.collectors.records.heartbeat import Heartbeat, Status
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
+from argus.collectors.records.plan_choice import choose_plan
 from argus.collectors.records.summary import RankWindow
 
 RECONNECT_S = 30.0
@@ -134,6 +135,20 @@ class Ranks:
             layout = member.state.layout
             if (layout.run, layout.attempt) in plans:
                 member.state.replan(plans[layout.run, layout.attempt])
+
+    def choose_plans(self, beats: Sequence[Heartbeat]) -> None:
+        """Cut windows as long as a service would have them, where there is none that says."""
+        attempts: dict[tuple[str, int], list[Heartbeat]] = {}
+        for beat in beats:
+            attempts.setdefault((beat.run, beat.attempt), []).append(beat)
+        self.follow(
+            {
+                key: choose_plan(
+                    self._plans.get(key, self._default), beats=mine, world_size=len(mine), highest_step=-1
+                )
+                for key, mine in attempts.items()
+            }
+        )
 
     def cut(self, *, now_s: float, everything: bool = False) -> list[RankWindow]:
         """Windows complete by now; all of a rank that is gone."""

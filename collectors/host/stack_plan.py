@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -54,6 +55,18 @@ class OpenStep:
     def is_slow(self) -> bool:
         """Open for longer than the rule allows."""
         return self.median_s > 0 and self.open_s >= MIN_OPEN_S and self.open_s > SLOW_RATIO * self.median_s
+
+    @property
+    def calm_s(self) -> float:
+        """Seconds for which `StackPlan.urgent` cannot want this rank, however long its step stays open; 0 if it may now.
+
+        >>> OpenStep(key=("run", 0, 0), pid=1, step=7, open_s=3.0, median_s=4.0).calm_s
+        3.0
+        """
+        if self.median_s <= 0:
+            return math.inf
+        least_s = max(SLOW_RATIO * self.median_s, self.median_s + MIN_EXCESS_S, MIN_OPEN_S)
+        return max(least_s - self.open_s, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +121,7 @@ class StackPlan:
     def urgent(
         self, ranks: Sequence[OpenStep], *, now_s: float, quiet: Collection[Key] = ()
     ) -> list[Request]:
-        """Steps that have just become slow, with their peers; asked ten times a second, within its own budget."""
+        """Steps that have just become slow, with their peers; asked when one may be, within its own budget."""
         self._urgent = min(MAX_URGENT, self._urgent + max(0.0, now_s - self._urgent_s) * URGENT_PER_S)
         self._urgent_s = now_s
         fresh = [rank for rank in ranks if self._is_fresh(rank) and rank.key not in quiet]

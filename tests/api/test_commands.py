@@ -21,7 +21,6 @@ from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, Thread, encode_stacks
 from tests.api.kit import FakeClock, beats_body, make_beat, service_at
 
-
 ROOT = Path(__file__).parents[2]
 
 HEAVY = ("networkx", "openai", "ray", "scipy", "torch", "yaml")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from argus.analytics.store.progress import HeardBeat, WindowRow
 from argus.api.closing import Growth, closing
 from argus.api.liveness import seen_now
-from argus.api.plans import MAX_WINDOW_S, MIN_WINDOW_S, choose_plan, first_plan
 from argus.collectors.records.plan import WindowPlan
+from argus.collectors.records.plan_choice import MAX_WINDOW_S, MIN_WINDOW_S, choose_plan, first_plan
 from tests.api.kit import make_beat
 
 

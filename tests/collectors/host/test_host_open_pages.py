@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from argus.collectors.hooks.open_step import Page
+from argus.collectors.host.counters import Counters
+from argus.collectors.host.governor import Governor
+from argus.collectors.host.notices import Notices
+from argus.collectors.host.observers import Observers
 from argus.collectors.host.open_pages import OpenPages
 from argus.collectors.host.process import Process
 from argus.collectors.host.rank import RankState
 from argus.collectors.host.ranks import Member
-from argus.collectors.host.stack_plan import OpenStep, StackPlan
+from argus.collectors.host.stack_plan import MIN_EXCESS_S, OpenStep, StackPlan
+from argus.collectors.host.stack_taker import StackTaker
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.records.layout import Layout
@@ -130,6 +139,40 @@ def test_a_job_whose_steps_are_all_slow_is_dumped_rarely() -> None:
         ranks = [step(r, tick // 4, open_s=0.3 if tick % 4 == 3 else 0.05) for r in range(8)]
         num += len(plan.urgent(ranks, now_s=0.1 * tick))
     assert 6 <= num <= 6 + 0.5 * 60
+
+
+@given(st.floats(0.0, 20.0), st.floats(0.0, 20.0), st.floats(0.0, 0.999))
+def test_nothing_is_wanted_before_the_calm_is_over_and_something_right_after(
+    open_s: float, median_s: float, part: float
+) -> None:
+    now = step(3, 7, open_s=open_s, median_s=median_s)
+    later_s = open_s + min(part * now.calm_s, 1e6)
+    if now.calm_s > 0:
+        assert StackPlan().urgent([replace(now, open_s=later_s)], now_s=1.0) == []
+    if now.calm_s < math.inf:
+        assert StackPlan().urgent([replace(now, open_s=open_s + now.calm_s + 1e-3)], now_s=1.0)
+
+
+def test_the_processor_asks_again_when_a_step_may_be_slow(rank: Rank) -> None:
+    rank.page.tick()
+    rank.steps(12)
+    rank.page.tick()
+    rank.recorder.begin_iteration()
+    rank.now_ns += 70_000_000
+    taker = StackTaker(host="h", counters=Counters(), program="py-spy", wall_clock=lambda: 0.0)
+    pages = OpenPages(rank.socket, clock_ns=lambda: rank.now_ns)
+    observers = Observers(
+        host="h", stacks=taker, watch=None, pages=pages, counters=Counters(), notices=Notices(print)
+    )
+    is_off = Governor(counters=Counters()).is_off
+    assert observers.watch([], is_off=is_off, now_s=1.0) == math.inf
+    calm_s = observers.watch([rank.member], is_off=is_off, now_s=1.0)
+    assert calm_s == pytest.approx(0.1 + MIN_EXCESS_S - 0.07)
+    rank.now_ns += round(calm_s * 1e9) + 1_000_000
+    assert observers.watch([rank.member], is_off=is_off, now_s=1.0 + calm_s) == 0.0
+    request = taker._queue.get_nowait()
+    assert request is not None and request.reason == "slow_step"
+    pages.close()
 
 
 def test_quiet_ranks_are_left_alone() -> None:

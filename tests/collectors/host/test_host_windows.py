@@ -10,8 +10,10 @@ import pytest
 from argus.collectors.host import buffer
 from argus.collectors.host.buffer import GPU_LAG_S, LAG_S, LAST_STEP_LAG_S, WindowBuffer
 from argus.collectors.host.check import Checked
+from argus.collectors.host.counters import Counters
 from argus.collectors.host.fake_rank import NAMES, steps
 from argus.collectors.host.rank import RankState
+from argus.collectors.host.ranks import Ranks
 from argus.collectors.host.window import compact, cut
 from argus.collectors.records.events import CLOCK_GPU, DTYPES, RankRecords
 from argus.collectors.records.frames import KIND_OF, Frame, Kind
@@ -117,6 +119,18 @@ def test_a_new_plan_moves_the_open_rows() -> None:
     feed(it, steps(LAYOUT, 25, 61))
     windows = it.cut(5.0) + it.cut(5.0 + LAG_S)
     assert [(w.window, w.first_step, w.num_steps, len(w.steps)) for w in windows] == [(2, 20, 40, 40)]
+
+
+def test_without_a_service_windows_become_as_long_as_it_would_have_them() -> None:
+    ranks = Ranks(host="h", first_steps=10, counters=Counters())
+    member = ranks.connect(LAYOUT, pid=0, now_s=0.0)
+    for step in (5, 40):  # the first steps say nothing of how long they last
+        body = Status(ts_ns=0, step=step, step_p50_ns=100_000_000)
+        member.state.apply(Checked(kind=Kind.STATUS, status=body), now_s=0.0)
+        ranks.choose_plans(ranks.beats(now_s=0.0, wall_s=0.0))
+        feed(member.state, steps(LAYOUT, 0, 340) if step == 5 else steps(LAYOUT, 340, 491))
+    windows = member.state.cut(0.0) + member.state.cut(LAG_S)
+    assert [w.num_steps for w in windows] == [10] * 34 + [150]
 
 
 def test_drops_are_cumulative_on_the_wire_and_new_ones_in_a_window() -> None:
