@@ -9,6 +9,7 @@ another process dumps the ranks. The profiler arms are the off arm under torch.p
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import random
@@ -37,6 +38,10 @@ FITTED: Mapping[str, float] = {"transformer": 0.11}
 """Seconds a step is to take whatever the machine's hour: what a step costs does not depend on its length, the share does."""
 
 FIT_STEPS, MOST_BATCH = 10, 64
+
+LIFE_ROWS = 50
+"""Rows of blocks after which models are made anew, in reversed order: where its memory happens to lie makes one of two
+equal models half a per cent slower (found by processor time), for as long as it lives."""
 
 SAMPLED = frozenset({"torch_modules", "cpu_operators"})
 MEMORY_EVERY = 5
@@ -209,12 +214,52 @@ def started(workload: str, batch: int) -> Step:
     return step
 
 
-def play(
-    arms: Arms, models: dict[str, Step], *, plan: Sequence[tuple[int, Sequence[str]]], block_steps: int
-) -> Told:
+MADE_UNDER: Mapping[str, str] = {"observed": "all", "pristine": "off", "control": "off"}
+"""Models, and the arm each of them is made under."""
+
+
+def model_of(arm: str) -> str:
+    """Which model an arm runs.
+
+    >>> model_of("null"), model_of("stacks"), model_of("stopped")
+    ('control', 'pristine', 'observed')
+    """
+    is_bare = arm in ("off", "stacks", *PROFILERS)
+    return "control" if arm == "null" else "pristine" if is_bare else "observed"
+
+
+class Models:
+    """The steps of the models that live now."""
+
+    def __init__(self, arms: Arms, *, workload: str, batch: int) -> None:
+        self._arms, self._workload, self._batch = arms, workload, batch
+        self._steps: dict[str, Step] = {}
+        self._lives = self._age = 0
+
+    def see_to(self, arms: Sequence[str], *, rows: int) -> None:
+        """Have the models of these arms for so many rows more, new ones if one is missing or they have lived."""
+        wanted = [name for name in MADE_UNDER if name in map(model_of, arms)]
+        self._age += rows
+        if self._age <= LIFE_ROWS and self._steps.keys() >= set(wanted):
+            return
+        self._arms.switch("off")
+        self._steps.clear()
+        gc.collect()
+        for name in reversed(wanted) if self._lives % 2 else wanted:
+            self._arms.switch(MADE_UNDER[name])
+            self._steps[name] = started(self._workload, self._batch)
+        self._lives, self._age = self._lives + 1, rows
+
+    def of(self, arm: str) -> Step:
+        """The step of the model that this arm runs."""
+        return self._steps[model_of(arm)]
+
+
+def play(arms: Arms, models: Models, *, plan: Sequence[tuple[int, Sequence[str]]], block_steps: int) -> Told:
     """All blocks of these rounds; one `all` block of so many that one step in `BLOCK_STEPS` is sampled."""
     told, period = Told(), max(BLOCK_STEPS // block_steps, 1)
     for number_of_turn, (turn, order) in enumerate(plan):
+        models.see_to(order, rows=turn)
         first = len(told.rows)
         told.rows += [{} for _ in range(turn)]
         told.turns += [number_of_turn] * turn
@@ -222,7 +267,7 @@ def play(
             for number in range(first, first + turn):
                 is_sampled = arm == "all" and len(told.steps.get(arm, ())) % period == 1
                 told.rows[number][arm] = arms.block(
-                    models.get(arm, models["observed"]),
+                    models.of(arm),
                     arm=arm,
                     num_steps=1 if arm in SHORT else block_steps,
                     told=told,
@@ -250,16 +295,12 @@ def main() -> None:
     arms = Arms(arm_file=arm_file)
     arms.switch("off")
     batch = fitted(args.workload) if args.plan else 1  # memory does not depend on it, the minutes do
-    arms.switch("all")
-    observed = started(args.workload, batch)
-    arms.switch("off")
-    pristine, control = started(args.workload, batch), started(args.workload, batch)
-    bare = dict.fromkeys(("off", "stacks", *PROFILERS), pristine)
-    models = {**bare, "null": control, "observed": observed}
+    models = Models(arms, workload=args.workload, batch=batch)
     plan = rounds([Part(*part) for part in args.plan], seed=args.seed)
     told = play(arms, models, plan=plan, block_steps=args.block_steps)
+    models.see_to(["all"], rows=0)
     arms.as_in_use()
-    resident = memory_of(observed, num_steps=args.memory_steps)
+    resident = memory_of(models.of("all"), num_steps=args.memory_steps)
     if rank == 0:
         args.out.write_text(json.dumps({**vars(told), "batch": batch, "resident": resident}))
     dist.destroy_process_group()

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -75,20 +76,20 @@ def processor(
     ]
     env = {key: value for key, value in os.environ.items() if not key.startswith("ARGUS_")}
     env |= {"PATH": path, "PYTHONPATH": os.pathsep.join([str(ROOT), SITE])}
-    child = subprocess.Popen(
-        [*prefix, python, *options, "--metrics-port", "-1", *more],
-        env=env,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
-    words: list[str] = []
+    command = [*prefix, python, *options, "--metrics-port", "-1", *more]
+    said, words = socket.parent.with_suffix(".log"), list[str]()
+    with said.open("w") as log:
+        child = subprocess.Popen(command, env=env, stderr=log, cwd=ROOT)
     try:
-        assert child.stderr is not None and "listens" in child.stderr.readline()
+        until_s = time.monotonic() + 60
+        while "listens" not in said.read_text():
+            assert child.poll() is None and time.monotonic() < until_s, said.read_text()
+            time.sleep(0.05)
         yield words
     finally:
         child.terminate()
-        words += child.communicate(timeout=30)[1].splitlines()
+        child.wait(30)
+        words += said.read_text().splitlines()
 
 
 @dataclass(frozen=True, kw_only=True)
