@@ -28,6 +28,9 @@ WINDOWS = 3
 LATER = "default, later"
 """The default after all windows of a condition that has more than `WINDOWS`."""
 
+NAMED = "default, by then"
+"""What it has named in any of these windows: an incident once opened stays open."""
+
 OTHERS = 5
 """Healthy kernels beside the one under study: what the rank's common factor is read from."""
 
@@ -53,7 +56,7 @@ U_NODES = 512
 class Condition:
     """A point of the design; `share` of ranks are sick, at least one; 0 = healthy. Seeds from `first_seed` on.
 
-    Everything is measured on the last `WINDOWS` of the `windows`, but for `LATER`.
+    Everything is measured on the last `WINDOWS` of the `windows`, but for `LATER` and `NAMED`.
     """
 
     family: str
@@ -194,7 +197,9 @@ def _one(result: Result, seed: int, *, rule: Rule | None, settings: Settings, al
     peers = classes(np.arange(condition.ranks), np.zeros(condition.ranks, np.int64))
     tables = [table_of(window, rule=rule) for window in windows]
     if condition.windows > WINDOWS:
-        result.tally.setdefault(LATER, Tally()).add(default_flags(tables, peers, windows[0], settings), sick)
+        named = default_flags(tables, peers, windows[0], settings)
+        result.tally.setdefault(LATER, Tally()).add(named[-1], sick)
+        result.tally.setdefault(NAMED, Tally()).add(np.asarray(named.any(axis=0)), sick)
     windows, ours = windows[-WINDOWS:], tables[-WINDOWS:]
     profiles = _profiles(windows[-1][0], ours[-1], rule=rule)
     _compare(result, profiles, sick=sick, rng=rng)
@@ -202,7 +207,9 @@ def _one(result: Result, seed: int, *, rule: Rule | None, settings: Settings, al
         flags = paper_flags(scores, peers, alpha=alpha)
         result.tally.setdefault(method, Tally()).add(flags, sick)
     result.tally.setdefault(BUDGETED, Tally()).add(budgeted_flags([window[0] for window in windows]), sick)
-    result.tally.setdefault("default", Tally()).add(default_flags(ours, peers, windows[0], settings), sick)
+    result.tally.setdefault("default", Tally()).add(
+        default_flags(ours, peers, windows[0], settings)[-1], sick
+    )
 
 
 def budgeted_flags(windows: Sequence[Samples]) -> NDArray[np.bool_]:
@@ -216,14 +223,16 @@ def budgeted_flags(windows: Sequence[Samples]) -> NDArray[np.bool_]:
 def default_flags(
     tables: Sequence[KernelTable], peers: Peers, kernels: Sequence[Samples], settings: Settings
 ) -> NDArray[np.bool_]:
-    """Ranks the default detector names for the studied kernel after the last of these windows. (rank,)"""
+    """Ranks the default detector names for the studied kernel after `WINDOWS` windows and after each more. (window, rank)"""
     digests: list[KernelDigest] = []
-    for table in tables:
+    named = []
+    for number, table in enumerate(tables):
         one = _digest(table, peers, kernels, settings=settings).after(digests, settings=settings)
         digests = [*(before.slim() for before in digests[-KEPT:]), one]
-    votes = vote(digests[-1], digests[:-1], settings=settings)
-    place = place_of(tables[-1], STUDIED)
-    return np.asarray(votes.shift[place] | votes.tail[place] | votes.device)
+        if number >= WINDOWS - 1:
+            votes, place = vote(one, digests[:-1], settings=settings), place_of(table, STUDIED)
+            named.append(votes.shift[place] | votes.tail[place] | votes.device)
+    return np.array(named)
 
 
 def _digest(

@@ -12,7 +12,7 @@ from argus.analytics.kernel_scan import Settings
 from argus.collectors.host.split import ROBUST
 from argus.evals.study.families import FAMILIES
 from argus.evals.study.healthy import upper_95
-from argus.evals.study.measure import BUDGETED, LATER, PUBLISHED, WINDOWS
+from argus.evals.study.measure import BUDGETED, LATER, NAMED, PUBLISHED, WINDOWS
 from argus.evals.study.plots import heat, lines
 from argus.evals.study.run import TOLERANCE
 
@@ -235,12 +235,12 @@ def verdict(rows: Sequence[Row], again: Sequence[Row] = ()) -> str:
 
 def _watched(lost: Sequence[Row]) -> str:
     """On how many of the lost rows more windows put the default ahead."""
-    watched = [row for row in lost if LATER in row["f1"]]
+    watched = [row for row in lost if NAMED in row["f1"]]
     if not watched:
         return ""
-    won = sum(_f1(row, LATER) > _f1(row, PUBLISHED) for row in watched)
+    won = sum(_f1(row, NAMED) > _f1(row, PUBLISHED) for row in watched)
     return (
-        f" {len(watched)} of these were watched for {watched[0]['windows']} windows; then the default is ahead on {won} (of the "
+        f" {len(watched)} of these were watched for {watched[0]['windows']} windows; by then the default is ahead on {won} (of the "
         "published rule on one window: it flags anew in each)."
     )
 
@@ -268,8 +268,8 @@ def _compared(row: Row) -> str:
         f"{_f1(row, PUBLISHED):.2f} ({row['false'][PUBLISHED]} false, p = {row['luck'][PUBLISHED]:.2g}; as many blind flags "
         f"{row['blind_f1']:.2f}), lead {low:+.2f} to {high:+.2f}, raw mean at the same budget {_f1(row, BUDGETED):.2f}"
         + (
-            f"; default after {row['windows']} windows {_f1(row, LATER):.2f} ({row['false'][LATER]} false)"
-            if LATER in row["f1"]
+            f"; named by the default within {row['windows']} windows {_f1(row, NAMED):.2f} ({row['false'][NAMED]} false)"
+            if NAMED in row["f1"]
             else ""
         )
     )

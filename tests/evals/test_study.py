@@ -16,6 +16,7 @@ from argus.evals.study.healthy import healthy_job, total
 from argus.evals.study.measure import (
     BUDGETED,
     LATER,
+    NAMED,
     Condition,
     Tally,
     budgeted_flags,
@@ -94,10 +95,10 @@ def test_a_verdict_names_every_condition_that_is_lost_and_why() -> None:
 
 def test_a_lost_condition_says_what_more_windows_show() -> None:
     lost = row(0.2, 0.5, luck=0.0, budget=0.1)
-    watched = {**lost, "windows": 32, "f1": {**lost["f1"], LATER: 0.9}, "false": {**lost["false"], LATER: 0}}  # type: ignore[dict-item]
+    watched = {**lost, "windows": 32, "f1": {**lost["f1"], NAMED: 0.9}, "false": {**lost["false"], NAMED: 0}}  # type: ignore[dict-item]
     text = verdict([lost], [watched])
-    assert "1 of these were watched for 32 windows; then the default is ahead on 1" in text
-    assert "default after 32 windows 0.90 (0 false)" in text
+    assert "1 of these were watched for 32 windows; by then the default is ahead on 1" in text
+    assert "named by the default within 32 windows 0.90 (0 false)" in text
     assert "windows" not in verdict([lost], [lost]).partition("- uniform")[2]
 
 
@@ -122,8 +123,8 @@ def test_conditions_that_were_lost_run_again_on_fresh_seeds() -> None:
 def test_more_windows_change_nothing_but_what_is_said_after_them() -> None:
     short = Condition(family="shape-varying", count=20, ranks=32, factor=3.0, seeds=1)
     now, later = (run_condition(one) for one in (short, replace(short, windows=8)))
-    assert LATER not in now.tally and later.tally[LATER].f1 == 1.0
-    assert now.tally.keys() == later.tally.keys() - {LATER}
+    assert LATER not in now.tally and later.tally[LATER].f1 == later.tally[NAMED].f1 == 1.0
+    assert now.tally.keys() == later.tally.keys() - {LATER, NAMED}
 
 
 def test_the_lead_of_a_method_is_sure_when_every_trial_shows_it() -> None:
