@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import theilslopes
 
 from argus.collectors.host.stack_plan import BASELINE_S
 from argus.collectors.readers.recording import read
@@ -110,15 +111,17 @@ def plan_of(name: str, *, size: Size) -> list[Part]:
 
 def table(result: Mapping[str, Any]) -> str:
     """One line per workload and arm, then memory."""
-    lines = ["| workload | batch | step, ms | arm | ratio to off | 95 % | pairs | in use | rates |"]
-    lines.append("|---|---|---|---|---|---|---|---|---|")
+    lines = [
+        "| workload | batch | step, ms | arm | ratio to off | 95 % | as timed | pairs | in use | rates |"
+    ]
+    lines.append("|---|---|---|---|---|---|---|---|---|---|")
     for name, workload in result["workloads"].items():
         for arm, row in [*workload["channels"].items(), *workload["baselines"].items()]:
             low, high = row["ci95"]
             rates = ", ".join(f"{kind} {value:.2f}" for kind, value in row["rates"].items()) or "—"
             lines.append(
                 f"| {name} | {workload['batch']} | {workload['step_ms']:.1f} | {arm} | {row['ratio']:.4f} "
-                f"| {low:.4f} – {high:.4f} | {row['n']} | {row['in_use']:.4f} | {rates} |"
+                f"| {low:.4f} – {high:.4f} | {_as_timed(row)} | {row['n']} | {row['in_use']:.4f} | {rates} |"
             )
     memory = result["memory"]
     text = (
@@ -128,7 +131,20 @@ def table(result: Mapping[str, Any]) -> str:
         "`modules`, `kernels` and `stacks` hold more of theirs than a run does: `in use` is what is left of their "
         "cost at one step in 50 and one dump a minute. `all` has them at that rate, its sampled blocks weighed in."
     )
-    return "\n".join([*lines, "", text])
+    return "\n".join([*lines, "", text + " " + _told_of_steal(result)])
+
+
+def _as_timed(row: Mapping[str, Any]) -> str:
+    low, high = row["as_timed"]["ci95"]
+    return f"{row['as_timed']['ratio']:.4f} ({low:.4f} – {high:.4f})"
+
+
+def _told_of_steal(result: Mapping[str, Any]) -> str:
+    stolen = ", ".join(f"{name} {one['stolen']:.1%}" for name, one in result["workloads"].items())
+    return (
+        "Ratios are without the processor time that the hypervisor gave to others, whose part in a block's time is a slope "
+        f"over all pairs of a workload; `as timed` they are with it. Stolen in a second of a block: {stolen}."
+    )
 
 
 def compare(
@@ -162,6 +178,36 @@ def compare(
     return Arm(ratio=ratio, ci95=(float(low), float(high)), n=sum(map(len, [*plain, *special])))
 
 
+def calmed(
+    rows: Sequence[Mapping[str, float]], stolen: Sequence[Mapping[str, float]]
+) -> tuple[list[dict[str, float]], float]:
+    """Rows as they would be had the hypervisor given no processor to others, and the slope by which that is known.
+
+    `stolen` has the stolen seconds in each second of a block. What a share of them costs is the median slope over all
+    pairs of pairs (Theil and Sen) of the logarithm of their ratio over the difference of their shares, arms centred;
+    that is most of a shared machine's noise, and no arm's doing.
+
+    >>> rows = [{"off": 1.0, "on": 1.1}, {"off": 1.0, "on": 1.1 * float(np.exp(0.1))}, {"off": 1.0, "on": 1.1}]
+    >>> stolen = [{"off": 0.0, "on": 0.0}, {"off": 0.0, "on": 0.2}, {"off": 0.0, "on": 0.0}]
+    >>> calm, slope = calmed(rows, stolen)
+    >>> [round(row["on"], 3) for row in calm], round(slope, 3)
+    ([1.1, 1.1, 1.1], 0.5)
+    """
+    logs, shares = list[float](), list[float]()
+    for arm in sorted({arm for row in rows for arm in row} - {"off"}):
+        pairs = [(row, gone) for row, gone in zip(rows, stolen, strict=True) if arm in row]
+        log = np.array([np.log(row[arm] / row["off"]) for row, _ in pairs])
+        share = np.array([gone[arm] - gone["off"] for _, gone in pairs])
+        logs += (log - np.median(log)).tolist()
+        shares += (share - np.median(share)).tolist()
+    slope = max(float(theilslopes(logs, shares).slope), 0.0) if np.ptp(shares) > 0 else 0.0
+    calm = [
+        {arm: seconds * float(np.exp(-slope * gone[arm])) for arm, seconds in row.items()}
+        for row, gone in zip(rows, stolen, strict=True)
+    ]
+    return calm, slope
+
+
 def _trimmed(turns: Sequence[np.ndarray]) -> float:
     """The ratio whose logarithm is the trimmed mean of all the turns' ones."""
     logs = np.sort(np.concatenate(turns))
@@ -182,19 +228,25 @@ def _workload(name: str, *, size: Size, pairs: int | None) -> dict[str, Any]:
         told, dumped = _run(name, directory, plan=plan)
         records = next(iter(read(directory / "recording" / "rank-0.argus"))).records
     rows, share = told["rows"], BLOCK_STEPS[name] / SAMPLE_EVERY
+    calm, slope = calmed(rows, told["stolen"])
     measured = {}
     for arm in dict.fromkeys(arm for part in plan for arm in part.arms[1:]):
         is_all = arm == "all"
         sampled = told["sampled"] if is_all else ()
-        found = compare(rows, arm, turns=told["turns"], sampled=sampled, share=share)
+        found, timed = (
+            compare(some, arm, turns=told["turns"], sampled=sampled, share=share) for some in (calm, rows)
+        )
         num_steps = 1 if arm in SHORT else BLOCK_STEPS[name]
         took_s = sum(row[arm] for row in rows if arm in row) * num_steps
         rates = _rates(records, told["steps"].get(arm, ())) | _dump_rate(dumped.dumps.get(arm, 0), took_s)
         in_use = 1 + (found.ratio - 1) * _share_in_use(arm, rates)
-        measured[arm] = asdict(found) | {"in_use": in_use, "rates": rates}
+        as_timed = {"ratio": timed.ratio, "ci95": timed.ci95}
+        measured[arm] = asdict(found) | {"as_timed": as_timed, "in_use": in_use, "rates": rates}
     return {
         "step_ms": float(np.median([row["off"] for row in rows])) * 1e3,
         "batch": told["batch"],
+        "stolen": float(np.mean([share for row in told["stolen"] for share in row.values()])),
+        "stolen_slope": slope,
         "channels": {arm: row for arm, row in measured.items() if arm not in PROFILERS},
         "baselines": {arm: row for arm, row in measured.items() if arm in PROFILERS},
     }

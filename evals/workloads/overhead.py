@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import torch
 import torch.distributed as dist
 
@@ -62,10 +63,12 @@ def hooks_of(arm: str) -> list[str]:
 
 @dataclass(kw_only=True)
 class Told:
-    """What a job's blocks were: seconds a step by arm, a row for each block of a turn; each row's turn; rows
-    whose `all` held a sampled step; and per arm the steps of its blocks as (first, after the last)."""
+    """What a job's blocks were: seconds a step by arm, a row for each block of a turn, and seconds of processors that
+    the hypervisor gave to others in each second of them; each row's turn; rows whose `all` held a sampled step; and
+    per arm the steps of its blocks as (first, after the last)."""
 
     rows: list[dict[str, float]] = field(default_factory=list)
+    stolen: list[dict[str, float]] = field(default_factory=list)
     turns: list[int] = field(default_factory=list)
     sampled: list[int] = field(default_factory=list)
     steps: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -110,8 +113,10 @@ class Arms:
     def _every(self, _step: int) -> str:
         return "modules"
 
-    def block(self, step: Step, *, arm: str, num_steps: int, told: Told, is_sampled: bool) -> float:
-        """Seconds a step of one block; starting and stopping of the arm are not in it."""
+    def block(
+        self, step: Step, *, arm: str, num_steps: int, told: Told, is_sampled: bool
+    ) -> tuple[float, float]:
+        """Seconds a step of one block, stolen ones in a second; starting and stopping of the arm are not in it."""
         warm = 0
         if arm != self._arm or arm in PROFILERS:
             self.switch(arm)
@@ -124,19 +129,24 @@ class Arms:
             if is_sampled:
                 self.sample()
             first = self._session.recorder.current_step
-            start_s = time.perf_counter()
+            start_s, gone_s = time.perf_counter(), stolen_s()
             for _ in range(num_steps):
                 step()
-            took_s = time.perf_counter() - start_s
+            took_s, lost_s = time.perf_counter() - start_s, stolen_s() - gone_s
         self._announce("")
         if arm not in (*BARE, *PROFILERS):  # where nothing records no step counts
             told.steps.setdefault(arm, []).append((first, first + num_steps))
-        return took_s / num_steps
+        return took_s / num_steps, lost_s / took_s
 
     def _announce(self, arm: str) -> None:
         self._num_blocks += 1
         if self._arm_file is not None:
             say_arm(self._arm_file, arm, number=self._num_blocks)
+
+
+def stolen_s() -> float:
+    """Seconds of this machine's processors that a hypervisor has given to others; 0 where there is none."""
+    return float(getattr(psutil.cpu_times(), "steal", 0.0))
 
 
 def memory_of(step: Step, *, num_steps: int) -> list[tuple[int, int]]:
@@ -262,11 +272,12 @@ def play(arms: Arms, models: Models, *, plan: Sequence[tuple[int, Sequence[str]]
         models.see_to(order, rows=turn)
         first = len(told.rows)
         told.rows += [{} for _ in range(turn)]
+        told.stolen += [{} for _ in range(turn)]
         told.turns += [number_of_turn] * turn
         for arm in order:
             for number in range(first, first + turn):
                 is_sampled = arm == "all" and len(told.steps.get(arm, ())) % period == 1
-                told.rows[number][arm] = arms.block(
+                told.rows[number][arm], told.stolen[number][arm] = arms.block(
                     models.of(arm),
                     arm=arm,
                     num_steps=1 if arm in SHORT else block_steps,

@@ -68,6 +68,42 @@ def test_rounds_with_a_sampled_step_count_for_their_share_and_are_not_trimmed_aw
     assert alone == overhead.compare(mixed, "on")  # nothing to weigh against
 
 
+def robbed(ratio: float, *, n: int, seed: int) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """Blocks a second of which loses half of what a hypervisor gave to others, counted in whole ticks."""
+    rng = np.random.default_rng(seed)
+    made, stolen = [], []
+    for row in rows(ratio, n=n, noise=0.02, seed=seed):
+        gone = {arm: float(rng.exponential(0.1)) for arm in row}
+        made.append({arm: seconds * float(np.exp(0.5 * gone[arm])) for arm, seconds in row.items()})
+        stolen.append({arm: round(share / 0.05) * 0.05 for arm, share in gone.items()})
+    return made, stolen
+
+
+def test_what_the_hypervisor_took_is_taken_out_and_the_interval_holds_all_the_same() -> None:
+    hits, narrower = 0, []
+    for seed in range(20):
+        timed, stolen = robbed(1.01, n=150, seed=seed)
+        calm, slope = overhead.calmed(timed, stolen)
+        arm, before = overhead.compare(calm, "on"), overhead.compare(timed, "on")
+        assert 0.35 < slope < 0.65
+        hits += arm.ci95[0] <= 1.01 <= arm.ci95[1]
+        narrower.append((arm.ci95[1] - arm.ci95[0]) / (before.ci95[1] - before.ci95[0]))
+    assert hits >= 16 and np.median(narrower) < 0.8
+
+
+def test_an_arm_that_only_looks_slow_because_it_was_robbed_is_not() -> None:
+    timed, stolen = robbed(1.0, n=150, seed=3)
+    timed = [{**row, "on": row["on"] * float(np.exp(0.05))} for row in timed]
+    stolen = [{**gone, "on": gone["on"] + 0.1} for gone in stolen]
+    assert overhead.compare(timed, "on").ratio > 1.04
+    assert abs(overhead.compare(overhead.calmed(timed, stolen)[0], "on").ratio - 1.0) < 0.01
+
+
+def test_without_a_hypervisor_blocks_stay_as_timed() -> None:
+    timed = rows(1.02, n=30, noise=0.03, seed=5)
+    assert overhead.calmed(timed, [dict.fromkeys(row, 0.0) for row in timed]) == (timed, 0.0)
+
+
 @pytest.mark.parametrize("size", ["smoke", "default", "full"])
 def test_each_arm_has_the_pairs_that_are_promised(size: bench.Size) -> None:
     least = {"default": 40, "full": 300, "smoke": 1}[size]
