@@ -12,7 +12,7 @@ from typing import Any
 from argus.api.cli.errors import CliError
 from argus.evals.bench import machine_class
 from argus.evals.study.report import figures, page
-from argus.evals.study.run import run_study, study_so_far
+from argus.evals.study.run import BookError, run_study, study_so_far
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,11 +59,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _study(args: argparse.Namespace) -> dict[str, Any] | None:
-    if not args.so_far:
-        return run_study(args.size, seed=args.seed, book=args.book, slice_s=args.slice)
-    if args.book is None:
+    if args.so_far and args.book is None:
         raise CliError("--so-far needs --book FILE, it is what the page is made of")
     try:
-        return study_so_far(args.size, seed=args.seed, book=args.book)
-    except ValueError as error:
+        if args.so_far:
+            return study_so_far(args.size, seed=args.seed, book=args.book)
+        return run_study(args.size, seed=args.seed, book=args.book, slice_s=args.slice)
+    except BookError as error:
         raise CliError(str(error)) from None

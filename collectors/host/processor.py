@@ -68,6 +68,7 @@ class _Due:
 
     @property
     def next_s(self) -> float:
+        """When the loop must wake although no socket says so."""
         return min(self.watch_s, self.tick_s)
 
 

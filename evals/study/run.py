@@ -31,6 +31,10 @@ EFFECTS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.08)
 """Least effects of a clear slowdown, the default detector's own surface."""
 
 
+class BookError(ValueError):
+    """What was to be gone on from cannot be, in words."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Item:
     """One piece of the study; `name` is unique in it and says where its row belongs."""
@@ -134,7 +138,7 @@ def run_study(
 
 
 def study_so_far(size: Size, *, seed: int, book: Path) -> Row:
-    """The study of a book in which healthy jobs may be missing, but for the first; ValueError if more is."""
+    """The study of a book in which healthy jobs may be missing, but for the first; BookError if more is."""
     done = _read_book(book, head=f"{size} {seed}")
     missing = [
         item.name
@@ -142,7 +146,7 @@ def study_so_far(size: Size, *, seed: int, book: Path) -> Row:
         if item.name not in done and (item.name[0] != "healthy" or item.name[1] == "0")
     ]
     if missing:
-        raise ValueError(
+        raise BookError(
             f"{book} lacks {len(missing)} pieces beside healthy jobs, such as {' '.join(missing[0])}"
         )
     return _study(done, size=size, seed=seed, elapsed_s=0.0)
@@ -176,18 +180,22 @@ def _run(left: Sequence[Item], *, workers: int, deadline: float) -> Iterator[tup
 
 
 def _read_book(book: Path | None, *, head: str, mend: bool = False) -> dict[tuple[str, ...], Row]:
-    """Rows of this size and seed that are done.
+    """Rows of this size and seed that are done. Raises BookError.
 
     A last line without an end was being written when a run was killed: it does not count, and `mend` removes it.
     """
     if book is None or not book.exists():
         return {}
-    text = book.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
+    try:
+        text = book.read_text(encoding="utf-8")
+        whole = text[: text.rfind("\n") + 1]
+        lines = [json.loads(line) for line in whole.splitlines()]
+        rows = {tuple(line["name"]): line["row"] for line in lines if line["head"] == head}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BookError(f"{book} is no book of this study, name another file: {error}") from None
     if mend and len(whole) < len(text):
         book.write_text(whole, encoding="utf-8")
-    lines = [json.loads(line) for line in whole.splitlines()]
-    return {tuple(line["name"]): line["row"] for line in lines if line["head"] == head}
+    return rows
 
 
 def _write_book(book: Path | None, *, head: str, item: Item, row: Row) -> None:

@@ -42,7 +42,7 @@ FIT_STEPS, MOST_BATCH = 10, 64
 
 LIFE_ROWS = 50
 """Rows of blocks after which models are made anew, in reversed order: where its memory happens to lie makes one of two
-equal models half a per cent slower (found by processor time), for as long as it lives."""
+equal models up to 1.8 % slower by processor time, for as long as it lives (docs/benchmarks.md)."""
 
 SAMPLED = frozenset({"torch_modules", "cpu_operators"})
 MEMORY_EVERY = 5

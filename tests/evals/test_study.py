@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.kernel_table import dense
+from argus.api.cli import main
 from argus.evals.study import design, tables
 from argus.evals.study import run as study
 from argus.evals.study.families import FAMILIES
@@ -198,3 +199,15 @@ def test_slices_come_to_the_same_as_one_go(tmp_path: Path, monkeypatch: pytest.M
     assert run_study("smoke", seed=3, book=book, slice_s=0.0) is not None
     with pytest.raises(ValueError, match="lacks .* pieces"):
         study_so_far("smoke", seed=5, book=book)
+
+
+@pytest.mark.parametrize("raw", [b"\xde\xad\n", b"{}\n", b"7\n", b"not json\n"])
+def test_a_file_that_is_no_book_is_refused_in_one_sentence_and_kept(
+    raw: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book = tmp_path / "book.jsonl"
+    book.write_bytes(raw)
+    for more in ([], ["--so-far"]):
+        assert main(["eval", "fidelity", "--smoke", "--book", str(book), *more]) == 2
+        assert "is no book of this study, name another file" in capsys.readouterr().err
+    assert book.read_bytes() == raw
