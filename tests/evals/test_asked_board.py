@@ -25,7 +25,7 @@ from argus.evals import board_suites, side_by_side
 from argus.evals.agent_models import perfect
 from argus.evals.answers import compare
 from argus.evals.asked_incidents import NoAnswer, Said, asked_incidents
-from argus.evals.asked_model import AskedModel
+from argus.evals.asked_model import AskedModel, model_of_settings
 from argus.evals.play import Played, play
 from argus.evals.score import Trial
 from argus.evals.scoreboard import lines
@@ -165,6 +165,22 @@ def test_without_an_endpoint_they_are_shown_as_not_measured(capsys: pytest.Captu
     head = next(line for line in page([], made).splitlines() if line.startswith("|  | "))
     assert head == "|  | agent | single_shot |"
     assert render([], not_measured=lacking).count("not measured (set ARGUS_MODEL_URL)") == 2
+
+
+def test_an_endpoint_that_cannot_be_asked_is_told_before_the_trials(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with StubServer(SCRIPTS["confirm"]) as server:
+        gone = server.url
+        monkeypatch.setenv(
+            "ARGUS_MODEL_URL", f"{gone}/elsewhere"
+        )  # lists no models, which is no reason to stop
+        assert model_of_settings() is not None
+    monkeypatch.setenv("ARGUS_MODEL_URL", gone)
+    for words in (["agent"], ["run", "--suite", "smoke", "--system", "agent"]):
+        assert main(["eval", *words]) == 2
+        told = capsys.readouterr()
+        assert told.err.startswith(f"argus eval: no answer from the model at {gone}") and not told.out
 
 
 def test_recordings_and_jobs_too_large_to_hold_are_not_put_to_a_model() -> None:
