@@ -212,6 +212,7 @@ def kernel_peers(topology: Topology, ranks: Ints) -> Peers:
         ranks,
         work_classes(topology, ranks),
         groups={kind: tuple(some) for kind, some in groups.items()},
+        roles=topology.roles,
     )
 
 

@@ -59,8 +59,7 @@ def slow_groups(now: KernelDigest, one: KernelDigest, *, settings: Settings) -> 
             continue
         if now.found.share[now.keys.index(key)] < settings.share:
             continue
-        kind = role.partition(":")[2]
-        for groups in (some for (name, _), some in one.peers.groups.items() if kind in ("", name)):
+        for groups in one.peers.groups_of_role(role.partition(":")[2]):
             yield from _odd(kernel, groups, mean=one.mean[kernel], settings=settings)
 
 
