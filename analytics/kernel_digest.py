@@ -217,8 +217,11 @@ def kernel_peers(topology: Topology, ranks: Ints) -> Peers:
 
 
 def is_compute(table: KernelTable) -> NDArray[np.bool_]:
-    """Kernels that run on a compute stream; communication waits for others and accuses nobody. (kernel,)"""
-    roles = [table.text(role) for _, role in table.kernels]
+    """Kernels that run on a compute stream; communication waits for others and accuses nobody. (kernel,)
+
+    A role whose definition has not arrived may be communication.
+    """
+    roles = [table.texts.get(role, "comm") for _, role in table.kernels]
     return np.array([not role.startswith("comm") for role in roles], np.bool_)
 
 

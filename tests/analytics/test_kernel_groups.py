@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.finding import Finding
+from argus.analytics.kernel_digest import digest_kernels
 from argus.analytics.window import Window
 from argus.collectors.host.compress import summarise
 from argus.collectors.records.kernel_blob import encode
@@ -91,3 +92,10 @@ def test_a_slow_group_is_told_by_any_frameworks_name_for_it(desc: str) -> None:
 def test_a_name_of_many_groups_without_one_is_no_kind() -> None:
     assert build([Layout(run="r", attempt=0, rank=0, world_size=2)]).roles == {}
     assert Case(desc="", slow={4: 3.0, 5: 3.0}).groups() == []
+
+
+def test_a_role_nobody_has_defined_yet_accuses_nobody() -> None:
+    case = Case(slow={5: 1.6}, sends_names=False)
+    digest = digest_kernels(case.window(0))
+    assert digest is not None and digest.found is not None and not digest.found.is_compute.any()
+    assert {one.role for one in case.findings()} <= {"victim"}
