@@ -203,8 +203,8 @@ def kernel_peers(topology: Topology, ranks: Ints) -> Peers:
     stage = stages_of(topology)
     groups: dict[tuple[str, int], list[tuple[str, Ints]]] = {}
     for group in topology.groups:
-        members = [place[rank] for rank in group.ranks if rank in place]
-        if group.kind != "world" and len(members) > 1:
+        members = [place.get(rank, -1) for rank in group.ranks]
+        if group.kind != "world" and len(members) - members.count(-1) > 1:
             stages = {stage.get(rank, 0) for rank in group.ranks}
             key = (group.kind, stages.pop() if len(stages) == 1 else ACROSS)
             groups.setdefault(key, []).append((group.id, np.array(members, np.int64)))

@@ -23,7 +23,7 @@ class Peers:
 
     `ranks` (rank,) are global ranks; `of` (rank,) is each one's class; `rows` (class, member) indexes `ranks`,
     −1 where a class has fewer. `groups` maps a kind and a pipeline stage to communication groups that do the
-    same, as indices of `ranks`: stages hold other layers and send other
+    same, as indices of `ranks`, −1 for a member that is not among them: stages hold other layers and send other
     amounts. `roles` maps what a stream role calls a kind of group to the kinds it has in `groups`.
     """
 

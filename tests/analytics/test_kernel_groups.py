@@ -94,6 +94,35 @@ def test_a_name_of_many_groups_without_one_is_no_kind() -> None:
     assert Case(desc="", slow={4: 3.0, 5: 3.0}).groups() == []
 
 
+@pytest.mark.parametrize("missing", [4, 5, 7, 0])
+def test_a_slow_group_is_told_though_a_rank_sent_no_kernels(missing: int) -> None:
+    case = Case(size=4, slow=dict.fromkeys(range(4, 8), 2.0), missing=(missing,))
+    assert case.groups() == [("tp/1", (4, 5, 6, 7))]
+
+
+def test_a_member_of_whom_nothing_is_known_may_be_whom_the_others_wait_for() -> None:
+    case = Case(size=4, slow=dict.fromkeys(range(4, 8), 2.0), missing=(5,))
+    windows = [case.window(number) for number in range(3)]
+    silent = np.isin(windows[-1].ranks, (5,))[:, None]
+    windows[-1] = replace(windows[-1], step_s=np.where(silent, np.nan, windows[-1].step_s))
+    assert [one for one in findings(windows) if one.kind == "group_shift"] == []
+
+
+@pytest.mark.parametrize("missing", range(4))
+def test_a_member_that_is_missing_makes_its_group_no_slow_one(missing: int) -> None:
+    stages = (1.0, 4.0, 9.0, 30.0)
+    assert Case(size=4, slow={}, missing=(missing,), usual=stages).groups() == []
+
+
+def test_of_a_group_of_two_one_is_no_group() -> None:
+    assert Case(slow={5: 3.0}).groups() == Case(slow={4: 3.0, 5: 3.0}, missing=(4,)).groups() == []
+
+
+def test_all_of_a_small_group_must_be_slow() -> None:
+    assert Case(size=4, slow={4: 3.0, 5: 3.0, 6: 3.0}).groups() == []
+    assert len(Case(size=4, slow=dict.fromkeys(range(4, 8), 3.0)).groups()) == 1
+
+
 def test_a_role_nobody_has_defined_yet_accuses_nobody() -> None:
     case = Case(slow={5: 1.6}, sends_names=False)
     digest = digest_kernels(case.window(0))
