@@ -203,8 +203,8 @@ def kernel_peers(topology: Topology, ranks: Ints) -> Peers:
     stage = stages_of(topology)
     groups: dict[tuple[str, int], list[tuple[str, Ints]]] = {}
     for group in topology.groups:
-        members = [place[rank] for rank in group.ranks if rank in place]
-        if group.kind != "world" and len(members) > 1:
+        members = [place.get(rank, -1) for rank in group.ranks]
+        if group.kind != "world" and len(members) - members.count(-1) > 1:
             stages = {stage.get(rank, 0) for rank in group.ranks}
             key = (group.kind, stages.pop() if len(stages) == 1 else ACROSS)
             groups.setdefault(key, []).append((group.id, np.array(members, np.int64)))
@@ -212,12 +212,16 @@ def kernel_peers(topology: Topology, ranks: Ints) -> Peers:
         ranks,
         work_classes(topology, ranks),
         groups={kind: tuple(some) for kind, some in groups.items()},
+        roles=topology.roles,
     )
 
 
 def is_compute(table: KernelTable) -> NDArray[np.bool_]:
-    """Kernels that run on a compute stream; communication waits for others and accuses nobody. (kernel,)"""
-    roles = [table.text(role) for _, role in table.kernels]
+    """Kernels that run on a compute stream; communication waits for others and accuses nobody. (kernel,)
+
+    A role whose definition has not arrived may be communication.
+    """
+    roles = [table.texts.get(role, "comm") for _, role in table.kernels]
     return np.array([not role.startswith("comm") for role in roles], np.bool_)
 
 

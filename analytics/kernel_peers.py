@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.topology.groups import kind_of
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Groups = Mapping[tuple[str, int], tuple[tuple[str, Ints], ...]]
+Roles = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,18 +23,28 @@ class Peers:
 
     `ranks` (rank,) are global ranks; `of` (rank,) is each one's class; `rows` (class, member) indexes `ranks`,
     −1 where a class has fewer. `groups` maps a kind and a pipeline stage to communication groups that do the
-    same, as indices of `ranks`: stages hold other layers and send other amounts.
+    same, as indices of `ranks`, −1 for a member that is not among them: stages hold other layers and send other
+    amounts. `roles` maps what a stream role calls a kind of group to the kinds it has in `groups`.
     """
 
     ranks: Ints
     of: Ints
     rows: Ints
     groups: Groups = field(default_factory=dict)
+    roles: Roles = field(default_factory=dict)
 
     @property
     def sizes(self) -> Ints:
         """Members of each class. (class,)"""
         return np.asarray((self.rows >= 0).sum(axis=1))
+
+    def groups_of_role(self, called: str) -> Iterator[tuple[tuple[str, Ints], ...]]:
+        """Groups whose kernels have the role `comm:<called>`, those that do the same together; "" gives all.
+
+        What no record of the job explains is read as a group's description is.
+        """
+        kinds = self.roles.get(called) or (kind_of(called, size=0, world_size=0),)
+        return (some for (kind, _), some in self.groups.items() if not called or kind in kinds)
 
     def medians(self, columns: Floats, *, valid: Bools | None = None) -> Floats:
         """Median of each column's valid values by class, NaN where there is none.
@@ -54,7 +67,7 @@ class Peers:
             return np.where(count > 0, (low + high) / 2.0, np.nan)
 
 
-def classes(ranks: Ints, of: Ints, *, groups: Groups | None = None) -> Peers:
+def classes(ranks: Ints, of: Ints, *, groups: Groups | None = None, roles: Roles | None = None) -> Peers:
     """Peers from the class of each rank."""
     _, of = np.unique(of, return_inverse=True)
     of = of.reshape(-1).astype(np.int64)
@@ -63,4 +76,4 @@ def classes(ranks: Ints, of: Ints, *, groups: Groups | None = None) -> Peers:
     rows = np.full((len(sizes), int(sizes.max(initial=1))), -1, np.int64)
     inside = np.arange(len(of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     rows[of[order], inside] = order
-    return Peers(ranks=ranks, of=of, rows=rows, groups=groups or {})
+    return Peers(ranks=ranks, of=of, rows=rows, groups=groups or {}, roles=roles or {})

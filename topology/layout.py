@@ -20,8 +20,9 @@ EXPERT_PHASES = ("ep_comm", "expert")
 class Topology:
     """Groups, hosts and devices of one attempt.
 
-    `named` maps (rank, the runtime's group name) to the group. `conflicts` says where sources
-    contradict each other; both versions are in the sentence. `coords` holds each rank's place along
+    `named` maps (rank, the runtime's group name) to the group; `roles` maps what a stream role calls a
+    group, as a rank names it before it knows the others, to the kinds such groups have here. `conflicts`
+    says where sources contradict each other; both versions are in the sentence. `coords` holds each rank's place along
     `dims`. `sources` says what each fact was taken from; `inferred` lists kinds guessed from patterns.
     """
 
@@ -33,6 +34,7 @@ class Topology:
     gpu_models: Mapping[int, str] = field(default_factory=dict)
     groups: tuple[Group, ...] = ()
     named: Mapping[tuple[int, str], Group] = field(default_factory=dict)
+    roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     conflicts: tuple[str, ...] = ()
     local_ranks: Mapping[int, int] = field(default_factory=dict)
     dims: tuple[str, ...] = ()
@@ -174,6 +176,7 @@ def build(layouts: Iterable[Layout], *, declared: Iterable[Declared] = ()) -> To
         local_ranks=who.local_ranks,
         groups=merged.groups,
         named=merged.named,
+        roles=merged.roles,
         dims=merged.dims,
         coords=merged.coords,
         sources={**who.sources, **merged.sources},

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from argus.collectors.records.kernel_names import group_kind
 from argus.collectors.records.layout import Layout
 from argus.topology.groups import KINDS, Group, kind_of, settle_data_kinds
 from argus.topology.identity import Declared, Identity
@@ -26,6 +27,7 @@ class Merged:
 
     groups: tuple[Group, ...]
     named: Mapping[tuple[int, str], Group]
+    roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dims: tuple[str, ...] = ()
     coords: Mapping[int, Ranks] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +56,13 @@ def merge_groups(who: Identity, *, declared: Sequence[Declared], conflicts: list
         dims, rows_of = agreed[0].parallel.coords()
         coords = dict(enumerate(rows_of))
     return Merged(
-        groups=groups, named=named, dims=dims, coords=coords, sources=sources, inferred=tuple(inferred)
+        groups=groups,
+        named=named,
+        roles=_roles(kinds),
+        dims=dims,
+        coords=coords,
+        sources=sources,
+        inferred=tuple(inferred),
     )
 
 
@@ -118,6 +126,15 @@ def _kinds(who: Identity, interned: _Interned) -> tuple[Kinds, list[str]]:
         if _is_unnamed(kind):
             found[key] = guessed.get(key[1], kind)
     return found, sorted(set(guessed.values()))
+
+
+def _roles(kinds: Kinds) -> dict[str, tuple[str, ...]]:
+    """Kinds behind what stream roles call a group; `world` stands for every group without a description."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for (desc, _), kind in kinds.items():
+        found[group_kind(desc)].add(kind)
+    found.pop("world", None)
+    return {role: tuple(sorted(some)) for role, some in found.items()}
 
 
 def _is_unnamed(kind: str) -> bool:
