@@ -149,6 +149,22 @@ def test_a_rank_whose_kernels_stop_repeating_is_told_in_two_of_three_windows() -
     assert falls == [[], [], [(2,)], [(2,)]]
 
 
+@pytest.mark.parametrize("is_scattered", [False, True])
+def test_fewer_launches_alone_are_no_fall(is_scattered: bool) -> None:
+    """From eight micro-batches to two; told only where a rank's launches spread over more modes as well."""
+
+    def one(rank: int, number: int) -> KernelSummary:
+        rng = np.random.default_rng([rank, number])
+        num = 800 if number < 5 else 200
+        modes = 1.6 ** rng.integers(0, 6, num) if is_scattered and rank == 2 and number >= 5 else 1.0
+        durations = 2e5 * modes * np.exp(0.01 * rng.normal(size=num))
+        return summarise(np.arange(num) % 3, np.rint(durations), pairs=PAIRS, rank=rank)
+
+    windows = [window(number, (encode([one(rank, number) for rank in range(RANKS)]),)) for number in range(8)]
+    told = [[fall.ranks for fall in findings(windows[:n]) if fall.kind == "ratio_fall"] for n in (6, 7, 8)]
+    assert told == ([[], [(2,)], [(2,)]] if is_scattered else [[], [], []])
+
+
 @pytest.mark.parametrize(("factor", "is_told"), [(1.3, False), (1.8, True)])
 def test_of_two_groups_only_a_gross_one_is_told_and_a_silent_member_changes_nothing(
     factor: float, is_told: bool
