@@ -92,8 +92,11 @@ class Clusters:
 
     def of(self, entry: int) -> Clusters:
         """The rows of one of the entries that were read."""
-        mine = self.entry == entry
-        return Clusters(**{item.name: getattr(self, item.name)[mine] for item in fields(self)})
+        return self.where(self.entry == entry)
+
+    def where(self, kept: NDArray[np.bool_]) -> Clusters:
+        """Some of the rows; `kept` (row,)."""
+        return Clusters(**{item.name: getattr(self, item.name)[kept] for item in fields(self)})
 
 
 def open_blob(payload: bytes) -> Blob:

@@ -117,6 +117,27 @@ def test_a_blob_damaged_in_the_middle_costs_its_own_ranks_only() -> None:
     assert sum(digest.table.refused.values()) == 1
 
 
+def test_a_rank_sent_twice_counts_the_first_time_and_costs_no_other() -> None:
+    def slower(rank: int) -> KernelSummary:
+        summary = plain(rank, 1)
+        clusters = summary.clusters.copy()
+        clusters["p50_ns"] *= 2
+        return replace(summary, clusters=clusters, kernels=(*summary.kernels[:2], ("its own", "compute")))
+
+    first = encode([plain(r, 0) for r in range(5)])
+    second = encode([slower(3), slower(4), *(plain(r, 0) for r in range(5, RANKS))])
+    digest = digest_kernels(window(0, (first, second, first)))
+    once = digest_kernels(window(0, (first, encode([plain(r, 0) for r in range(5, RANKS)]))))
+    assert digest is not None and digest.table is not None and once is not None
+    assert digest.ranks.tolist() == list(range(RANKS))
+    assert dict(digest.table.refused) == {"a rank was sent twice": 7}
+    there = [digest.keys.index(key) for key in once.keys]
+    assert (
+        np.array_equal(digest.mean[there], once.mean, equal_nan=True) and (digest.ratio == once.ratio).all()
+    )
+    assert np.isnan(np.delete(digest.mean, there, axis=0)).all()  # a kernel of the second time alone
+
+
 def test_blobs_of_another_version_are_counted() -> None:
     good = encode([plain(r, 0) for r in range(4)])
     other = bytearray(encode([plain(r, 0) for r in range(4, 8)]))
