@@ -8,6 +8,7 @@ import numpy as np
 
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.kernel_digest import KernelDigest
+from argus.analytics.kernel_peers import Bools
 from argus.analytics.kernel_tail import Reals
 from argus.analytics.view import View
 
@@ -25,14 +26,7 @@ def ratio_falls(view: View, now: KernelDigest, past: Sequence[KernelDigest]) -> 
     What fewer launches alone explain is no fall.
     """
     assert view.window is not None
-    windows = (*past, now)
-    series = [_aligned(one.ratio, one, now=now) for one in windows]
-    events = [_aligned(one.events, one, now=now) for one in windows]
-    lasts = range(len(series), max(len(series) - OF, LEAST_WINDOWS), -1)
-    fallen = [_fallen(series[:last], events[:last]) for last in lasts]
-    if len(fallen) < NEEDED:
-        return []
-    flags = fallen[0] & (np.sum(fallen, axis=0) >= NEEDED)
+    series, flags = _series([*past, now])
     ranks = np.flatnonzero(flags)
     if not len(ranks):
         return []
@@ -65,7 +59,18 @@ def ratio_falls(view: View, now: KernelDigest, past: Sequence[KernelDigest]) -> 
     ]
 
 
-def _fallen(series: Sequence[Reals], events: Sequence[Reals]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _series(windows: Sequence[KernelDigest]) -> tuple[list[Reals], Bools]:
+    """The ratios of the devices of the last window, and which of these devices have fallen."""
+    series = [_aligned(one.ratio, one, now=windows[-1]) for one in windows]
+    events = [_aligned(one.events, one, now=windows[-1]) for one in windows]
+    lasts = range(len(series), max(len(series) - OF, LEAST_WINDOWS), -1)
+    fallen = [_fallen(series[:last], events[:last]) for last in lasts]
+    if len(fallen) < NEEDED:
+        return series, np.zeros(len(series[-1]), np.bool_)
+    return series, np.asarray(fallen[0] & (np.sum(fallen, axis=0) >= NEEDED))
+
+
+def _fallen(series: Sequence[Reals], events: Sequence[Reals]) -> Bools:
     """Ranks whose last ratio, for as many launches as before, is below half of what it was before the last few."""
     before, launches = _before(series), _before(events)
     fewer = np.minimum(events[-1] / np.maximum(launches, np.float32(1.0)), np.float32(1.0))
