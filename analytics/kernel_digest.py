@@ -47,7 +47,8 @@ class KernelDigest:
     """Kernels of a window: `keys` (kernel,) sorted as in the table, `mean` (kernel, rank) log duration,
     `parts` the effects that later windows average.
 
-    `ratio` (rank,) is raw bytes over summary bytes. `shift`, `tail`, `device` hold the candidates as sets
+    `ratio` (rank,) is raw bytes over summary bytes, `events` (rank,) how many launches that is of.
+    `shift`, `tail`, `device` hold the candidates as sets
     of (key, rank) and of ranks, `spikes` the number of long launches behind those of the first two. `table`, `effects` and `found` are there for the window itself only.
     """
 
@@ -57,6 +58,7 @@ class KernelDigest:
     mean: Reals
     parts: Parts
     ratio: Reals
+    events: Reals
     shift: frozenset[Pair]
     tail: frozenset[Pair]
     device: frozenset[int]
@@ -148,6 +150,7 @@ def digest_table(
         keys=table.kernels,
         is_compute=is_compute(table),
         ratio=_ratio(table),
+        events=table.events.astype(np.float32),
         step_ns=step_ns,
         num_steps=num_steps,
         settings=settings,
@@ -163,12 +166,13 @@ def digest_effects(
     keys: tuple[tuple[int, int], ...],
     is_compute: NDArray[np.bool_],
     ratio: Reals,
+    events: Reals,
     step_ns: float,
     num_steps: int,
     settings: Settings,
     devices: tuple[str, ...] | None = None,
 ) -> KernelDigest:
-    """Digest of the effects of kernels `keys` on the peers' ranks; `is_compute` (kernel,), `ratio` (rank,)."""
+    """Digest of the effects of kernels `keys` on the peers' ranks; `is_compute` (kernel,), `ratio`, `events` (rank,)."""
     found = scan(
         effects,
         peers,
@@ -183,6 +187,7 @@ def digest_effects(
         mean=effects.mean,
         parts=Parts.of(effects, found.factor),
         ratio=ratio,
+        events=events,
         shift=_pairs(found.shift, keys, peers.ranks),
         tail=_pairs(found.tail, keys, peers.ranks),
         device=frozenset(peers.ranks[found.device].tolist()),

@@ -11,6 +11,7 @@ import numpy as np
 from argus.analytics.distance import barycentre, quantile_profile, to_peers
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.kernel_digest import KernelDigest, expected_per_day
+from argus.analytics.kernel_error import standard_error
 from argus.analytics.kernel_kinds import ALL, breadth, kind_of, short_name
 from argus.analytics.kernel_peers import Ints
 from argus.analytics.kernel_scan import Settings
@@ -160,7 +161,9 @@ def _evidence(
     effects = now.effects
     yield Evidence(name="score", value=score, note="healthy spreads from the peers")
     yield Evidence(name="breadth", value=1.0, note=_breadth(now, rank))
-    bound = math.expm1(3.0 * float(effects.noise[kernel, rank]))
+    accused = votes.shift[kernel] | votes.tail[kernel] | votes.device
+    error = standard_error(effects, now.peers, kernel=kernel, rank=rank, accused=accused)
+    bound = math.expm1(3.0 * error)
     yield Evidence(name="error_bound_ratio", value=bound, note="three standard errors of the comparison")
     mean_us = math.exp(float(effects.mean[kernel, rank])) * 1e-3
     yield Evidence(name="mean_us", value=mean_us, unit="us", note=now.table.text(now.keys[kernel][1]))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from argus.analytics.kernel_peers import Bools, Ints, Peers
 from argus.analytics.kernel_table import Kernel
+from argus.analytics.special import ndtri
 from argus.collectors.records.kernel_blob import LOG_STEP
 
 Reals = NDArray[np.float32]
@@ -41,8 +42,6 @@ WEIGHED = 512
 
 FEWEST = 16
 """With fewer samples a scatter is a guess, and medians and means weigh the same."""
-
-_Z99 = 2.3263478740408408
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +204,11 @@ def _common(clusters: Ints, peers: Peers) -> Ints:
 
 def _reference(kernel: Kernel, peers: Peers, *, own: _Own, modes: Ints, agrees: Bools) -> _Reference:
     wide = int(modes.max(initial=0))
-    sigma = (kernel.log_p99 - kernel.log_p50)[:wide] * np.float32(1.25 / _Z99)
+    # Where p99 of n samples lies, as in `mixture.fit`; ranks of one role launch alike. Of one sample it tells nothing.
+    num = kernel.count[:wide].sum(axis=1) / np.maximum((kernel.count[:wide] > 0).sum(axis=1), 1)
+    z99 = ndtri(((np.maximum(num, 1.0) - 1.0) * 0.99 + 0.5) / np.maximum(num, 1.0))
+    to_error = np.where(z99 > 0, 1.25 / np.maximum(z99, 1e-9), 0.0).astype(np.float32)[:, None]
+    sigma = (kernel.log_p99 - kernel.log_p50)[:wide] * to_error
     error = own.share[:wide] * sigma / np.sqrt(np.maximum(kernel.count[:wide], np.float32(1.0)))
     # The median rank's error: a spike makes one rank's p99 huge and says nothing of the others.
     error = np.sqrt((error * error).sum(axis=0, keepdims=True))

@@ -40,7 +40,7 @@ class Kernel:
 class KernelTable:
     """All blobs of a window. `kernels` are (name hash, role hash), sorted by `mixed`; `ranks` are global, sorted.
 
-    `refused` counts blobs that could not be read, by reason.
+    `refused` counts blobs that could not be read and ranks that had come before, by reason.
     """
 
     blobs: tuple[Blob, ...]
@@ -48,7 +48,7 @@ class KernelTable:
     number: Ints  # (entry,) place in `kernels`
     by_kernel: Ints  # entries in the order of `number`
     cuts: Ints  # (kernel + 1,) bounds of each kernel in `by_kernel`
-    place: Ints  # place in `ranks` of the members of all blobs, one after the other
+    place: Ints  # place in `ranks` of the members of all blobs, one after the other; −1: the rank came before
     first_place: Ints  # (blob,) where a blob's members begin in `place`
     ranks: Ints
     kernels: tuple[tuple[int, int], ...]
@@ -67,20 +67,20 @@ def open_table(payloads: Iterable[bytes], *, texts: Mapping[int, str] | None = N
     """Heads of all blobs; a rank sent twice counts once, the first time."""
     blobs, names, refused = _opened(payloads)
     heads = np.concatenate([blob.ranks for blob in blobs] or [np.empty(0, RANK)])
-    order = np.argsort(heads["rank"], kind="stable")
+    ranks, order, place = np.unique(heads["rank"].astype(np.int64), return_index=True, return_inverse=True)
+    is_first = order[place] == np.arange(len(heads))
     bundled = bundle(blobs)
     mixed = _mix(bundled.index)
     known, head, number = np.unique(mixed, return_index=True, return_inverse=True)
     number = number.reshape(-1)
     keys = zip(bundled.index["name"][head].tolist(), bundled.index["role"][head].tolist(), strict=True)
-    ranks = heads["rank"][order].astype(np.int64)
     return KernelTable(
         blobs=tuple(blobs),
         bundled=bundled,
         number=number,
         by_kernel=np.argsort(number, kind="stable"),
         cuts=np.concatenate([[0], np.cumsum(np.bincount(number, minlength=len(known)))]),
-        place=np.searchsorted(ranks, heads["rank"]),
+        place=np.where(is_first, place, -1),
         first_place=np.cumsum(bundled.num_ranks) - bundled.num_ranks,
         ranks=ranks,
         kernels=tuple(keys),
@@ -102,14 +102,16 @@ def _opened(payloads: Iterable[bytes]) -> tuple[list[Blob], dict[int, str], dict
         try:
             blob = open_blob(payload)
             texts = blob.texts()
-            here = {int(rank) for rank in blob.ranks["rank"]}
-            if here & seen:
-                raise WireError("a rank was sent twice")
         except WireError as error:
             refused[str(error)[:60]] += 1
             continue
+        new = {int(rank) for rank in blob.ranks["rank"]} - seen
+        if twice := len(blob.ranks) - len(new):
+            refused["a rank was sent twice"] += twice
+        if not new:
+            continue
         names |= texts
-        seen |= here
+        seen |= new
         blobs.append(blob)
     return blobs, names, refused
 
@@ -120,6 +122,9 @@ def dense(table: KernelTable, first: int, *, last: int) -> tuple[Kernel, ...]:
     rows = read(table.bundled, entries=wanted)
     place = table.place[table.first_place[table.bundled.blob[wanted]][rows.entry] + rows.member]
     kernel = table.number[wanted][rows.entry] - first
+    if (table.place < 0).any():
+        kept = place >= 0
+        rows, kernel, place = rows.where(kept), kernel[kept], place[kept]
     return _scatter(table, rows, kernel=kernel, place=place, first=first, num=last - first)
 
 

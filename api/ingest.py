@@ -167,7 +167,12 @@ def _arrival(index: int, came: tuple[bytes, bytes]) -> Arrival:
         raise WireError(
             f"window {window.window} of rank {window.rank} holds steps that end before they start"
         )
-    _check_kernels(window)
+    kernels, wrong = _checked_kernels(window.kernels)
+    if window.kernels:
+        window = window.with_loss(wrong, 1) if wrong else window
+        stored = shrink(replace(window, kernels=b"").to_bytes())
+    else:
+        stored = frame or shrink(body)
     return Arrival(
         index=index,
         run=window.run,
@@ -177,16 +182,26 @@ def _arrival(index: int, came: tuple[bytes, bytes]) -> Arrival:
         first_step=window.first_step,
         num_steps=window.num_steps,
         host=window.host,
-        body=shrink(replace(window, kernels=b"").to_bytes()) if window.kernels else frame or shrink(body),
-        kernels=window.kernels,
+        body=stored,
+        kernels=kernels,
     )
 
 
-def _check_kernels(window: RankWindow) -> None:
-    """Read the whole blob once, so that no damaged one is ever stored."""
-    if not window.kernels:
-        return
-    blob = open_blob(window.kernels)
+def _checked_kernels(payload: bytes) -> tuple[bytes, str]:
+    """The blob if all of it can be read, so that no damaged one is ever stored; else why not, and none.
+
+    It costs nothing else: the steps of the window that carries the kernels of its host are worth keeping.
+    """
+    try:
+        if payload:
+            _check_kernels(payload)
+    except WireError as error:
+        return b"", str(error)[:64]
+    return payload, ""
+
+
+def _check_kernels(payload: bytes) -> None:
+    blob = open_blob(payload)
     read(bundle([blob]))
     for rank in blob.ranks["rank"].tolist():
         _below(rank, MAX_WORLD, "a rank of window.kernels")

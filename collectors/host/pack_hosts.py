@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from argus.collectors.host.identity import Identities
-from argus.collectors.records.kernel_blob import MAX_RANKS, encode
+from argus.collectors.host.kernel_room import NO_ROOM, pack_kernels, texts_of
 from argus.collectors.records.kernel_read import open_blob, summaries_of
 from argus.collectors.records.kernels import KernelSummary, name_hash
 from argus.collectors.records.summary import RankWindow
@@ -45,7 +45,8 @@ def pack_hosts(
 ) -> list[RankWindow]:
     """The same windows; kernels of one host and window ride together on that of the lowest rank.
 
-    `told` is called with every summary that is packed.
+    What one blob does not hold rides on more of them, and what cannot be sent at all is counted in the window of
+    its rank. `told` is called with every summary that is packed.
     """
     hosts: dict[tuple[str, int, int, str], list[int]] = defaultdict(list)
     for place, window in enumerate(windows):
@@ -53,32 +54,39 @@ def pack_hosts(
             hosts[window.run, window.attempt, window.window, window.host].append(place)
     out = list(windows)
     for places in hosts.values():
-        for start in range(0, len(places), MAX_RANKS):
-            part = sorted(places[start : start + MAX_RANKS], key=lambda place: windows[place].rank)
-            summaries = [
-                identities.follow((windows[place].run, windows[place].attempt), summary)
-                for place in part
-                for summary in _summaries(windows[place])
-            ]
-            for summary in summaries:
-                told(summary)
-            blob = encode(_by_rank(summaries), names=book.fresh(_texts(summaries)))
-            for place in part:
-                out[place] = replace(windows[place], kernels=b"")
-            out[part[0]] = replace(windows[part[0]], kernels=blob)
+        carried: dict[int, tuple[int, KernelSummary]] = {}  # of two for the same rank the later counts
+        for place in sorted(places, key=lambda place: windows[place].rank):
+            window = windows[place]
+            for summary in _summaries(window):
+                carried[summary.rank] = place, identities.follow((window.run, window.attempt), summary)
+            out[place] = replace(window, kernels=b"")
+        _load(out, carried, book=book, told=told)
     return out
+
+
+def _load(
+    out: list[RankWindow],
+    carried: Mapping[int, tuple[int, KernelSummary]],
+    *,
+    book: NameBook,
+    told: Callable[[KernelSummary], None],
+) -> None:
+    """Put the summaries, each with the place of its window, on some of the windows."""
+    summaries = [carried[rank][1] for rank in sorted(carried)]
+    names = book.fresh(texts_of(summaries))
+    left = set(names)
+    for packed, blob in pack_kernels(summaries, names=names):
+        for summary in packed:
+            told(summary)
+            place, given = carried[summary.rank]
+            if lost := given.events - summary.events:
+                out[place] = out[place].with_loss(NO_ROOM, lost)
+        left.difference_update(map(name_hash, texts_of(packed)))
+        place = carried[packed[0].rank][0]
+        out[place] = replace(out[place], kernels=blob)
+    book.forget(left)
 
 
 def _summaries(window: RankWindow) -> tuple[KernelSummary, ...]:
     blob = open_blob(window.kernels)
     return summaries_of(blob, texts=blob.texts())
-
-
-def _by_rank(summaries: Iterable[KernelSummary]) -> list[KernelSummary]:
-    """One summary a rank; of two for the same window the later counts."""
-    found: Mapping[int, KernelSummary] = {summary.rank: summary for summary in summaries}
-    return list(found.values())
-
-
-def _texts(summaries: Iterable[KernelSummary]) -> set[str]:
-    return {text for summary in summaries for pair in summary.kernels for text in pair}

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.collectors.host.compress import compress
+from argus.collectors.host.kernel_room import NO_ROOM, pack_kernels
 from argus.collectors.host.use_track import equipped_from
 from argus.collectors.records.events import STRING_COLUMNS, RankRecords, Rows
-from argus.collectors.records.kernel_blob import encode
 from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.summary import PHASE_CELL, RankWindow
 
@@ -70,15 +70,17 @@ def cut_window(records: RankRecords, plan: WindowPlan, index: int) -> RankWindow
         dropped=records.dropped,
         unseen=records.unseen,
     )
-    return replace(compact(window), kernels=_packed(records, first, end))
+    return _with_kernels(compact(window), _within(records.kernels, first, end), names=records.names)
 
 
-def _packed(records: RankRecords, first: int, end: int) -> bytes:
-    """The window's kernels as a blob of this rank alone, with all their names; empty if it has none."""
-    rows = _within(records.kernels, first, end)
-    if not len(rows):
-        return b""
-    return encode([compress(rows, names=records.names, rank=records.layout.rank)])
+def _with_kernels(window: RankWindow, kernels: Rows, *, names: Sequence[str]) -> RankWindow:
+    """The window with its kernels as a blob of this rank alone, with all their names; none if it has none."""
+    if not len(kernels):
+        return window
+    summary = compress(kernels, names=names, rank=window.rank)
+    (((packed,), blob),) = pack_kernels([summary])
+    lost = summary.events - packed.events
+    return replace(window.with_loss(NO_ROOM, lost) if lost else window, kernels=blob)
 
 
 def compact(window: RankWindow) -> RankWindow:

@@ -45,6 +45,14 @@ MAX_VALUE = (1 << 31) - 1
 MAX_RANKS = 64
 """Ranks of one blob; no host has more GPUs, and a frame keeps one bit for each."""
 
+MAX_KERNEL_BYTES = 4 << 20
+"""Bytes of one blob; ten times what 64 ranks with 500 kernels need."""
+
+MAX_KERNELS = 1 << 16
+MAX_CLUSTERS = 1 << 19
+"""Clusters of all ranks and kernels in one blob: twice eight of each of 500 kernels on 64 ranks. A sender may announce
+any number in a few bytes."""
+
 RANK = np.dtype([("rank", "<u4"), ("events", "<u8"), ("clusters", "<u4")])
 INDEX = np.dtype([("name", "<u8"), ("role", "<u8"), ("offset", "<u4")])
 """One kernel: content hashes of its name and stream role, first byte of its chunk."""

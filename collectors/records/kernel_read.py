@@ -20,6 +20,9 @@ from argus.collectors.records.kernel_blob import (
     INDEX,
     LOG_STEP,
     MAGIC,
+    MAX_CLUSTERS,
+    MAX_KERNEL_BYTES,
+    MAX_KERNELS,
     MAX_RANKS,
     MAX_VALUE,
     MEAN_STEP,
@@ -39,9 +42,8 @@ from argus.collectors.records.kernels import CLUSTER, MODES, KernelSummary
 
 Floats = NDArray[np.float32]
 
-MAX_KERNELS = 1 << 16
-MAX_CLUSTERS = 1 << 22
-"""Clusters one read may hold in all; a sender may announce any number."""
+KEPT_TAIL = 1 << 18
+"""Bytes of a tail whose names are remembered: a thousand of some 200 characters. Many long ones would fill the memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ class Blob:
 
     def texts(self) -> Mapping[int, str]:
         """Definitions the sender added: content hash to name. Raises WireError."""
-        return _texts(self.tail)
+        return (_texts if len(self.tail) <= KEPT_TAIL else _texts.__wrapped__)(self.tail)
 
     def dropped(self) -> Mapping[int, Mapping[str, int]]:
         """Events left out, by rank and reason. Raises WireError."""
@@ -90,14 +92,19 @@ class Clusters:
 
     def of(self, entry: int) -> Clusters:
         """The rows of one of the entries that were read."""
-        mine = self.entry == entry
-        return Clusters(**{item.name: getattr(self, item.name)[mine] for item in fields(self)})
+        return self.where(self.entry == entry)
+
+    def where(self, kept: NDArray[np.bool_]) -> Clusters:
+        """Some of the rows; `kept` (row,)."""
+        return Clusters(**{item.name: getattr(self, item.name)[kept] for item in fields(self)})
 
 
 def open_blob(payload: bytes) -> Blob:
     """Head and index of a blob. Raises WireError."""
     if len(payload) < HEAD.size:
         raise WireError("kernel blob is shorter than its head")
+    if len(payload) > MAX_KERNEL_BYTES:
+        raise WireError(f"kernel blob of more than {MAX_KERNEL_BYTES} bytes")
     magic, version, mode, ranks, kernels, size, tail, widths = HEAD.unpack_from(payload)
     if magic != MAGIC:
         raise WireError(f"kernel blob of unknown magic {magic!r}")
@@ -146,13 +153,17 @@ def bundle(blobs: Sequence[Blob]) -> Bundle:
     begins = np.cumsum(sizes) - sizes
     blob_of = np.repeat(np.arange(len(blobs)), [len(blob.index) for blob in blobs])
     index = np.concatenate([blob.index for blob in blobs] or [np.empty(0, INDEX)])
-    ends = begins + np.array([len(blob.chunks) for blob in blobs], np.int64)
+    start = index["offset"] + begins[blob_of]
+    # A chunk ends where the next begins: entries that shared one would multiply its few bytes.
+    ends = (begins + np.array([len(blob.chunks) for blob in blobs], np.int64))[blob_of]
+    inner = np.flatnonzero(blob_of[1:] == blob_of[:-1])
+    ends[inner] = start[inner + 1]
     return Bundle(
         index=index,
         blob=blob_of,
         words=words_of(b"".join(padded)),
-        start=(index["offset"] + begins[blob_of]) * 8,
-        end=ends[blob_of] * 8,
+        start=start * 8,
+        end=ends * 8,
         num_ranks=np.array([len(blob.ranks) for blob in blobs], np.int64),
         base_width=np.array([blob.base_width for blob in blobs], np.int64).reshape(-1, NUM_COLUMNS),
         is_paper=np.array([blob.mode == "paper" for blob in blobs], np.bool_),
@@ -167,7 +178,9 @@ def read(bundled: Bundle, *, entries: Ints | None = None) -> Clusters:
     if not len(picked):
         none = [np.empty(0, np.int64) for _ in range(NUM_COLUMNS)]
         return _collect(_Slots.nothing(), none, is_paper=np.empty(0, np.bool_))
-    slots = _read_slots(reader, num_ranks=bundled.num_ranks[blob], base_width=bundled.base_width[blob])
+    slots = _read_slots(
+        reader, blob=blob, num_ranks=bundled.num_ranks[blob], base_width=bundled.base_width[blob]
+    )
     return _collect(slots, _read_values(reader, slots), is_paper=bundled.is_paper[blob])
 
 
@@ -253,15 +266,19 @@ class _Slots:
         )
 
 
-def _read_slots(reader: _Reader, *, num_ranks: Ints, base_width: Ints) -> _Slots:
+def _read_slots(reader: _Reader, *, blob: Ints, num_ranks: Ints, base_width: Ints) -> _Slots:
     entries = np.arange(len(reader.start))
     num_frames = reader.get(entries, np.zeros_like(entries), widths=np.full(len(entries), FRAMES_BITS))
+    if (num_frames > num_ranks).any():
+        raise WireError("kernel blob with more frames than ranks")
+    _check_sizes(num_frames, blob)  # before any array is as long as they announce
     frame = frame_layout(num_frames, num_ranks=num_ranks)
     clusters = reader.get(frame.kernel, frame.at, widths=np.full(len(frame.at), CLUSTERS_BITS))
-    frame_of_member, member = _members(reader, frame.kernel, frame.at + CLUSTERS_BITS, num_ranks=num_ranks)
-    members = np.bincount(frame_of_member, minlength=len(frame.at))
-    if (clusters == 0).any() or (members == 0).any() or (clusters * members).sum() > MAX_CLUSTERS * 16:
-        raise WireError("kernel blob with an empty frame or too many clusters")
+    is_member = _is_member(reader, frame.kernel, frame.at + CLUSTERS_BITS, num_ranks=num_ranks)
+    members = is_member.sum(axis=1, dtype=np.int64)
+    if (clusters == 0).any() or (members == 0).any():
+        raise WireError("kernel blob with an empty frame")
+    _check_sizes(clusters * members, blob[frame.kernel])
     slot = slot_layout(frame, clusters, base_width=base_width)
     entry = slot.kernel[:, None]
     base = reader.get(entry, slot.base_at, widths=base_width[slot.kernel])
@@ -281,19 +298,25 @@ def _read_slots(reader: _Reader, *, num_ranks: Ints, base_width: Ints) -> _Slots
         delta_at=delta_at + reader.start[slot.kernel][:, None],
         members=members[slot.frame],
         first_member=first_member[slot.frame],
-        member=member,
+        member=np.nonzero(is_member)[1].astype(np.int64),
     )
 
 
-def _members(reader: _Reader, entry: Ints, at: Ints, *, num_ranks: Ints) -> tuple[Ints, Ints]:
-    """Frame number and place in the blob's rank table of every member of every frame."""
+def _check_sizes(clusters: Ints, blob: Ints) -> None:
+    """Refuse a blob whose parts have too many clusters in all; both (part,)."""
+    most = int(np.bincount(blob, clusters).max(initial=0))
+    if most > MAX_CLUSTERS:
+        raise WireError(f"kernel blob of {most} clusters, the limit is {MAX_CLUSTERS}")
+
+
+def _is_member(reader: _Reader, entry: Ints, at: Ints, *, num_ranks: Ints) -> NDArray[np.uint8]:
+    """Whether a rank of the blob's table belongs to a frame. (frame, rank)"""
     ranks = num_ranks[entry]
     low = reader.get(entry, at, widths=np.minimum(ranks, 32))
     high = reader.get(entry, at + np.minimum(ranks, 32), widths=np.maximum(ranks - 32, 0))
     mask = (low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))).astype("<u8")
     bits = np.unpackbits(mask.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-    frame, member = np.nonzero(bits[:, : int(ranks.max(initial=0))])
-    return frame.astype(np.int64), member.astype(np.int64)
+    return bits[:, : int(ranks.max(initial=0))]
 
 
 def _read_values(reader: _Reader, slots: _Slots) -> list[Ints]:

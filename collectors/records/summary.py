@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from argus.collectors.records.cost import Cost, costs_from_json, costs_to_json
 from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.events import COLLECTIVE, EVENT, STEP, Rows, empty
+from argus.collectors.records.kernel_blob import MAX_KERNEL_BYTES
 from argus.collectors.records.number import finite
 from argus.collectors.records.pack import pack, unpack
 from argus.collectors.records.plan import MAX_STEPS
@@ -20,8 +21,8 @@ SUMMARY_VERSION = 2
 READABLE = (1, 2)
 """Versions this side reads: its own and the one before, which had no kernels."""
 
-MAX_KERNEL_BYTES = 4 << 20
-"""Packed kernel summaries of one host and window; ten times what 64 ranks with 500 kernels need."""
+MAX_REASONS = 64
+"""Reasons for losses that one window tells."""
 
 MAX_USE = 64
 MAX_MARKS = 64
@@ -90,6 +91,12 @@ class RankWindow:
         """The string behind a string column's value; "?" if out of the table."""
         return self.names[index] if 0 <= index < len(self.names) else "?"
 
+    def with_loss(self, reason: str, num: int) -> RankWindow:
+        """With records lost for one more reason; of so many that no more are read, one gives way."""
+        others = {key: lost for key, lost in self.dropped.items() if key != reason}
+        told = dict([*list(others.items())[: MAX_REASONS - 1], (reason, self.dropped.get(reason, 0) + num)])
+        return replace(self, dropped=told)
+
     def to_bytes(self) -> bytes:
         """Versioned bytes that decode alone."""
         meta = {
@@ -143,7 +150,8 @@ class RankWindow:
             details=arrays.get("details", np.empty(0, PHASE_CELL)),
             overhead=costs_from_json(meta.get("overhead")),
             channels_off=_texts({"channels_off": [], **meta}, "channels_off"),
-            kernels=_kernels(arrays.get("kernels")),
+            # What is longer is refused by whoever opens it: its end is not worth a copy.
+            kernels=arrays.get("kernels", np.empty(0, _KERNELS))[: MAX_KERNEL_BYTES + 1].tobytes(),
             use=_use(meta.get("use", {})),
             marks=tuple(tame(text, 200) for text in _texts({"marks": [], **meta}, "marks")[:MAX_MARKS]),
         )
@@ -157,14 +165,6 @@ def _check_version(version: object) -> None:
         raise NewerError(f"{text}: upgrade this side before its senders")
     if version not in READABLE:
         raise WireError(text)
-
-
-def _kernels(raw: Rows | None) -> bytes:
-    if raw is None:
-        return b""
-    if len(raw) > MAX_KERNEL_BYTES:
-        raise WireError(f"window.kernels has {len(raw)} bytes, the limit is {MAX_KERNEL_BYTES}")
-    return raw.tobytes()
 
 
 def _use(raw: object) -> dict[str, float]:
@@ -213,8 +213,8 @@ def _texts(meta: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _counts(raw: object) -> dict[str, int]:
-    if not isinstance(raw, dict) or len(raw) > 64:
-        raise WireError("window.dropped must be an object of at most 64 counts")
+    if not isinstance(raw, dict) or len(raw) > MAX_REASONS:
+        raise WireError(f"window.dropped must be an object of at most {MAX_REASONS} counts")
     if not all(isinstance(v, int) and not isinstance(v, bool) and v >= 0 for v in raw.values()):
         raise WireError("window.dropped must map reasons to counts")
     return {str(k)[:64]: v for k, v in raw.items()}

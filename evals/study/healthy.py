@@ -167,6 +167,7 @@ def _digest(kernels: Sequence[Kernel], peers: Peers) -> KernelDigest:
         keys=tuple(kernel.key for kernel in kernels),
         is_compute=np.ones(len(kernels), np.bool_),
         ratio=np.ones(len(peers.ranks), np.float32),
+        events=np.ones(len(peers.ranks), np.float32),
         step_ns=2e9,
         num_steps=10,
         settings=SETTINGS,

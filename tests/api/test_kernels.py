@@ -17,10 +17,10 @@ from argus.analytics.store.documents import dump
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS
 from argus.analytics.store.tables import FINDINGS
 from argus.api.cli.serve import product_analyses
-from argus.api.service import NothingTaken, Service
+from argus.api.service import Service
 from argus.collectors.host.identity import Identities
 from argus.collectors.host.pack_hosts import NameBook, pack_hosts
-from argus.collectors.records.kernel_blob import encode
+from argus.collectors.records.kernel_blob import MAX_KERNEL_BYTES, encode
 from argus.collectors.records.kernel_read import open_blob, summaries_of
 from argus.collectors.records.kernels import name_hash
 from argus.collectors.records.summary import RankWindow
@@ -153,13 +153,21 @@ def test_old_and_surplus_summaries_are_let_go(service: Service, job: Played) -> 
     assert count() == 4
 
 
-def test_a_damaged_blob_is_refused_with_a_reason(service: Service, job: Played) -> None:
+def test_a_blob_that_cannot_be_taken_costs_only_itself(service: Service, job: Played) -> None:
     parts, layouts, _, _ = job
     service.receive_layouts(layouts)
     whole = parts[0][0].kernels
     cut, other = whole[: len(whole) // 2], bytearray(whole)
     other[3] = 77
-    huge = encode([replace(s, rank=(1 << 32) - 1) for s in summaries_of(open_blob(whole), texts={})])
-    for kernels in (cut, bytes(other), huge, b"x"):
-        with pytest.raises(NothingTaken, match=r"kernel"):
-            service.receive_windows(upload(replace(parts[0][0], kernels=kernels)))
+    far = encode([replace(s, rank=(1 << 32) - 1) for s in summaries_of(open_blob(whole), texts={})])
+    bad = (cut, bytes(other), far, b"x", whole + bytes(MAX_KERNEL_BYTES))
+    for window, kernels in enumerate(bad):
+        answer = service.receive_windows(upload(replace(parts[window][0], kernels=kernels)))
+        assert answer["accepted"] == 1 and answer["rejected"] == []
+        with service.store.read() as connection:
+            assert kernel_store.blobs_of(connection, 1, window) == []
+            (body,) = progress.bodies_of(connection, 1, window)
+        kept, sent = RankWindow.from_bytes(body), parts[window][0]
+        assert (kept.steps == sent.steps).all() and (kept.cells == sent.cells).all() and not kept.kernels
+        ((reason, num),) = (kept.dropped.items() - sent.dropped.items()) or ((None, 0),)
+        assert "kernel" in str(reason) and num == 1

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from argus.collectors.host.compress import summarise
+from argus.collectors.records import kernel_read
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.kernel_blob import LOG_STEP, MEAN_STEP, encode
 from argus.collectors.records.kernel_read import bundle, open_blob, read, summaries_of
-from argus.collectors.records.kernels import KernelSummary, name_hash
+from argus.collectors.records.kernels import CLUSTER, KernelSummary, name_hash
 
 KERNELS = tuple((f"kernel_{i}", "comm:dp" if i % 5 == 0 else "compute") for i in range(30))
 
@@ -133,6 +135,40 @@ def test_cut_or_changed_bytes_give_a_wire_error_or_a_summary() -> None:
         except WireError:
             refused += 1
     assert 0 < refused < 400
+
+
+def test_a_few_bytes_that_become_many_clusters_are_refused_before_they_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernel_read, "MAX_CLUSTERS", 52_000)
+    clusters = np.zeros(10 * 100, CLUSTER)
+    clusters["kernel"], clusters["count"] = np.repeat(np.arange(10), 100), 1
+    for column in ("p50_ns", "p99_ns", "max_ns", "sum_ns"):
+        clusters[column] = 1.0
+    kernels = tuple((f"k{i}", "compute") for i in range(10))
+    given = [KernelSummary(rank=rank, kernels=kernels, clusters=clusters) for rank in range(53)]
+    full, over = open_blob(encode(given[:52])), open_blob(encode(given))
+    assert len(over.chunks) < 8000
+    assert len(read(bundle([full, full])).count) == 2 * 52_000  # the limit is each one's
+    tracemalloc.start()
+    with pytest.raises(WireError, match="53000 clusters"):
+        read(bundle([full, over]))
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+def test_a_chunk_is_of_one_kernel() -> None:
+    blob = open_blob(encode(summaries()))
+    index = blob.index.copy()
+    index["offset"] = 0
+    with pytest.raises(WireError, match="cut inside"):
+        read(bundle([replace(blob, index=index)]))
+
+
+def test_a_blob_beyond_the_limit_is_refused() -> None:
+    names = {name_hash(text): text for text in (f"{i}" * 400 for i in range(10_000))}
+    with pytest.raises(WireError, match="more than 4194304 bytes"):
+        open_blob(encode(summaries(1), names=names))
 
 
 def test_another_version_is_named() -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from argus.collectors.host import kernel_room
+from argus.collectors.host.compress import summarise
 from argus.collectors.host.identity import Identities, match
+from argus.collectors.host.kernel_room import NO_ROOM, pack_kernels, texts_of
 from argus.collectors.host.pack_hosts import NameBook, pack_hosts
 from argus.collectors.host.window import cut
 from argus.collectors.records.events import KERNEL, STEP, RankRecords
@@ -113,3 +117,52 @@ def test_the_compression_of_every_rank_is_told() -> None:
     assert ratios.keys() == {window.rank for window in given}
     one = summaries(given[0])[0]
     assert ratios[one.rank] == one.events * 24 / (len(one.clusters) * 20) > 1
+
+
+def generated(rank: int, num: int, *, chars: int = 1) -> RankWindow:
+    """A window of `num` kernels each with a name of its own, the later the longer it took."""
+    pairs = tuple((f"op_{rank}_{k}_".ljust(chars, "x"), "cpu") for k in range(num))
+    summary = summarise(np.arange(num), 1000 + 10 * np.arange(num), pairs=pairs, rank=rank)
+    (((packed,), blob),) = pack_kernels([summary])
+    window = windows(rank)[0]
+    lost = num - packed.events
+    return replace(window.with_loss(NO_ROOM, lost) if lost else window, kernels=blob)
+
+
+def test_what_one_blob_does_not_hold_rides_on_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_room, "MAX_KERNEL_BYTES", 30_000)
+    given = [generated(rank, 150, chars=30) for rank in (4, 1, 2, 3)]
+    book = NameBook()
+    packed = pack_hosts(given, book=book, identities=Identities())
+    assert [window.key for window in packed] == [window.key for window in given]
+    assert all(len(window.kernels) <= 30_000 and not window.dropped for window in packed)
+    carriers = {w.rank: [s.rank for s in summaries(w)] for w in packed if w.kernels}
+    assert carriers == {1: [1, 2], 3: [3, 4]}
+    assert all(s.events == 150 for w in packed if w.kernels for s in summaries(w))
+    assert len(book.fresh(texts_of(summaries(given[0])))) == 0  # each half brought its names
+
+
+def test_of_a_rank_that_is_too_large_the_longest_kernels_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_room, "MAX_KERNEL_BYTES", 30_000)
+    window = generated(0, 1000, chars=30)
+    (kept,) = summaries(window)
+    assert len(window.kernels) <= 30_000 and window.dropped == {NO_ROOM: 1000 - kept.events}
+    assert 300 < kept.events == len(kept.kernels) and kept.dropped == dict(window.dropped)
+    assert {name.rstrip("x") for name, _ in kept.kernels} == {
+        f"op_0_{k}_" for k in range(1000 - kept.events, 1000)
+    }
+    monkeypatch.setattr(kernel_room, "MAX_CLUSTERS", 100)
+    book = NameBook()
+    (again,) = pack_hosts([window], book=book, identities=Identities())
+    (fewer,) = summaries(again)
+    assert fewer.events <= 100 and again.dropped == {NO_ROOM: 1000 - fewer.events}
+    gone = {name for name, _ in kept.kernels} - {name for name, _ in fewer.kernels}
+    assert len(book.fresh(gone)) == len(gone)  # what was not sent is not taken for sent
+
+
+def test_of_a_window_that_is_cut_the_rest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_room, "MAX_CLUSTERS", 3)
+    window = windows(0)[0]
+    (kept,) = summaries(window)
+    assert kept.kernels == (("gemm", "compute"),) or kept.kernels == (("softmax", "compute"),)
+    assert window.dropped == {NO_ROOM: 500} and kept.events == 500 and len(window.steps) == 10

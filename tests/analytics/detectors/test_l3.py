@@ -117,6 +117,27 @@ def test_a_blob_damaged_in_the_middle_costs_its_own_ranks_only() -> None:
     assert sum(digest.table.refused.values()) == 1
 
 
+def test_a_rank_sent_twice_counts_the_first_time_and_costs_no_other() -> None:
+    def slower(rank: int) -> KernelSummary:
+        summary = plain(rank, 1)
+        clusters = summary.clusters.copy()
+        clusters["p50_ns"] *= 2
+        return replace(summary, clusters=clusters, kernels=(*summary.kernels[:2], ("its own", "compute")))
+
+    first = encode([plain(r, 0) for r in range(5)])
+    second = encode([slower(3), slower(4), *(plain(r, 0) for r in range(5, RANKS))])
+    digest = digest_kernels(window(0, (first, second, first)))
+    once = digest_kernels(window(0, (first, encode([plain(r, 0) for r in range(5, RANKS)]))))
+    assert digest is not None and digest.table is not None and once is not None
+    assert digest.ranks.tolist() == list(range(RANKS))
+    assert dict(digest.table.refused) == {"a rank was sent twice": 7}
+    there = [digest.keys.index(key) for key in once.keys]
+    assert (
+        np.array_equal(digest.mean[there], once.mean, equal_nan=True) and (digest.ratio == once.ratio).all()
+    )
+    assert np.isnan(np.delete(digest.mean, there, axis=0)).all()  # a kernel of the second time alone
+
+
 def test_blobs_of_another_version_are_counted() -> None:
     good = encode([plain(r, 0) for r in range(4)])
     other = bytearray(encode([plain(r, 0) for r in range(4, 8)]))
@@ -147,6 +168,22 @@ def test_a_rank_whose_kernels_stop_repeating_is_told_in_two_of_three_windows() -
         for upto in (5, 6, 7, 8)
     ]
     assert falls == [[], [], [(2,)], [(2,)]]
+
+
+@pytest.mark.parametrize("is_scattered", [False, True])
+def test_fewer_launches_alone_are_no_fall(is_scattered: bool) -> None:
+    """From eight micro-batches to two; told only where a rank's launches spread over more modes as well."""
+
+    def one(rank: int, number: int) -> KernelSummary:
+        rng = np.random.default_rng([rank, number])
+        num = 800 if number < 5 else 200
+        modes = 1.6 ** rng.integers(0, 6, num) if is_scattered and rank == 2 and number >= 5 else 1.0
+        durations = 2e5 * modes * np.exp(0.01 * rng.normal(size=num))
+        return summarise(np.arange(num) % 3, np.rint(durations), pairs=PAIRS, rank=rank)
+
+    windows = [window(number, (encode([one(rank, number) for rank in range(RANKS)]),)) for number in range(8)]
+    told = [[fall.ranks for fall in findings(windows[:n]) if fall.kind == "ratio_fall"] for n in (6, 7, 8)]
+    assert told == ([[], [(2,)], [(2,)]] if is_scattered else [[], [], []])
 
 
 @pytest.mark.parametrize(("factor", "is_told"), [(1.3, False), (1.8, True)])
