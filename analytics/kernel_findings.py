@@ -159,7 +159,7 @@ def _evidence(
     assert now.table is not None and now.effects is not None and now.found is not None
     effects = now.effects
     yield Evidence(name="score", value=score, note="healthy spreads from the peers")
-    yield Evidence(name="breadth", value=1.0, note=_breadth(now, rank))
+    yield Evidence(name="breadth", value=1.0, note=_breadth_of_found(now, votes, kernel=kernel, rank=rank))
     bound = math.expm1(3.0 * float(effects.noise[kernel, rank]))
     yield Evidence(name="error_bound_ratio", value=bound, note="three standard errors of the comparison")
     mean_us = math.exp(float(effects.mean[kernel, rank])) * 1e-3
@@ -222,9 +222,25 @@ def _device_evidence(now: KernelDigest, *, rank: int, score: float, role: int) -
 
 
 def _breadth(now: KernelDigest, rank: int) -> str:
-    assert now.table is not None and now.effects is not None
-    kinds = [kind_of(now.table.text(name), now.table.text(role)) for name, role in now.keys]
-    return breadth(kinds, now.effects.shift[:, rank], weight=now.effects.total_ns[:, rank])
+    """What is slow on a rank all of whose kernels are."""
+    assert now.effects is not None
+    return breadth(_kinds(now), now.effects.shift[:, rank], weight=now.effects.total_ns[:, rank])
+
+
+def _breadth_of_found(now: KernelDigest, votes: Votes, *, kernel: int, rank: int) -> str:
+    """What the kernels found on a rank have in common, compute apart from communication: that waits for others."""
+    assert now.effects is not None and now.found is not None
+    tail = votes.tail[:, rank]
+    found = (votes.shift[:, rank] | tail) & (now.found.is_compute == now.found.is_compute[kernel])
+    effect = np.where(tail, now.effects.tail[:, rank], now.effects.shift[:, rank])
+    # What is slower than its own past alone may be no slower than its peers.
+    effect = np.where(found, np.fmax(effect, now.effects.noise[:, rank]), effect)
+    return breadth(_kinds(now), effect, weight=now.effects.total_ns[:, rank], found=found)
+
+
+def _kinds(now: KernelDigest) -> list[str]:
+    assert now.table is not None
+    return [kind_of(now.table.text(name), now.table.text(role)) for name, role in now.keys]
 
 
 def _w1(now: KernelDigest, kernel: int, *, rank: int) -> tuple[float, float] | None:
