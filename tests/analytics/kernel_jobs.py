@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.analytics.attempt import Advance, AttemptState, advance
+from argus.analytics.incident import Incident
 from argus.analytics.window import Window
 from argus.collectors.host.compress import summarise
 from argus.collectors.records.kernel_blob import encode
@@ -30,11 +31,20 @@ def flat(ranks: int, steps: int) -> tuple[Topology, tuple[Window, ...]]:
     return played(Job(ranks=ranks, tp=1, ranks_per_host=8, steps=steps, step_s=1.0), ())
 
 
-def advances(trouble: Trouble, *, ranks: int, steps: int, seed: int = 7) -> Iterator[Advance]:
-    """What each window led to."""
+def advances(
+    trouble: Trouble,
+    *,
+    ranks: int,
+    steps: int,
+    seed: int = 7,
+    known: Mapping[int, Incident] | None = None,
+) -> Iterator[Advance]:
+    """What each window led to; `known` incidents are there from before a window."""
     topology, windows = flat(ranks, steps)
     state = AttemptState.start("train", 0)
     for window in windows:
+        if known and window.index in known:
+            state = replace(state, incidents=(*state.incidents, known[window.index]))
         packed = tuple(_packed(window, range(at, at + 8), trouble, seed=seed) for at in range(0, ranks, 8))
         step = advance(state, topology=topology, now_s=0.0, window=replace(window, kernels=packed))
         state = step.state

@@ -48,6 +48,8 @@ def test_rare_long_launches_of_a_memory_bound_kernel_are_the_memorys(sick: tuple
         is_hit = (rng.random(len(well)) < 0.05) & (rank in sick and kernel == "layer_norm")
         return np.where(is_hit, well * 8.0, well)
 
-    *_, last = advances(spikes, ranks=32, steps=60)
-    assert {incident.cause.fault_class for incident in last.state.incidents} == {"compute.memory"}
-    assert {rank for incident in last.state.incidents for rank in incident.cause.suspects} <= set(sick)
+    for seed in (7, 8):
+        *_, last = advances(spikes, ranks=32, steps=60, seed=seed)
+        (incident,) = (one for one in last.state.incidents if one.status == "open")
+        assert incident.cause.fault_class == "compute.memory"
+        assert incident.cause.suspects == sick
