@@ -260,7 +260,7 @@ def _judge(
 
 def _with_cause(state: AttemptState, view: View, cause: Cause, *, window: int) -> AttemptState:
     """The cause's incident opened, updated, or opened in place of those that said less."""
-    known = find_open(state.incidents, cause.scope) or member_of(state.incidents, cause)
+    known = find_open(state.incidents, cause) or member_of(state.incidents, cause)
     parts = [i for i in state.incidents if i.status == "open" and is_wider(i.cause, cause)]
     if known is not None and (is_named_now(known.cause, cause) or is_better_seen(known.cause, cause)):
         parts.append(known)

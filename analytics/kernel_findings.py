@@ -31,14 +31,20 @@ W1_PEERS = 256
 MANY = 0.05
 """Accused part of a class from which the median of all its ranks is no longer that of the healthy ones."""
 
+APART = 1.5
+"""Devices of one cause are slow by factors without a gap: no log factor is so many times the next smaller one."""
+
 WHOLE_GROUP = 0.75
 """A group is named when this part of it is suspected, and nobody outside."""
 
 
 def findings_of(view: View, now: KernelDigest, votes: Votes, *, settings: Settings) -> Iterator[Finding]:
-    """Shifts and tails of single kernels with all the ranks that show them, then whole devices."""
-    assert now.effects is not None
+    """Shifts and tails of single kernels with all the ranks that show them, then whole devices.
+
+    However many ranks there are, they are two a kernel at most, and of devices a few.
+    """
     now = _against_healthy(_over_windows(now, votes), votes)
+    assert now.effects is not None and now.found is not None
     lost = _lost_s(view, now)
     cost = np.where(votes.shift | votes.tail, np.nan_to_num(lost), 0.0).sum(axis=1)
     for place, kernel in enumerate(np.argsort(-cost, kind="stable")):
@@ -51,8 +57,8 @@ def findings_of(view: View, now: KernelDigest, votes: Votes, *, settings: Settin
                 yield _kernel_finding(
                     view, now, votes, kernel=k, ranks=flagged, worst=worst, kind=kind, lost=lost[k], w1=w1
                 )
-    for rank in np.flatnonzero(votes.device):
-        yield _device_finding(view, now, rank=int(rank), lost=lost)
+    for ranks in _alike(np.flatnonzero(votes.device), now.found.factor):
+        yield _device_finding(view, now, ranks=ranks, lost=lost)
 
 
 def _over_windows(now: KernelDigest, votes: Votes) -> KernelDigest:
@@ -117,12 +123,26 @@ def _kernel_finding(
     lost: np.ndarray[tuple[int], np.dtype[np.float32]],
     w1: tuple[float, float] | None,
 ) -> Finding:
-    assert view.window is not None and now.table is not None
     assert now.effects is not None and now.found is not None
-    effects, found, window = now.effects, now.found, view.window
+    effects, found = now.effects, now.found
     is_tail = kind == "kernel_tail"
     score = float((found.tail_score if is_tail else found.score)[kernel, worst])
     log10 = found.spread_tail.log10_probability(score)
+    role = "culprit" if found.is_compute[kernel] else "victim"
+    return replace(
+        _about(view, now, ranks, kernel=kernel, kind=kind, role=role),
+        ratio=math.exp(float((effects.tail if is_tail else effects.shift)[kernel, worst])),
+        effect_s_per_step=float(lost[worst]),
+        share_of_step=float(found.share[kernel]),
+        significance=expected_per_day(log10, num_tests=effects.shift.size, window_s=_window_s(view)),
+        evidence=tuple(_evidence(now, votes, kernel=kernel, rank=worst, score=score, w1=w1)),
+    )
+
+
+def _about(view: View, now: KernelDigest, ranks: Ints, *, kernel: int, kind: str, role: str) -> Finding:
+    """A finding of the window about these ranks (indices) and a kernel, without its numbers."""
+    assert view.window is not None and now.table is not None
+    window = view.window
     members = tuple(sorted(int(rank) for rank in now.ranks[ranks]))
     group = _group_of(view.topology, members)
     return Finding(
@@ -132,18 +152,13 @@ def _kernel_finding(
         level="L3",
         detector="l3_kernel",
         kind=kind,
-        role="culprit" if found.is_compute[kernel] else "victim",
+        role=role,
         ranks=members,
         nodes=(*(f"rank:{rank}" for rank in members), *((f"group:{group}",) if group else ())),
         group=group,
         kernel=short_name(now.table.text(now.keys[kernel][0])),
         start_step=window.first_step,
         end_step=window.first_step + window.num_steps - 1,
-        ratio=math.exp(float((effects.tail if is_tail else effects.shift)[kernel, worst])),
-        effect_s_per_step=float(lost[worst]),
-        share_of_step=float(found.share[kernel]),
-        significance=expected_per_day(log10, num_tests=effects.shift.size, window_s=_window_s(view)),
-        evidence=tuple(_evidence(now, votes, kernel=kernel, rank=worst, score=score, w1=w1)),
     )
 
 
@@ -160,7 +175,7 @@ def _evidence(
     assert now.table is not None and now.effects is not None and now.found is not None
     effects = now.effects
     yield Evidence(name="score", value=score, note="healthy spreads from the peers")
-    yield Evidence(name="breadth", value=1.0, note=_breadth(now, rank))
+    yield Evidence(name="breadth", value=1.0, note=_breadth_of_found(now, votes, kernel=kernel, rank=rank))
     accused = votes.shift[kernel] | votes.tail[kernel] | votes.device
     error = standard_error(effects, now.peers, kernel=kernel, rank=rank, accused=accused)
     bound = math.expm1(3.0 * error)
@@ -179,37 +194,35 @@ def _evidence(
         yield Evidence(name="own_past_ratio", value=math.exp(float(votes.own[kernel, rank])))
 
 
+def _alike(ranks: Ints, factor: Reals) -> list[Ints]:
+    """Slow devices parted where their factors have a gap; so many ranks there may be, the sets are few.
+
+    >>> [one.tolist() for one in _alike(np.arange(4), np.array([0.2, 0.05, 0.06, 0.22], np.float32))]
+    [[1, 2], [0, 3]]
+    """
+    order = ranks[np.argsort(factor[ranks], kind="stable")]
+    size = np.maximum(factor[order], 1e-3)
+    cuts = 1 + np.flatnonzero(size[1:] > APART * size[:-1])
+    return [np.sort(one) for one in np.split(order, cuts) if len(one)]
+
+
 def _device_finding(
-    view: View, now: KernelDigest, *, rank: int, lost: np.ndarray[tuple[int, int], np.dtype[np.float32]]
+    view: View, now: KernelDigest, *, ranks: Ints, lost: np.ndarray[tuple[int, int], np.dtype[np.float32]]
 ) -> Finding:
-    """All kernels of one rank by one factor: its clock, its power, its chip."""
-    assert view.window is not None and now.table is not None
+    """All kernels of some ranks by one factor: their clock, their power, their chips. The slowest speaks for them."""
     assert now.effects is not None and now.found is not None
-    found, window = now.found, view.window
-    total = np.where(found.is_compute, now.effects.total_ns[:, rank], 0.0)
-    largest = int(total.argmax())
-    score = float(found.device_score[rank])
-    name = short_name(now.table.text(now.keys[largest][0]))
-    return Finding(
-        run=view.run,
-        attempt=view.attempt,
-        window=window.index,
-        level="L3",
-        detector="l3_kernel",
-        kind="kernel_shift",
-        role="culprit",
-        ranks=(int(now.ranks[rank]),),
-        nodes=(f"rank:{int(now.ranks[rank])}",),
-        kernel=name,
-        start_step=window.first_step,
-        end_step=window.first_step + window.num_steps - 1,
-        ratio=math.exp(float(found.factor[rank])),
-        effect_s_per_step=float(np.nansum(np.where(found.is_compute, lost[:, rank], 0.0))),
+    found = now.found
+    worst = int(ranks[np.argmax(found.factor[ranks])])
+    largest = int(np.where(found.is_compute, now.effects.total_ns[:, worst], 0.0).argmax())
+    score = float(found.device_score[worst])
+    log10 = found.device_tail.log10_probability(score)
+    return replace(
+        _about(view, now, ranks, kernel=largest, kind="kernel_shift", role="culprit"),
+        ratio=math.exp(float(found.factor[worst])),
+        effect_s_per_step=float(np.nansum(np.where(found.is_compute, lost[:, worst], 0.0))),
         share_of_step=float(found.share[found.is_compute].sum()),
-        significance=expected_per_day(
-            found.device_tail.log10_probability(score), num_tests=len(now.ranks), window_s=_window_s(view)
-        ),
-        evidence=tuple(_device_evidence(now, rank=rank, score=score, role=now.keys[largest][1])),
+        significance=expected_per_day(log10, num_tests=len(now.ranks), window_s=_window_s(view)),
+        evidence=tuple(_device_evidence(now, rank=worst, score=score, role=now.keys[largest][1])),
     )
 
 
@@ -225,9 +238,25 @@ def _device_evidence(now: KernelDigest, *, rank: int, score: float, role: int) -
 
 
 def _breadth(now: KernelDigest, rank: int) -> str:
-    assert now.table is not None and now.effects is not None
-    kinds = [kind_of(now.table.text(name), now.table.text(role)) for name, role in now.keys]
-    return breadth(kinds, now.effects.shift[:, rank], weight=now.effects.total_ns[:, rank])
+    """What is slow on a rank all of whose kernels are."""
+    assert now.effects is not None
+    return breadth(_kinds(now), now.effects.shift[:, rank], weight=now.effects.total_ns[:, rank])
+
+
+def _breadth_of_found(now: KernelDigest, votes: Votes, *, kernel: int, rank: int) -> str:
+    """What the kernels found on a rank have in common, compute apart from communication: that waits for others."""
+    assert now.effects is not None and now.found is not None
+    tail = votes.tail[:, rank]
+    found = (votes.shift[:, rank] | tail) & (now.found.is_compute == now.found.is_compute[kernel])
+    effect = np.where(tail, now.effects.tail[:, rank], now.effects.shift[:, rank])
+    # What is slower than its own past alone may be no slower than its peers.
+    effect = np.where(found, np.fmax(effect, now.effects.noise[:, rank]), effect)
+    return breadth(_kinds(now), effect, weight=now.effects.total_ns[:, rank], found=found)
+
+
+def _kinds(now: KernelDigest) -> list[str]:
+    assert now.table is not None
+    return [kind_of(now.table.text(name), now.table.text(role)) for name, role in now.keys]
 
 
 def _w1(now: KernelDigest, kernel: int, *, rank: int) -> tuple[float, float] | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from argus.analytics.kernel_peers import Bools
 from argus.analytics.kernel_tail import Reals
 
 GROUPED, ATTENTION, COPIES = "grouped GEMM", "attention", "copies"
@@ -26,6 +27,9 @@ ALL = "all kernels by one factor (clock-like)"
 ALIKE = 0.5
 """A kind takes part if its effect is at least this part of the largest."""
 
+WHOLE = 0.03
+"""Least log effect of a kind as a whole when only single kernels were found: chips differ by less for good."""
+
 
 def kind_of(name: str, role: str) -> str:
     """Kind of a kernel by name and stream role.
@@ -41,31 +45,43 @@ def kind_of(name: str, role: str) -> str:
     return next((kind for kind, pattern in PATTERNS.items() if re.search(pattern, lower)), MEMORY)
 
 
-def breadth(kinds: Sequence[str], shift: Reals, *, weight: Reals) -> str:
-    """In words, which kinds of kernels of one rank are slow. `shift`, `weight` are (kernel,).
+def breadth(kinds: Sequence[str], effect: Reals, *, weight: Reals, found: Bools | None = None) -> str:
+    """In words, which kinds of kernels of one rank are slow. `effect` (log), `weight`, `found` are (kernel,).
+
+    Where single kernels were `found`, their kinds are told, and a kind that is slow as a whole besides.
 
     >>> one = np.array([0.1, 0.1, 0.0], np.float32)
     >>> breadth(["GEMM", "GEMM", "memory-bound"], one, weight=np.ones(3, np.float32))
     'GEMM only'
+    >>> one, found = np.array([0.004, 0.004, 0.1], np.float32), np.array([False, False, True])
+    >>> breadth(["GEMM", "GEMM", "memory-bound"], one, weight=np.ones(3, np.float32), found=found)
+    'memory-bound only'
     """
-    effect = {
-        kind: _mean(shift, weight=weight, here=np.array([other == kind for other in kinds]))
-        for kind in sorted(set(kinds))
-    }
-    if not effect:
+    of_kind = {kind: np.array([other == kind for other in kinds]) for kind in sorted(set(kinds))}
+    if not of_kind:
         return "no kernels"
-    largest = max(effect.values())
-    slow = [kind for kind, value in effect.items() if value >= ALIKE * largest and value > 0]
-    compute = [kind for kind in effect if kind not in (COMM, COPIES)]
-    if len(compute) > 1 and set(compute) <= set(slow):
+    whole = {kind: _mean(effect, weight=weight, here=here) for kind, here in of_kind.items()}
+    told, floor = whole, 0.0
+    if found is not None:
+        told = {
+            kind: _mean(effect, weight=weight, here=here & found)
+            for kind, here in of_kind.items()
+            if (here & found).any()
+        }
+        floor = WHOLE
+    least = ALIKE * max(told.values(), default=0.0)
+    as_wholes = {kind for kind, value in whole.items() if value >= max(least, floor) and value > 0}
+    slow = [kind for kind in of_kind if kind in as_wholes or (kind in told and told[kind] >= least)]
+    compute = {kind for kind in of_kind if kind not in (COMM, COPIES)}
+    if len(compute) > 1 and compute <= as_wholes:
         return ALL
-    return f"{' and '.join(slow)} only" if slow else "no kind as a whole"
+    return f"{' and '.join(slow)} only" if slow and least > 0 else "no kind as a whole"
 
 
-def _mean(shift: Reals, *, weight: Reals, here: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> float:
-    known = here & np.isfinite(shift)
+def _mean(effect: Reals, *, weight: Reals, here: Bools) -> float:
+    known = here & np.isfinite(effect)
     total = float(weight[known].sum())
-    return float((shift[known] * weight[known]).sum()) / total if total > 0 else 0.0
+    return float((effect[known] * weight[known]).sum()) / total if total > 0 else 0.0
 
 
 def short_name(name: str) -> str:

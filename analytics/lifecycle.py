@@ -133,11 +133,21 @@ def is_recurring(incident: Incident) -> bool:
     return any(item.name == RECURS for item in incident.cause.evidence)
 
 
-def find_open(incidents: Sequence[Incident], scope: str, *, stop: bool = False) -> Incident | None:
-    """The open incident at a scope, None if there is none."""
+def find_open(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
+    """The open incident at the cause's place that is no stop, None if there is none."""
     return next(
-        (i for i in incidents if i.status == "open" and i.cause.scope == scope and is_stop(i) == stop), None
+        (i for i in incidents if i.status == "open" and is_same_place(i.cause, cause) and not is_stop(i)),
+        None,
     )
+
+
+def is_same_place(known: Cause, cause: Cause) -> bool:
+    """Whether the scope is the same; a whole run may hold sets of ranks of several classes that share nothing."""
+    if known.scope != cause.scope:
+        return False
+    is_run = known.scope.startswith("run:") and known.fault_class != cause.fault_class
+    both = is_run and bool(known.suspects) and bool(cause.suspects)
+    return not both or not set(known.suspects).isdisjoint(cause.suspects)
 
 
 def _weigh(incident: Incident, *, steps_done: int, world: int) -> Incident:

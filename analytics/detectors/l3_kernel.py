@@ -9,6 +9,8 @@ transfers long). A finding is made when two of the last three windows agree.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from argus.analytics.digest import observed
 from argus.analytics.finding import Finding
 from argus.analytics.kernel_findings import findings_of
@@ -28,7 +30,7 @@ def detect(
     min_clear_ratio: float = Settings.clear + 1.0,  # of a large kernel whose peers lie close together
     min_share: float = Settings.share,  # half a per cent of the step is worth somebody's time
     needed: int = Settings.needed,
-    max_findings: int = 20,  # the costliest; more say the same of other kernels
+    max_findings: int = 20,  # the costliest; of the others those that name somebody else
 ) -> tuple[Finding, ...]:
     """Findings `kernel_shift`, `kernel_tail`, `group_shift`, `ratio_fall`, costliest first."""
     digest = observed(view)
@@ -48,4 +50,19 @@ def detect(
         *ratio_falls(view, digest.kernels, past),
     ]
     found.sort(key=lambda finding: (-(finding.effect_s_per_step or 0.0), finding.id))
-    return tuple(found[:max_findings])
+    return _costliest(found, most=max_findings)
+
+
+def _costliest(found: Sequence[Finding], *, most: int) -> tuple[Finding, ...]:
+    """The first `most`, and what names a rank or a group that none before named in that role.
+
+    So nobody is left out, and no more are kept than there are kernels and groups: each kernel makes two at most.
+    """
+    kept: list[Finding] = []
+    named: set[tuple[str, str]] = set()
+    for finding in found:
+        mine = {(finding.role, node) for node in finding.nodes}
+        if len(kept) < most or not mine <= named:
+            kept.append(finding)
+            named |= mine
+    return tuple(kept)

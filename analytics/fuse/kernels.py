@@ -17,7 +17,7 @@ import numpy as np
 from argus.analytics.baseline import baseline_step_s
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.lasting import Lasting
-from argus.analytics.fuse.scope import join_paths, join_ranks, scope_of_ranks
+from argus.analytics.fuse.scope import as_one, join_paths, join_ranks, scope_of_ranks
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.kernel_kinds import ALL, ATTENTION, COPIES, GROUPED, MEMORY
 from argus.analytics.view import View
@@ -32,7 +32,11 @@ IN_STEP = ("tp", "cp", "ep", "etp", "pp")
 """Kinds of groups that meet many times a step; the others meet at its end."""
 
 FEW = 3
-"""So many ranks slow in one kernel may be that many causes; more are one."""
+"""So many ranks slow in one kernel may be that many causes; more are one. So with devices slow by about one factor."""
+
+ALONE = ("rank", "gpu", "half", "host")
+TOGETHER = 3
+"""Scopes of a rank's own trouble, and windows within which the ranks of one cause are found."""
 
 CLASSES = {
     ALL: ("compute.slow", "compute.memory"),
@@ -57,62 +61,115 @@ class _Suspects:
     @property
     def lost_s(self) -> float:
         """Seconds per step their kernels take longer than those of the peers, on the worst of them."""
-        return sum(finding.effect_s_per_step or 0.0 for finding in self.findings)
+        lost_s: dict[int, float] = {}
+        for finding in self.findings:
+            for rank in finding.ranks:
+                lost_s[rank] = lost_s.get(rank, 0.0) + (finding.effect_s_per_step or 0.0)
+        return max((lost_s[rank] for rank in self.ranks if rank in lost_s), default=0.0)
 
 
 def kernel_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     """Causes of the newest window's kernel findings that cost enough, in the order rank, host, group."""
     found = [finding for finding in lasting.findings if finding.level == "L3"]
     falls = [finding for finding in found if finding.kind == "ratio_fall"]
-    alone, together = _grouped(view, [f for f in found if f.role == "culprit"])
+    alone, together = _grouped(view, [f for f in found if f.role == "culprit"], known=lasting.open)
     step_s = view.digest.typical_step_s if view.digest is not None else 0.0
     ranks = [_cause(view, one, falls=falls, step_s=step_s) for one in alone]
     several = [_cause(view, some, falls=falls, step_s=step_s) for some in together]
     groups = _links(view, found, step_s=step_s, own_s=_own_loss_s(lasting))
     return (
         *join_ranks(view, [cause for cause in ranks if cause.share_of_step >= WORTH_TELLING]),
-        *(cause for cause in several if cause.share_of_step >= WORTH_TELLING),
+        *_one_per_place([cause for cause in several if cause.share_of_step >= WORTH_TELLING]),
         *join_paths(view, [cause for cause in groups if cause.share_of_step >= WORTH_TELLING]),
     )
 
 
-def _grouped(view: View, found: Sequence[Finding]) -> tuple[list[_Suspects], list[_Suspects]]:
-    """Ranks that stand alone, and sets of ranks that share slow kernels and are one suspect."""
+def _one_per_place(causes: Sequence[Cause]) -> Iterator[Cause]:
+    """Sets of ranks at one place that suffer from the same, as one: class and place are what an incident is known by."""
+    places: dict[tuple[str, str], list[Cause]] = {}
+    for cause in causes:
+        places.setdefault((cause.fault_class, cause.scope), []).append(cause)
+    yield from (as_one(mine, scope) for (_, scope), mine in places.items())
+
+
+def _grouped(
+    view: View, found: Sequence[Finding], *, known: Sequence[Cause]
+) -> tuple[list[_Suspects], list[_Suspects]]:
+    """Ranks that stand alone, and sets of ranks that share slow kernels and are one suspect.
+
+    Who has been accused alone for some time, by `known` causes, does not become a part of what others show now.
+    """
+    before = _alone_before(view, known)
     sets: dict[tuple[int, ...], list[Finding]] = {}
     single: dict[int, list[Finding]] = {}
-    for finding in found:
-        if _is_one_suspect(view, finding):
-            sets.setdefault(finding.ranks, []).append(finding)
-        else:
+    for same in _of_one_trouble(found):
+        ranks = tuple(sorted({rank for finding in same for rank in finding.ranks}))
+        others = tuple(rank for rank in ranks if rank not in before)
+        if _is_one_suspect(view, others):
+            sets.setdefault(others, []).extend(same)
+        for finding in same:
             for rank in finding.ranks:
                 single.setdefault(rank, []).append(finding)
-    together = [
-        _Suspects(
-            ranks=ranks,
-            scope=f"group:{mine[0].group}" if mine[0].group else scope_of_ranks(view, ranks),
-            group=mine[0].group,
-            findings=tuple(mine),
-        )
-        for ranks, mine in sorted(sets.items())
-    ]
-    covered = {rank for some in together for rank in some.ranks}
+    covered = {rank for ranks in sets for rank in ranks}
     alone = [
         _Suspects(ranks=(rank,), scope=f"rank:{rank}", group=None, findings=tuple(mine))
         for rank, mine in sorted(single.items())
         if rank not in covered
     ]
-    return alone, together
+    return alone, [_as_set(view, ranks, mine) for ranks, mine in sorted(sets.items())]
 
 
-def _is_one_suspect(view: View, finding: Finding) -> bool:
+def _as_set(view: View, ranks: tuple[int, ...], mine: Sequence[Finding]) -> _Suspects:
+    """Ranks as one suspect, of a group where a finding says that they are that group."""
+    group = next((finding.group for finding in mine if finding.group and finding.ranks == ranks), None)
+    scope = f"group:{group}" if group else scope_of_ranks(view, ranks)
+    return _Suspects(ranks=ranks, scope=scope, group=group, findings=tuple(mine))
+
+
+def _of_one_trouble(found: Sequence[Finding]) -> Iterator[list[Finding]]:
+    """Findings, and as one the ranks on which a kernel is slow with those on which its longest launches are.
+
+    Where several kernels go by a name nobody can say which belong together.
+    """
+    by_name: dict[str | None, list[Finding]] = {}
+    for finding in found:
+        by_name.setdefault(None if _is_of_device(finding) else finding.kernel, []).append(finding)
+    for name, mine in by_name.items():
+        is_one = name is not None and sorted(finding.kind for finding in mine) == [
+            "kernel_shift",
+            "kernel_tail",
+        ]
+        yield from [mine] if is_one else ([finding] for finding in mine)
+
+
+def _is_of_device(finding: Finding) -> bool:
+    """Whether all kernels are slow, the named one the largest of them."""
+    return (finding.measure("breadth") or 0.0) > 1.0
+
+
+def _alone_before(view: View, known: Sequence[Cause]) -> set[int]:
+    """Ranks that a cause of theirs, or of their host, has accused for longer than ranks of one cause fall ill apart."""
+    if view.digest is None:
+        return set()
+    since = view.digest.first_step - TOGETHER * view.digest.num_steps
+    return {
+        rank
+        for cause in known
+        if cause.scope.partition(":")[0] in ALONE and cause.onset_step < since
+        for rank in cause.suspects
+    }
+
+
+def _is_one_suspect(view: View, ranks: Sequence[int]) -> bool:
     """More ranks than coincidence brings, and not simply those of one host, whose causes join by themselves."""
-    hosts = {view.topology.host_of(rank) for rank in finding.ranks}
-    return len(finding.ranks) > FEW and (len(hosts) > 1 or hosts == {""})
+    hosts = {view.topology.host_of(rank) for rank in ranks}
+    return len(ranks) > FEW and (len(hosts) > 1 or hosts == {""})
 
 
 def _cause(view: View, suspects: _Suspects, *, falls: Sequence[Finding], step_s: float) -> Cause:
     worst = max(suspects.findings, key=lambda finding: finding.effect_s_per_step or 0.0)
     fault_class, second = _class_of(worst)
+    lost_s = suspects.lost_s
     here = [fall for fall in falls if set(fall.ranks) & set(suspects.ranks)]
     return Cause(
         fault_class=fault_class,
@@ -121,10 +178,10 @@ def _cause(view: View, suspects: _Suspects, *, falls: Sequence[Finding], step_s:
         scope=suspects.scope,
         group=suspects.group,
         second_best=second,
-        evidence=(*_evidence(view, worst, suspects, step_s=step_s), *_falls(here)),
+        evidence=(*_evidence(view, worst, suspects, lost_s=lost_s, step_s=step_s), *_falls(here)),
         findings=tuple(finding.id for finding in (*suspects.findings, *here)),
-        share_of_step=min(suspects.lost_s / step_s, 1.0) if step_s > 0 else 0.0,
-        s_per_step=suspects.lost_s,
+        share_of_step=min(lost_s / step_s, 1.0) if step_s > 0 else 0.0,
+        s_per_step=lost_s,
         onset_step=min(finding.start_step or 0 for finding in suspects.findings),
     )
 
@@ -146,11 +203,13 @@ def _note(finding: Finding, name: str) -> str:
     return next((item.note for item in finding.evidence if item.name == name), "")
 
 
-def _evidence(view: View, worst: Finding, suspects: _Suspects, *, step_s: float) -> Iterator[Evidence]:
+def _evidence(
+    view: View, worst: Finding, suspects: _Suspects, *, lost_s: float, step_s: float
+) -> Iterator[Evidence]:
     """The worst kernel's numbers, what is slow besides, and the step as it was."""
     breadth = _note(worst, "breadth")
     yield Evidence(name="kernel_ratio", value=worst.ratio or 1.0, unit="ratio", note=worst.kernel or "")
-    yield Evidence(name="kernel_lost_s", value=suspects.lost_s, unit="s", note=breadth)
+    yield Evidence(name="kernel_lost_s", value=lost_s, unit="s", note=breadth)
     yield Evidence(name="kernel_share", value=worst.share_of_step or 0.0, unit="ratio", note="of the step")
     yield Evidence(name="slow_kernels", value=float(len({f.kernel for f in suspects.findings})))
     for name in ("error_bound_ratio", "w1_to_peers_us", "own_past_ratio", "max_ratio"):

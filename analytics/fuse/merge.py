@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from argus.analytics.incident import Cause
+from argus.analytics.lifecycle import is_same_place
 
 
 def one_per_suspect(causes: Sequence[Cause]) -> tuple[Cause, ...]:
@@ -24,7 +25,7 @@ def _is_same(known: Cause, cause: Cause) -> bool:
     """A slow link and a slow member of its group are two causes, and their rules have told them apart."""
     if (known.fault_class == "link.slow") != (cause.fault_class == "link.slow"):
         return False
-    same_place = known.scope == cause.scope
+    same_place = is_same_place(known, cause)
     if cause.fault_class == "link.slow":
         return same_place or bool(set(known.paths) & set(cause.paths))
     return same_place or (bool(cause.suspects) and set(cause.suspects) <= set(known.suspects))

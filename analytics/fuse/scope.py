@@ -57,7 +57,7 @@ def join_ranks(view: View, causes: Sequence[Cause], *, known: Sequence[Cause] = 
         scope = smallest_scope(fleet_of(view), {**mine, **before}, nature="self_time")
         for element, members in _objects(scope, all_ranks=view.topology.world_size):
             if seen := [mine.pop(rank) for rank in members if rank in mine]:
-                joined.append(_with_known(_as_one(seen, element), before, members))
+                joined.append(_with_known(as_one(seen, element), before, members))
         joined += _of_known_hosts(view, mine, same)
         joined += _neighbours(view, mine)
     return tuple(joined)
@@ -81,7 +81,7 @@ def _of_known_hosts(view: View, mine: dict[int, Cause], known: Sequence[Cause]) 
         kind, _, host = cause.scope.partition(":")
         members = [rank for rank in mine if kind == "host" and view.topology.host_of(rank) == host]
         if members:
-            found.append(_as_one([mine.pop(rank) for rank in members], cause.scope))
+            found.append(as_one([mine.pop(rank) for rank in members], cause.scope))
     return found
 
 
@@ -140,7 +140,7 @@ def _neighbours(view: View, causes: Mapping[int, Cause]) -> list[Cause]:
         steps = view.digest.num_steps if view.digest is not None else 0
         is_one = bool(host) and len(mine) > 1 and max(onsets) - min(onsets) <= steps
         if is_one and _by_chance(view, host, len(mine), of=len(causes)) <= WEAK_CHANCE:
-            found.append(_as_one(mine, f"host:{host}"))
+            found.append(as_one(mine, f"host:{host}"))
         else:
             found += mine
     return found
@@ -168,7 +168,7 @@ def _joined_groups(view: View, causes: dict[str, Cause]) -> list[Cause]:
     scope = scope_of_groups(fleet_of(view), causes)
     for element, members in _objects(scope, all_ranks=len(fleet_of(view).comm_groups)):
         names = [scope.labels[member] for member in members]
-        joined.append(_as_one([left.pop(name) for name in names if name in left], element))
+        joined.append(as_one([left.pop(name) for name in names if name in left], element))
     return [*joined, *left.values()]
 
 
@@ -187,8 +187,8 @@ def _joined_pairs(view: View, causes: dict[tuple[int, int], Cause]) -> list[Caus
     joined = []
     for element, members in _objects(scope, all_ranks=len(set(map(frozenset, tested)))):
         mine = [cause for member in members for cause in by_name.pop(scope.labels[member], [])]
-        joined.append(_as_one(mine, element))
-    return [*joined, *(_as_one(both, both[0].scope) for both in by_name.values() if both)]
+        joined.append(as_one(mine, element))
+    return [*joined, *(as_one(both, both[0].scope) for both in by_name.values() if both)]
 
 
 def _objects(scope: Scope, *, all_ranks: int) -> list[tuple[str, list[int]]]:
@@ -203,7 +203,7 @@ def _objects(scope: Scope, *, all_ranks: int) -> list[tuple[str, list[int]]]:
     ]
 
 
-def _as_one(causes: Sequence[Cause], element: str) -> Cause:
+def as_one(causes: Sequence[Cause], element: str) -> Cause:
     """The costliest of them speaks for all."""
     worst = max(causes, key=lambda cause: cause.s_per_step)
     suspects = tuple(sorted({rank for cause in causes for rank in cause.suspects}))

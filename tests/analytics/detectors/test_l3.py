@@ -255,3 +255,25 @@ def test_groups_of_stages_that_send_more_are_not_compared_with_the_others() -> N
         return replace(window(number, (blob,)), topology=topology)
 
     assert findings([at(number) for number in range(4)]) == ()
+
+
+def slow_in(*sick: tuple[int, int]) -> list[Window]:
+    """Windows in which these (rank, kernel) take three times as long."""
+    windows = []
+    for number in range(4):
+        summaries = []
+        for rank in range(RANKS):
+            key = np.repeat(np.arange(3), 200)
+            times = np.array([3.0 if (rank, kernel) in sick else 1.0 for kernel in range(3)])
+            scatter = np.exp(0.02 * np.random.default_rng([rank, number]).normal(size=len(key)))
+            summaries.append(
+                summarise(key, np.rint(2e5 * times[key] * (key + 1) * scatter), pairs=PAIRS, rank=rank)
+            )
+        windows.append(window(number, (encode(summaries),)))
+    return windows
+
+
+def test_the_costliest_are_kept_and_whoever_they_do_not_name() -> None:
+    apart, one = view_of(slow_in((1, 0), (6, 1))), view_of(slow_in((1, 0), (1, 1)))
+    assert {finding.ranks for finding in detect(apart, max_findings=1)} == {(1,), (6,)}
+    assert len(detect(one)) == 2 and [finding.kernel for finding in detect(one, max_findings=1)] == ["norm"]
