@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,12 @@ SAMPLING = 2.0
 Values = TypeVar("Values", Bools, Reals)
 
 
+class Arrange(Protocol):
+    """Puts (…, kernel, rank) into another order of kernels and ranks."""
+
+    def __call__(self, values: Halves, /) -> Halves: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
     """One window's effects as its successors need them, (kernel, rank), NaN where a rank lacks the kernel.
@@ -60,6 +66,10 @@ class Parts:
             top=np.where(effects.tail == 0.0, np.nan, effects.top).astype(np.float16),
             factor=factor,
         )
+
+    def rearranged(self, arrange: Arrange, *, factor: Reals) -> Parts:
+        """For other kernels and ranks, whose `factor` (rank,) it was; those that `arrange` fills with NaN are new."""
+        return Parts(p50=arrange(self.p50), mean=arrange(self.mean), top=arrange(self.top), factor=factor)
 
 
 @dataclass(frozen=True, kw_only=True)

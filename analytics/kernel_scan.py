@@ -24,9 +24,6 @@ BEST_AT, BEST_TO_SIGMA, BEST_EFFICIENCY = 0.86, 1 / 1.4758, 0.65
 """The quantile of absolute deviations that tells a normal's spread best: as well as the standard deviation of 0.65 of
 the sample, where their median does as that of 0.37. One rank in seven may be sick."""
 
-CHANGE_SCORE = 8.0
-"""Spreads a device must move against its own past; it is told only with a second window."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -319,31 +316,6 @@ def _cut(values: Reals, *, settings: Settings, gate: float) -> Reals:
     parted = (gap >= gate) & (gap >= settings.gap * (1.0 + 8.0 / num) * sigma)
     middle = (ordered[at, best] + ordered[at, best + 1]) / 2.0
     return np.where(parted, middle, np.inf).astype(np.float32)
-
-
-def changed(
-    mean: Reals, past: Reals, peers: Peers, *, noise: Reals, share: Reals, settings: Settings
-) -> tuple[Reals, Bools]:
-    """Change of each kernel against the same device's past, beyond what the class's steadiest tenth shows.
-
-    `mean`, `past` (kernel, rank) are log durations, `past` NaN where not known. Sees up to nine tenths of the
-    peers turn slow together; a change that falls on all is the job's, not a rank's.
-    """
-    moved = mean - past
-    out = np.full(mean.shape, np.nan, np.float32)
-    for rows in peers.rows:
-        members = rows[rows >= 0]
-        if len(members) >= 3:
-            steady = np.sort(moved[:, members], axis=1)[:, len(members) // 10][:, None]
-            out[:, members] = moved[:, members] - steady
-    known = np.nan_to_num(out, nan=0.0)
-    # The quietest tenth of the devices says how large a change is none; of a normal it lies at an eighth of σ.
-    quiet = np.sort(np.abs(known), axis=1)[:, known.shape[1] // 10][:, None] * np.float32(8.0)
-    spread = np.maximum(np.maximum(quiet, noise * np.float32(math.sqrt(2.0))), settings.scale_floor)
-    limit = np.maximum(math.log1p(settings.effect), CHANGE_SCORE * spread)
-    # Beyond the others and slower than before: when a sick rank recovers, nobody else has moved.
-    slower = np.nan_to_num(moved, nan=0.0) >= math.log1p(settings.effect)
-    return out, (known >= limit) & slower & (share >= settings.share)[:, None]
 
 
 def _tails(
