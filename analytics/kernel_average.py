@@ -156,7 +156,7 @@ def judged(
         probability=found.probability,
         settings=settings,
     )
-    flags |= slower_half(beyond, peers, mean=mean[rows], settings=settings)
+    flags |= slower_half(beyond, peers, mean=mean[rows], noise=noise, settings=settings)
     flags &= _heavy(found, settings=settings)[rows][:, None] & seen
     return Average(
         flags=_spread_out(flags, rows, like=mean, fill=False),

@@ -82,7 +82,7 @@ def test_a_kernel_of_another_name_or_a_device_that_is_away_in_each_window_hides_
 
 def told_in_turn(*stretches: tuple[Draw, int]) -> list[set[tuple[str, int]]]:
     """Who is slow in each window of stretches of so many."""
-    total, seen = sum(windows for _, windows in stretches), []
+    total, seen = sum(windows for _, windows in stretches), list[KernelDigest]()
     for draw, windows in stretches:
         seen += digests(draw, ranks=RANKS, windows=total)[len(seen) : len(seen) + windows]
     out, past = [], list[KernelDigest]()
