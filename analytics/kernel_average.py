@@ -112,7 +112,9 @@ def averaged(
         rows,
         found=found,
         peers=peers,
-        noise=noise[rows] / np.float32(np.sqrt(len(windows))),
+        noise=noise[rows],
+        times=np.full((len(rows), 1), len(windows)),
+        windows=windows,
         mean=mean,
         seen=_seen(windows, rows, beyond, settings=settings) & lasts(windows[-1], rows, beyond, noise=noise),
         settings=settings,
@@ -137,14 +139,18 @@ def judged(
     found: Candidates,
     peers: Peers,
     noise: Reals,
+    times: Ints,
+    windows: Sequence[Parts],
     mean: Reals,
     seen: Bools,
     settings: Settings,
 ) -> Average:
     """Who stands out in averages `beyond` (row, rank) of the kernels `rows`, where single windows have `seen` it.
 
-    `noise` (row, rank) is what sampling leaves in an average; `mean` (kernel, rank) that of the present window.
+    `noise` (row, rank) is one window's sampling error, and `times` (row, 1) the windows of an average; `mean` (kernel,
+    rank) is that of the present window, the last of `windows`.
     """
+    noise = np.asarray(noise / np.sqrt(times, dtype=np.float32), np.float32)
     spread = peer_spread(beyond)
     score = beyond / floored(spread.robust, noise, settings=settings)
     few = (peers.sizes < settings.small_group)[peers.of][None, :]
@@ -156,7 +162,11 @@ def judged(
         probability=found.probability,
         settings=settings,
     )
-    flags |= slower_half(beyond, peers, mean=mean[rows], noise=noise, settings=settings)
+    halves = slower_half(beyond, peers, mean=mean[rows], noise=noise, settings=settings)
+    some = np.flatnonzero(halves.any(axis=1))
+    strays = np.maximum(noise[some], _strays(windows, rows[some]) / np.sqrt(times[some], dtype=np.float32))
+    halves[some] = slower_half(beyond[some], peers, mean=mean[rows[some]], noise=strays, settings=settings)
+    flags |= halves
     flags &= _heavy(found, settings=settings)[rows][:, None] & seen
     return Average(
         flags=_spread_out(flags, rows, like=mean, fill=False),
@@ -169,6 +179,20 @@ def lasts(now: Parts, rows: Ints, beyond: Reals, *, noise: Reals) -> Bools:
     """Where the present window shows half of what the windows say together, as far as its own `noise` (kernel, rank)
     tells: what was gross and is over lasts in a mean. (row, rank)"""
     return np.asarray(now.mean[rows] - now.factor + SAMPLING * noise[rows] >= beyond / 2)
+
+
+def _strays(windows: Sequence[Parts], rows: Ints) -> Reals:
+    """How far medians or means, whichever do less, stray from window to window, 0 where that is not known. (row, rank)
+
+    Launches of a window that belong together, as those of one batch, stray further than their spread inside it says.
+    """
+    if len(windows) < 2:
+        return np.zeros((len(rows), windows[0].p50.shape[1]), np.float32)
+    p50 = np.array([window.p50[rows] - window.factor for window in windows])
+    mean = np.array([window.mean[rows] - window.factor for window in windows])
+    return np.asarray(
+        np.nan_to_num(np.minimum(p50.std(axis=0, ddof=1), mean.std(axis=0, ddof=1))), np.float32
+    )
 
 
 def _spread_out(values: Values, rows: Ints, *, like: Reals, fill: float) -> Values:

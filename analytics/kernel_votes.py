@@ -64,13 +64,11 @@ def _averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Se
     assert now.found is not None and now.effects is not None
     noise, mean = now.effects.noise, now.mean
     last = all_ = None
-    if 1 + len(before) >= settings.of:
-        windows = [*(parts_for(one, now=now) for one in before), now.parts]
+    windows = [*(parts_for(one, now=now) for one in before), now.parts]
+    if len(windows) >= settings.of:
         last = averaged(windows, now.found, now.peers, noise=noise, mean=mean, settings=settings)
     if now.running is not None:
-        all_ = over_all(
-            now.running, now.parts, now.found, now.peers, noise=noise, mean=mean, settings=settings
-        )
+        all_ = over_all(now.running, windows, now.found, now.peers, noise=noise, mean=mean, settings=settings)
     return last.or_if_stronger(all_) if last is not None and all_ is not None else last or all_
 
 

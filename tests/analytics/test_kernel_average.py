@@ -148,3 +148,17 @@ def test_communication_and_missing_ranks_accuse_nobody() -> None:
         for part in (window.p50, window.mean, window.top):
             part[:] = np.nan
     assert not judged(seen).flags.any()
+
+
+@pytest.mark.parametrize(("stray", "is_told"), [(0.003, True), (0.15, False)])
+def test_the_slower_half_is_told_unless_windows_stray_as_far(stray: float, is_told: bool) -> None:
+    slow = np.where(np.arange(8) < 4, np.float32(0.1), np.float32(-0.1))
+    aside = stray * np.where(np.arange(8) % 2, np.float32(1.0), np.float32(-1.0))
+    seen = []
+    for sign in (1.0, -1.0, 0.0):
+        part = np.tile(slow + np.float32(sign) * aside, (KERNELS, 1)).astype(np.float16)
+        seen.append(Parts(p50=part, mean=part, top=part, factor=np.zeros(8, np.float32)))
+    mean = np.tile(slow, (KERNELS, 1))
+    found = candidates(np.zeros_like(mean), factor=seen[-1].factor)
+    told = averaged(seen, found, peers_of(8), noise=np.zeros_like(mean), mean=mean, settings=Settings())
+    assert told.flags.tolist() == [[is_told and rank < 4 for rank in range(8)]] * KERNELS

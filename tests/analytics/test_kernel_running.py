@@ -42,7 +42,7 @@ def told(windows: list[Parts]) -> list[tuple[int, int]]:
     zero = np.zeros((KERNELS, RANKS), np.float32)
     found = candidates(zero, factor=windows[-1].factor)
     running = followed(windows)
-    one = over_all(running, windows[-1], found, peers_of(RANKS), noise=zero, mean=zero, settings=SETTINGS)
+    one = over_all(running, windows[-3:], found, peers_of(RANKS), noise=zero, mean=zero, settings=SETTINGS)
     return [(int(k), int(r)) for k, r in np.argwhere(one.flags)]
 
 
