@@ -163,15 +163,14 @@ def judged(
         settings=settings,
     )
     halves = slower_half(beyond, peers, mean=mean[rows], noise=noise, settings=settings)
-    some = np.flatnonzero(halves.any(axis=1))
-    strays = np.maximum(noise[some], _strays(windows, rows[some]) / np.sqrt(times[some], dtype=np.float32))
-    halves[some] = slower_half(beyond[some], peers, mean=mean[rows[some]], noise=strays, settings=settings)
-    flags |= halves
+    some = np.flatnonzero(halves.any(axis=1))  # few: how far windows stray is dear to ask of all
+    strays = np.fmax(noise[some], _strays(windows, rows[some]) / np.sqrt(times[some], dtype=np.float32))
+    flags[some] |= slower_half(beyond[some], peers, mean=mean[rows[some]], noise=strays, settings=settings)
     flags &= _heavy(found, settings=settings)[rows][:, None] & seen
     return Average(
-        flags=_spread_out(flags, rows, like=mean, fill=False),
-        beyond=_spread_out(beyond, rows, like=mean, fill=np.nan),
-        score=_spread_out(score, rows, like=mean, fill=np.nan),
+        flags=_spread_out(flags, rows, like=mean),
+        beyond=_spread_out(beyond, rows, like=mean),
+        score=_spread_out(score, rows, like=mean),
     )
 
 
@@ -195,9 +194,9 @@ def _strays(windows: Sequence[Parts], rows: Ints) -> Reals:
     )
 
 
-def _spread_out(values: Values, rows: Ints, *, like: Reals, fill: float) -> Values:
-    """Rows back to their places among all kernels. (kernel, rank)"""
-    out = np.full(like.shape, fill, values.dtype)
+def _spread_out(values: Values, rows: Ints, *, like: Reals) -> Values:
+    """Rows back to their places among all kernels, false or NaN elsewhere. (kernel, rank)"""
+    out = np.full(like.shape, False if values.dtype == np.bool_ else np.nan, values.dtype)
     out[rows] = values
     return out
 
