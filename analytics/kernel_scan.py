@@ -347,9 +347,11 @@ def _cut(values: Reals, *, noise: Reals, settings: Settings, gate: float) -> Rea
     gap, num = (high - low)[at, best], num[:, 0]
     of_low = square[at, best] / (best + 1) - low[at, best] ** 2
     of_high = (square[:, -1] - square[at, best]) / rest[at, best] - high[at, best] ** 2
-    sigma = np.sqrt(np.maximum(np.maximum(of_low, of_high), settings.scale_floor**2))
-    parted = (gap >= gate) & (gap >= least_gap(num, settings=settings) * sigma)
-    parted &= gap >= _clear(num, settings=settings) * noise
+    within = np.maximum(np.maximum(of_low, of_high), settings.scale_floor**2)
+    # What sampling explains of the spread is known; only the rest may be small by luck.
+    unknown = np.sqrt(np.maximum(within - noise**2, settings.scale_floor**2))
+    parted = (gap >= gate) & (gap >= least_gap(num, settings=settings) * unknown)
+    parted &= gap >= _clear(num, settings=settings) * np.sqrt(np.maximum(within, noise**2))
     middle = (ordered[at, best] + ordered[at, best + 1]) / 2.0
     return np.where(parted, middle, np.inf).astype(np.float32)
 
