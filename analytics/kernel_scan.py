@@ -285,8 +285,8 @@ def two_populations(
             continue
         mine = values[:, members]
         spread = np.nanmax(mine, axis=1, initial=-np.inf) - np.nanmin(mine, axis=1, initial=np.inf)
-        known = np.isfinite(mine).sum(axis=1)
-        some = np.flatnonzero((spread >= gate) & (known >= settings.small_group))
+        some = np.flatnonzero(spread >= gate)
+        some = some[np.isfinite(mine[some]).sum(axis=1) >= settings.small_group]
         if len(some):
             place = np.ix_(some, members)
             error: Reals = np.zeros(len(some), np.float32)
@@ -333,7 +333,7 @@ def _cut(values: Reals, *, noise: Reals, settings: Settings, gate: float) -> Rea
     NaN is left out; at least `small_group` values of a row are none. `noise` (kernel,) is their sampling error.
     """
     num = np.isfinite(values).sum(axis=1)[:, None]
-    ordered = np.nan_to_num(np.sort(values.astype(np.float64), axis=1))  # NaN last
+    ordered = np.nan_to_num(np.sort(values, axis=1).astype(np.float64), copy=False)  # NaN last
     n = np.arange(1, ordered.shape[1])[None, :]
     rest = np.maximum(num - n, 1)
     prefix, square = np.cumsum(ordered, axis=1), np.cumsum(ordered**2, axis=1)
