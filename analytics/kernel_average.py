@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,12 @@ SAMPLING = 2.0
 Values = TypeVar("Values", Bools, Reals)
 
 
+class Arrange(Protocol):
+    """Puts (…, kernel, rank) into another order of kernels and ranks."""
+
+    def __call__(self, values: Halves, /) -> Halves: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
     """One window's effects as its successors need them, (kernel, rank), NaN where a rank lacks the kernel.
@@ -60,6 +66,10 @@ class Parts:
             top=np.where(effects.tail == 0.0, np.nan, effects.top).astype(np.float16),
             factor=factor,
         )
+
+    def rearranged(self, arrange: Arrange, *, factor: Reals) -> Parts:
+        """For other kernels and ranks, whose `factor` (rank,) it was; those that `arrange` fills with NaN are new."""
+        return Parts(p50=arrange(self.p50), mean=arrange(self.mean), top=arrange(self.top), factor=factor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +112,9 @@ def averaged(
         rows,
         found=found,
         peers=peers,
-        noise=noise[rows] / np.float32(np.sqrt(len(windows))),
+        noise=noise[rows],
+        times=np.full((len(rows), 1), len(windows)),
+        windows=windows,
         mean=mean,
         seen=_seen(windows, rows, beyond, settings=settings) & lasts(windows[-1], rows, beyond, noise=noise),
         settings=settings,
@@ -127,14 +139,18 @@ def judged(
     found: Candidates,
     peers: Peers,
     noise: Reals,
+    times: Ints,
+    windows: Sequence[Parts],
     mean: Reals,
     seen: Bools,
     settings: Settings,
 ) -> Average:
     """Who stands out in averages `beyond` (row, rank) of the kernels `rows`, where single windows have `seen` it.
 
-    `noise` (row, rank) is what sampling leaves in an average; `mean` (kernel, rank) that of the present window.
+    `noise` (row, rank) is one window's sampling error, and `times` (row, 1) the windows of an average; `mean` (kernel,
+    rank) is that of the present window, the last of `windows`.
     """
+    noise = np.asarray(noise / np.sqrt(times, dtype=np.float32), np.float32)
     spread = peer_spread(beyond)
     score = beyond / floored(spread.robust, noise, settings=settings)
     few = (peers.sizes < settings.small_group)[peers.of][None, :]
@@ -146,12 +162,15 @@ def judged(
         probability=found.probability,
         settings=settings,
     )
-    flags |= slower_half(beyond, peers, mean=mean[rows], settings=settings)
+    halves = slower_half(beyond, peers, mean=mean[rows], noise=noise, settings=settings)
+    some = np.flatnonzero(halves.any(axis=1))  # few: how far windows stray is dear to ask of all
+    strays = np.fmax(noise[some], _strays(windows, rows[some]) / np.sqrt(times[some], dtype=np.float32))
+    flags[some] |= slower_half(beyond[some], peers, mean=mean[rows[some]], noise=strays, settings=settings)
     flags &= _heavy(found, settings=settings)[rows][:, None] & seen
     return Average(
-        flags=_spread_out(flags, rows, like=mean, fill=False),
-        beyond=_spread_out(beyond, rows, like=mean, fill=np.nan),
-        score=_spread_out(score, rows, like=mean, fill=np.nan),
+        flags=_spread_out(flags, rows, like=mean),
+        beyond=_spread_out(beyond, rows, like=mean),
+        score=_spread_out(score, rows, like=mean),
     )
 
 
@@ -161,9 +180,23 @@ def lasts(now: Parts, rows: Ints, beyond: Reals, *, noise: Reals) -> Bools:
     return np.asarray(now.mean[rows] - now.factor + SAMPLING * noise[rows] >= beyond / 2)
 
 
-def _spread_out(values: Values, rows: Ints, *, like: Reals, fill: float) -> Values:
-    """Rows back to their places among all kernels. (kernel, rank)"""
-    out = np.full(like.shape, fill, values.dtype)
+def _strays(windows: Sequence[Parts], rows: Ints) -> Reals:
+    """How far medians or means, whichever do less, stray from window to window, 0 where that is not known. (row, rank)
+
+    Launches of a window that belong together, as those of one batch, stray further than their spread inside it says.
+    """
+    if len(windows) < 2:
+        return np.zeros((len(rows), windows[0].p50.shape[1]), np.float32)
+    p50 = np.array([window.p50[rows] - window.factor for window in windows])
+    mean = np.array([window.mean[rows] - window.factor for window in windows])
+    return np.asarray(
+        np.nan_to_num(np.minimum(p50.std(axis=0, ddof=1), mean.std(axis=0, ddof=1))), np.float32
+    )
+
+
+def _spread_out(values: Values, rows: Ints, *, like: Reals) -> Values:
+    """Rows back to their places among all kernels, false or NaN elsewhere. (kernel, rank)"""
+    out = np.full(like.shape, False if values.dtype == np.bool_ else np.nan, values.dtype)
     out[rows] = values
     return out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from argus.analytics.kernel_average import Parts
 from argus.analytics.kernel_effects import Effects, effects_of_all
-from argus.analytics.kernel_match import WEIGHED
+from argus.analytics.kernel_own import Change, change, sample
 from argus.analytics.kernel_peers import Ints, Peers, classes
 from argus.analytics.kernel_running import Running
-from argus.analytics.kernel_scan import MAD_TO_SIGMA, Candidates, Settings, scan
+from argus.analytics.kernel_scan import Candidates, Settings, scan
 from argus.analytics.kernel_table import KernelTable, open_table
 from argus.analytics.peers import stages_of, work_classes
 from argus.analytics.window import Window
@@ -27,7 +27,7 @@ from argus.topology.layout import Topology
 
 Reals = NDArray[np.float32]
 
-_T = TypeVar("_T", np.float32, np.uint8)
+_T = TypeVar("_T", np.float16, np.float32, np.uint8)
 
 Pair = tuple[tuple[int, int], int]
 """A kernel's key and a rank."""
@@ -47,9 +47,10 @@ class KernelDigest:
     """Kernels of a window: `keys` (kernel,) sorted as in the table, `mean` (kernel, rank) log duration,
     `parts` the effects that later windows average.
 
-    `ratio` (rank,) is raw bytes over summary bytes, `events` (rank,) how many launches that is of.
-    `shift`, `tail`, `device` hold the candidates as sets
-    of (key, rank) and of ranks, `spikes` the number of long launches behind those of the first two. `table`, `effects` and `found` are there for the window itself only.
+    `ratio` (rank,) is raw bytes over summary bytes, `events` (rank,) how many launches that is of. `shift`, `tail`,
+    `device` hold the candidates as sets of (key, rank) and of ranks, `spikes` the number of long launches behind those
+    of the first two. `change` is against the windows before, None where these are too few. `table`, `effects` and
+    `found` are there for the window itself only.
     """
 
     ranks: Ints
@@ -65,6 +66,7 @@ class KernelDigest:
     spikes: Mapping[Pair, float]
     peers: Peers = field(repr=False)
     running: Running | None = field(default=None, repr=False)
+    change: Change | None = field(default=None, repr=False)
     table: KernelTable | None = field(default=None, repr=False)
     effects: Effects | None = field(default=None, repr=False)
     found: Candidates | None = field(default=None, repr=False)
@@ -77,14 +79,19 @@ class KernelDigest:
 
     def slim(self) -> KernelDigest:
         """Without what only the window itself needs."""
-        return replace(self, table=None, effects=None, found=None)
+        change = self.change.slim() if self.change is not None else None
+        return replace(self, table=None, effects=None, found=None, change=change)
 
     def after(self, past: Sequence[KernelDigest], *, settings: Settings | None = None) -> KernelDigest:
-        """With the running mean of the window before, if there is one, led on by this window."""
-        running = Running.empty(self.mean.shape)
+        """With the running mean of the window before, if there is one, led on by this window, and the change since."""
+        settings, running = settings or Settings(), Running.empty(self.mean.shape)
         if past and past[-1].running is not None:
-            running = past[-1].running.rearranged(lambda values: _aligned(values, past[-1], now=self, fill=0))
-        return replace(self, running=running.extended(self.parts, settings=settings or Settings()))
+            running = past[-1].running.rearranged(lambda values: aligned(values, past[-1], now=self, fill=0))
+        return replace(
+            self,
+            running=running.extended(self.parts, settings=settings),
+            change=_change(self, past[-KEPT:], settings=settings),
+        )
 
 
 def digest_kernels(
@@ -239,59 +246,55 @@ def step_ns(window: Window, effects: Effects) -> float:
     return float(effects.total_ns.sum(axis=0).mean()) / max(window.num_steps, 1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Past:
-    """Log durations of the same devices in past windows: the typical one (kernel, rank), NaN where not known, and
-    how much a window strays from the one before (kernel, 1)."""
-
-    mean: Reals
-    scatter: Reals
-
-
-def past_of(past: Sequence[KernelDigest], now: KernelDigest, *, least: int) -> Past | None:
-    """What past windows say of the present kernels and devices, None if there are fewer than `least`."""
-    stack = np.array([_aligned(one.typical, one, now=now, fill=np.nan) for one in past[-KEPT:]])
-    if len(stack) < least:
+def _change(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings) -> Change | None:
+    """Change against the past windows, None if these are too few."""
+    if len(past) < settings.history_windows:
         return None
-    ordered = np.sort(stack, axis=0)
-    count = np.isfinite(ordered).sum(axis=0)
-    middle = np.take_along_axis(ordered, np.maximum(count - 1, 0)[None] // 2, axis=0)[0]
-    mean = np.where(count >= least, middle, np.nan).astype(np.float32)
-    return Past(mean=mean, scatter=_scatter(stack[:, :, :: max(1, stack.shape[2] // WEIGHED)]))
+    assert now.effects is not None and now.found is not None
+    usual = np.array([aligned(one.typical, one, now=now, fill=np.nan) for one in past])
+    seen, held = sample(usual), None
+    for window, one in zip(usual, past, strict=True):
+        excess = one.change.excess if one.change is not None else None
+        held = aligned(excess, one, now=now, fill=0.0).astype(np.float32) if excess is not None else None
+        if held is not None:
+            window -= held
+    return change(
+        now.typical,
+        usual,
+        seen=seen,
+        held=held,
+        asked=now.found.is_compute,
+        peers=now.peers,
+        noise=now.effects.noise,
+        settings=settings,
+    )
 
 
-def _scatter(stack: Reals) -> Reals:
-    """Robust sampling error of a window, from how ranks move between neighbouring windows. (kernel, 1)
-
-    Spread of the durations inside a window says too little: where the mix of launches differs from window to window,
-    it is the mix that strays. What all ranks do alike is left out.
-    """
-    moved = np.diff(stack, axis=0)
-    moved -= _median_of_rows(moved)
-    size = _median_of_rows(np.abs(moved).transpose(1, 0, 2).reshape(moved.shape[1], -1))
-    return np.asarray(np.nan_to_num(size) * np.float32(MAD_TO_SIGMA / math.sqrt(2.0)), np.float32)
-
-
-def _median_of_rows(values: Reals) -> Reals:
-    """Median of what is finite along the last axis, NaN where nothing is. (…, n) to (…, 1)"""
-    ordered = np.sort(values, axis=-1)  # NaN last
-    count = np.isfinite(ordered).sum(axis=-1, keepdims=True)
-    return np.take_along_axis(ordered, np.maximum(count - 1, 0) // 2, axis=-1)
-
-
-def _aligned(values: NDArray[_T], past: KernelDigest, *, now: KernelDigest, fill: float) -> NDArray[_T]:
-    """Values (…, kernel, rank) of a past window in the order of the present kernels and devices."""
+def aligned(values: NDArray[_T], past: KernelDigest, *, now: KernelDigest, fill: float) -> NDArray[_T]:
+    """Values (…, kernel, rank) of a past window in the order of the present kernels and devices, `fill` of new ones."""
     if past.keys == now.keys and past.devices == now.devices:
         return values
     out = np.full((*values.shape[:-2], *now.mean.shape), fill, values.dtype)
-    row = {key: i for i, key in enumerate(past.keys)}
-    column = {device: i for i, device in enumerate(past.devices)}
-    kernels = [(i, row[key]) for i, key in enumerate(now.keys) if key in row]
-    ranks = [(i, column[device]) for i, device in enumerate(now.devices) if device in column]
-    if kernels and ranks:
-        (k, from_k), (r, from_r) = np.array(kernels).T, np.array(ranks).T
-        out[..., k[:, None], r] = values[..., from_k[:, None], from_r]
+    (k, from_k), (r, from_r) = _places(past.keys, now.keys), _places(past.devices, now.devices)
+    out[..., k[:, None], r] = values[..., from_k[:, None], from_r]
     return out
+
+
+def parts_for(one: KernelDigest, *, now: KernelDigest) -> Parts:
+    """Effects of a past window in the order of the present kernels and devices, NaN of new ones."""
+    if one.keys == now.keys and one.devices == now.devices:
+        return one.parts
+    factor = np.full(len(now.devices), np.nan, np.float32)
+    r, from_r = _places(one.devices, now.devices)
+    factor[r] = one.parts.factor[from_r]
+    return one.parts.rearranged(lambda values: aligned(values, one, now=now, fill=np.nan), factor=factor)
+
+
+def _places(past: Sequence[Hashable], now: Sequence[Hashable]) -> tuple[Ints, Ints]:
+    """Where in `now`, and where in `past`, those stand that are in both."""
+    place = {one: i for i, one in enumerate(past)}
+    both = np.array([(i, place[one]) for i, one in enumerate(now) if one in place], np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
 
 
 def _device(topology: Topology, rank: int) -> str:

@@ -10,6 +10,7 @@ the others show it too: one gross window among healthy ones lasts in a mean, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -79,7 +80,7 @@ class Running:
 
 def over_all(
     running: Running,
-    now: Parts,
+    windows: Sequence[Parts],
     found: Candidates,
     peers: Peers,
     *,
@@ -87,12 +88,12 @@ def over_all(
     mean: Reals,
     settings: Settings,
 ) -> Average:
-    """Ranks that stand out in the running mean, which includes the window `now`.
+    """Ranks that stand out in the running mean, which includes `windows`, the last ones with the present at the end.
 
     Nothing is asked of kernels seen in no more windows than are averaged anyway, nor of ranks seen in fewer than
     their peers. `found`, `noise` and `mean` (log durations) are those of the present window.
     """
-    rows = asked(found, peers, settings=settings)
+    rows, now = asked(found, peers, settings=settings), windows[-1]
     most = running.times[0, rows].max(axis=1, initial=0)
     rows, most = rows[most > settings.of], most[most > settings.of]
     half = half_gate(settings)
@@ -102,7 +103,9 @@ def over_all(
         rows,
         found=found,
         peers=peers,
-        noise=noise[rows] / np.sqrt(most, dtype=np.float32)[:, None],
+        noise=noise[rows],
+        times=most[:, None].astype(np.int64),
+        windows=windows,
         mean=mean,
         seen=(now.mean[rows] >= now.factor + half)
         & (running.shown[rows] >= settings.needed / settings.of)

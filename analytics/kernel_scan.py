@@ -24,8 +24,13 @@ BEST_AT, BEST_TO_SIGMA, BEST_EFFICIENCY = 0.86, 1 / 1.4758, 0.65
 """The quantile of absolute deviations that tells a normal's spread best: as well as the standard deviation of 0.65 of
 the sample, where their median does as that of 0.37. One rank in seven may be sick."""
 
-CHANGE_SCORE = 8.0
-"""Spreads a device must move against its own past; it is told only with a second window."""
+
+LUCK_SCALE, LUCK_CHANCE = 3.5, 0.6
+"""Gap over spread that one normal population of n ranks shows with probability p: at most
+`LUCK_SCALE` · (`LUCK_CHANCE` / p) ** (1 / (n − 2)), as simulated for 8 to 32 ranks and p from 1e-3 to 5e-6."""
+
+MORE_OF_FEW = 8.0
+"""The best cut of few ranks has by itself the wider gap, by as many parts in the number of ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +46,8 @@ class Settings:
     bring; `floor`: and per rank-kernel-window at most. `needed` of the last `of` windows must agree.
     `history_windows`: windows before a device's own past is trusted. `scale_floor`: least spread of log
     effects, twice the packing's precision. `gap`: two populations are told apart when their means differ by
-    this many spreads within, one normal population cut at its best place reaching 2.7, and the slower is at
-    least `least_population` of them.
+    this many spreads within and more of few ranks, one normal population cut at its best place reaching 2.7, and the
+    slower is at least `least_population` of them.
     """
 
     effect: float = 0.03
@@ -89,12 +94,7 @@ class Candidates:
 
 
 def scan(
-    effects: Effects,
-    peers: Peers,
-    *,
-    is_compute: Bools,
-    window_s: float,
-    settings: Settings,
+    effects: Effects, peers: Peers, *, is_compute: Bools, window_s: float, settings: Settings
 ) -> Candidates:
     """Candidates of one window."""
     shift, share = effects.shift, _share(effects, window_s=window_s)
@@ -109,7 +109,9 @@ def scan(
     few = (peers.sizes < settings.small_group)[peers.of]
     gate = least_effect(share, spread, is_compute=is_compute, probability=probability, settings=settings)
     total = _stands_out(np.minimum(beyond, shift), score, gate=gate, limit=limit, few=few, settings=settings)
-    total |= slower_half(effects.p50 - shared, peers, mean=effects.mean, settings=settings)
+    total |= slower_half(
+        effects.p50 - shared, peers, mean=effects.mean, noise=effects.noise, settings=settings
+    )
     device, own, of_devices = _devices(factor, peers, few=few, window_s=window_s, settings=settings)
     tail, tail_score = _tails(effects, peers, heavy=heavy, probability=probability, settings=settings)
     return Candidates(
@@ -252,10 +254,12 @@ def floored(spread: Reals, noise: NDArray[np.floating], *, settings: Settings) -
     return np.asarray(np.maximum(np.maximum(spread, noise), settings.scale_floor), np.float32)
 
 
-def slower_half(values: Reals, peers: Peers, *, mean: Reals, settings: Settings) -> Bools:
+def slower_half(values: Reals, peers: Peers, *, mean: Reals, noise: Reals, settings: Settings) -> Bools:
     """Ranks of the slower of two populations of log effects, where means (log durations) agree by half."""
     gate = math.log1p(settings.effect)
-    return two_populations(values, peers, gate=gate, settings=settings, mean=mean, mean_gate=gate / 2.0)
+    return two_populations(
+        values, peers, gate=gate, settings=settings, noise=noise, mean=mean, mean_gate=gate / 2.0
+    )
 
 
 def two_populations(
@@ -264,12 +268,15 @@ def two_populations(
     *,
     gate: float,
     settings: Settings,
+    noise: Reals | None = None,
     mean: Reals | None = None,
     mean_gate: float = 0.0,
 ) -> Bools:
     """The slower of two populations of a class, `gate` apart or more, if it is no more than half of it.
 
-    Where `mean` (log durations) is given, its typical values must lie `mean_gate` apart too.
+    A class is parted where that leaves least spread within (Otsu, A threshold selection method, 1979).
+    All (kernel, rank); ranks without a value (NaN) belong to neither. The gap must stand out of the sampling error
+    `noise` too, and where `mean` (log durations) is given, its typical values must lie `mean_gate` apart.
     """
     out = np.zeros(values.shape, np.bool_)
     for rows in peers.rows:
@@ -278,72 +285,75 @@ def two_populations(
             continue
         mine = values[:, members]
         spread = np.nanmax(mine, axis=1, initial=-np.inf) - np.nanmin(mine, axis=1, initial=np.inf)
-        some = np.flatnonzero((spread >= gate) & np.isfinite(mine).all(axis=1))
+        some = np.flatnonzero(spread >= gate)
+        some = some[np.isfinite(mine[some]).sum(axis=1) >= settings.small_group]
         if len(some):
-            cut = _cut(mine[some], settings=settings, gate=gate)
-            slower = mine[some] > cut[:, None]
+            place = np.ix_(some, members)
+            error: Reals = np.zeros(len(some), np.float32)
+            if noise is not None:
+                error = _mean(noise[place], np.isfinite(mine[some]))
+            slower = mine[some] > _cut(mine[some], noise=error, settings=settings, gate=gate)[:, None]
             if mean is not None:
-                apart = _means_apart(slower, mean[np.ix_(some, members)])
-                slower &= (apart >= mean_gate)[:, None]
-            out[np.ix_(some, members)] = slower
+                slower &= (_means_apart(slower, mean[place]) >= mean_gate)[:, None]
+            out[place] = slower
     return out
+
+
+def least_gap(num: Ints, *, settings: Settings) -> Reals:
+    """Gap between the populations of `num` ranks, in spreads within, that is none by luck.
+
+    Two windows must agree, so that each may err at the root of the false-alarm budget.
+
+    >>> least_gap(np.array([8, 12, 16, 32, 1024]), settings=Settings()).round(1).tolist()
+    [24.2, 11.2, 8.0, 6.2, 5.0]
+    """
+    lucky = LUCK_SCALE * (LUCK_CHANCE / math.sqrt(settings.floor)) ** (1.0 / (num - 2))
+    return np.asarray(np.maximum(lucky, _clear(num, settings=settings)))
+
+
+def _clear(num: Ints, *, settings: Settings) -> Reals:
+    """The same where the spread is known."""
+    return np.asarray(settings.gap * (1.0 + MORE_OF_FEW / num))
 
 
 def _means_apart(slower: Bools, mean: Reals) -> Reals:
     """How far the slower population's typical mean lies above the other's. (kernel,)"""
-    high = np.where(slower, mean, 0.0).sum(axis=1) / np.maximum(slower.sum(axis=1), 1)
-    low = np.where(slower, 0.0, mean).sum(axis=1) / np.maximum((~slower).sum(axis=1), 1)
-    return np.asarray(high - low, np.float32)
+    known = np.isfinite(mean)
+    return np.asarray(_mean(mean, slower & known) - _mean(mean, ~slower & known), np.float32)
 
 
-def _cut(values: Reals, *, settings: Settings, gate: float) -> Reals:
-    """Value that parts each row into two populations, infinite where it is one. (kernel,)"""
-    ordered = np.sort(values.astype(np.float64), axis=1)
-    num = ordered.shape[1]
-    n = np.arange(1, num)
+def _mean(values: Reals, which: Bools) -> Reals:
+    """Mean of some ranks. (kernel, rank) to (kernel,)"""
+    return np.asarray(np.where(which, values, 0.0).sum(axis=1) / np.maximum(which.sum(axis=1), 1), np.float32)
+
+
+def _cut(values: Reals, *, noise: Reals, settings: Settings, gate: float) -> Reals:
+    """Value that parts each row into two populations, infinite where it is one. (kernel,)
+
+    NaN is left out; at least `small_group` values of a row are none. `noise` (kernel,) is their sampling error.
+    """
+    num = np.isfinite(values).sum(axis=1)[:, None]
+    ordered = np.nan_to_num(np.sort(values, axis=1).astype(np.float64), copy=False)  # NaN last
+    n = np.arange(1, ordered.shape[1])[None, :]
+    rest = np.maximum(num - n, 1)
     prefix, square = np.cumsum(ordered, axis=1), np.cumsum(ordered**2, axis=1)
     low = prefix[:, :-1] / n
-    high = (prefix[:, -1:] - prefix[:, :-1]) / (num - n)
-    between = (high - low) ** 2 * n * (num - n)
+    high = (prefix[:, -1:] - prefix[:, :-1]) / rest
     # The slower half at most is accused; fewer than a fifth are the scores' business.
-    most_low = num - max(2, math.ceil(settings.least_population * num))
-    between[:, : (num - 1) // 2] = -1.0
-    between[:, most_low:] = -1.0
-    best = between.argmax(axis=1)
+    fewest = np.maximum(2, np.ceil(settings.least_population * num))
+    is_cut = (n > (num - 1) // 2) & (n <= num - fewest)
+    best = np.where(is_cut, (high - low) ** 2 * n * rest, -1.0).argmax(axis=1)
     at = np.arange(len(ordered))
-    gap = (high - low)[at, best]
-    of_low = square[at, best] / n[best] - low[at, best] ** 2
-    of_high = (square[:, -1] - square[at, best]) / (num - n[best]) - high[at, best] ** 2
-    sigma = np.sqrt(np.maximum(np.maximum(of_low, of_high), settings.scale_floor**2))
-    # A handful of ranks parts by chance: the fewer, the wider the gap must be.
-    parted = (gap >= gate) & (gap >= settings.gap * (1.0 + 8.0 / num) * sigma)
+    gap, num = (high - low)[at, best], num[:, 0]
+    of_low = square[at, best] / (best + 1) - low[at, best] ** 2
+    of_high = (square[:, -1] - square[at, best]) / rest[at, best] - high[at, best] ** 2
+    within = np.maximum(np.maximum(of_low, of_high), settings.scale_floor**2)
+    # What sampling explains of the spread is known; only the rest may be small by luck.
+    unknown = np.sqrt(np.maximum(within - noise**2, settings.scale_floor**2))
+    parted = (gap >= gate) & (gap >= least_gap(num, settings=settings) * unknown)
+    parted &= gap >= _clear(num, settings=settings) * np.sqrt(np.maximum(within, noise**2))
     middle = (ordered[at, best] + ordered[at, best + 1]) / 2.0
     return np.where(parted, middle, np.inf).astype(np.float32)
-
-
-def changed(
-    mean: Reals, past: Reals, peers: Peers, *, noise: Reals, share: Reals, settings: Settings
-) -> tuple[Reals, Bools]:
-    """Change of each kernel against the same device's past, beyond what the class's steadiest tenth shows.
-
-    `mean`, `past` (kernel, rank) are log durations, `past` NaN where not known. Sees up to nine tenths of the
-    peers turn slow together; a change that falls on all is the job's, not a rank's.
-    """
-    moved = mean - past
-    out = np.full(mean.shape, np.nan, np.float32)
-    for rows in peers.rows:
-        members = rows[rows >= 0]
-        if len(members) >= 3:
-            steady = np.sort(moved[:, members], axis=1)[:, len(members) // 10][:, None]
-            out[:, members] = moved[:, members] - steady
-    known = np.nan_to_num(out, nan=0.0)
-    # The quietest tenth of the devices says how large a change is none; of a normal it lies at an eighth of σ.
-    quiet = np.sort(np.abs(known), axis=1)[:, known.shape[1] // 10][:, None] * np.float32(8.0)
-    spread = np.maximum(np.maximum(quiet, noise * np.float32(math.sqrt(2.0))), settings.scale_floor)
-    limit = np.maximum(math.log1p(settings.effect), CHANGE_SCORE * spread)
-    # Beyond the others and slower than before: when a sick rank recovers, nobody else has moved.
-    slower = np.nan_to_num(moved, nan=0.0) >= math.log1p(settings.effect)
-    return out, (known >= limit) & slower & (share >= settings.share)[:, None]
 
 
 def _tails(

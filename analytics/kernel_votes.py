@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.analytics.kernel_average import Average, averaged
-from argus.analytics.kernel_digest import KernelDigest, Pair, past_of
+from argus.analytics.kernel_digest import KernelDigest, Pair, aligned, parts_for
 from argus.analytics.kernel_luck import lasting, rate_of_others
 from argus.analytics.kernel_peers import Bools, Ints
 from argus.analytics.kernel_running import over_all
-from argus.analytics.kernel_scan import Settings, changed
+from argus.analytics.kernel_scan import Settings
 from argus.analytics.kernel_tail import Reals
 
 Pairs = frozenset[Pair]
@@ -39,17 +40,12 @@ def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings)
     assert now.found is not None and now.effects is not None
     found = now.found
     before = list(past[-(settings.of - 1) :])
-    own, moved = _own(now, past, settings=settings)
     # A mode of its own in one window and a tail in the next is one and the same trouble.
     seen = [one.shift | one.tail for one in before]
     shift = _lasting(now, found.shift, seen, settings=settings)
     slow = shift | (found.shift & found.gross)
-    moved_before = [
-        _own(one, past[: len(past) - len(before) + i], settings=settings, like=now)[1]
-        for i, one in enumerate(before)
-    ]
-    times = moved.astype(np.int8) + sum(m.astype(np.int8) for m in moved_before)
-    slow |= moved & (times >= settings.needed)
+    moved = [_moved(one, now, settings=settings) for one in (*before, now)]
+    slow |= moved[-1] & (np.sum(moved, axis=0) >= settings.needed)
     together = _averaged(now, before, settings=settings)
     if together is not None:
         slow |= together.flags
@@ -59,22 +55,20 @@ def vote(now: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings)
     )
     tail = _lasting(now, found.tail, seen, settings=settings) & ~slow
     tail &= _more_than_chance(now, past, shift=slow, settings=settings)
+    own = now.change.size if now.change is not None else None
     return Votes(shift=slow, tail=tail, device=device, own=own, together=together)
 
 
 def _averaged(now: KernelDigest, before: Sequence[KernelDigest], *, settings: Settings) -> Average | None:
-    """What the last windows and the running mean show, None without enough windows of the same kernels and devices."""
+    """What the last windows and the running mean show, None without enough windows."""
     assert now.found is not None and now.effects is not None
-    alike = [one.parts for one in before if one.keys == now.keys and one.devices == now.devices]
     noise, mean = now.effects.noise, now.mean
     last = all_ = None
-    if 1 + len(alike) >= settings.of:
-        windows = [*alike, now.parts]
+    windows = [*(parts_for(one, now=now) for one in before), now.parts]
+    if len(windows) >= settings.of:
         last = averaged(windows, now.found, now.peers, noise=noise, mean=mean, settings=settings)
     if now.running is not None:
-        all_ = over_all(
-            now.running, now.parts, now.found, now.peers, noise=noise, mean=mean, settings=settings
-        )
+        all_ = over_all(now.running, windows, now.found, now.peers, noise=noise, mean=mean, settings=settings)
     return last.or_if_stronger(all_) if last is not None and all_ is not None else last or all_
 
 
@@ -143,17 +137,11 @@ def _spikes_of(
     return out
 
 
-def _own(
-    one: KernelDigest, past: Sequence[KernelDigest], *, settings: Settings, like: KernelDigest | None = None
-) -> tuple[Reals | None, Bools]:
-    """Change of `one` against its past, in the order of `like`'s kernels and ranks."""
-    like = like or one
-    shape = like.mean.shape
-    if one.keys != like.keys or one.devices != like.devices or like.found is None or like.effects is None:
-        return None, np.zeros(shape, np.bool_)
-    known = past_of(past, one, least=settings.history_windows)
-    if known is None:
-        return None, np.zeros(shape, np.bool_)
-    noise, share = np.maximum(like.effects.noise, known.scatter), like.found.share
-    own, moved = changed(one.typical, known.mean, one.peers, noise=noise, share=share, settings=settings)
-    return own, moved & like.found.is_compute[:, None]
+def _moved(one: KernelDigest, now: KernelDigest, *, settings: Settings) -> Bools:
+    """Who is slower than before in the window `one`, in the order of the present kernels and ranks. (kernel, rank)"""
+    assert now.found is not None
+    if one.change is None or one.change.sure is None:
+        return np.zeros(now.mean.shape, np.bool_)
+    sure = aligned(one.change.sure, one, now=now, fill=0.0)
+    heavy = now.found.is_compute & (now.found.share >= settings.share)
+    return np.asarray((sure >= math.log1p(settings.effect)) & heavy[:, None])

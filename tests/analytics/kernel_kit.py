@@ -90,6 +90,14 @@ def digests(
     ]
 
 
+def in_turn(seen: Sequence[KernelDigest]) -> list[KernelDigest]:
+    """Each window with what it takes over from those before."""
+    out: list[KernelDigest] = []
+    for one in seen:
+        out.append(one.after(out))
+    return out
+
+
 def votes_of(draw: Draw, *, ranks: int = 32, windows: int = 3) -> tuple[KernelDigest, Votes]:
     """The last of some windows and what lasted in it."""
     seen = digests(draw, ranks=ranks, windows=windows)

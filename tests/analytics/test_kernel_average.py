@@ -36,6 +36,26 @@ def test_eight_ranks_of_a_wide_kernel_show_a_fifth_in_three_windows(eight: list[
     assert not vote(eight[-1], eight[:1], settings=Settings()).shift.any()  # one window less does not
 
 
+def test_a_kernel_of_another_name_in_each_window_or_another_order_takes_nothing_from_the_others(
+    eight: list[KernelDigest],
+) -> None:
+    anew = [replace(one, keys=(*one.keys[:-1], (10**6 + n, one.keys[-1][1]))) for n, one in enumerate(eight)]
+    votes = vote(anew[-1], anew[:-1], settings=Settings())
+    assert named(eight[-1], votes.shift) == {("gemm_3", SICK)}
+    turned = [
+        replace(
+            one,
+            keys=one.keys[::-1],
+            devices=one.devices[::-1],
+            parts=one.parts.rearranged(lambda half: half[::-1, ::-1], factor=one.parts.factor[::-1]),
+        )
+        for one in eight[:-1]
+    ]
+    same, other = (vote(eight[-1], past, settings=Settings()).together for past in (eight[:-1], turned))
+    assert same is not None and other is not None
+    assert np.array_equal(same.score, other.score, equal_nan=True)
+
+
 def test_what_the_windows_show_together_is_told_with_their_size(eight: list[KernelDigest]) -> None:
     votes = vote(eight[-1], eight[:-1], settings=Settings())
     together = votes.together
@@ -128,3 +148,17 @@ def test_communication_and_missing_ranks_accuse_nobody() -> None:
         for part in (window.p50, window.mean, window.top):
             part[:] = np.nan
     assert not judged(seen).flags.any()
+
+
+@pytest.mark.parametrize(("stray", "is_told"), [(0.003, True), (0.15, False)])
+def test_the_slower_half_is_told_unless_windows_stray_as_far(stray: float, is_told: bool) -> None:
+    slow = np.where(np.arange(8) < 4, np.float32(0.1), np.float32(-0.1))
+    aside = stray * np.where(np.arange(8) % 2, np.float32(1.0), np.float32(-1.0))
+    seen = []
+    for sign in (1.0, -1.0, 0.0):
+        part = np.tile(slow + np.float32(sign) * aside, (KERNELS, 1)).astype(np.float16)
+        seen.append(Parts(p50=part, mean=part, top=part, factor=np.zeros(8, np.float32)))
+    mean = np.tile(slow, (KERNELS, 1))
+    found = candidates(np.zeros_like(mean), factor=seen[-1].factor)
+    told = averaged(seen, found, peers_of(8), noise=np.zeros_like(mean), mean=mean, settings=Settings())
+    assert told.flags.tolist() == [[is_told and rank < 4 for rank in range(8)]] * KERNELS

@@ -18,6 +18,7 @@ from tests.analytics.kernel_kit import (
     Durations,
     digests,
     healthy,
+    in_turn,
     modes,
     named,
     peers_of,
@@ -121,7 +122,7 @@ def test_most_peers_turning_slow_is_seen_against_their_own_past() -> None:
     sick = set(range(26))
     calm = digests(healthy, windows=4)
     after = digests(slow(1.2, *sick), windows=2)  # type: ignore[arg-type]
-    seen = [*calm, *after]
+    seen = in_turn([*calm, *after])
     votes = vote(seen[-1], seen[:-1], settings=Settings())
     assert {rank for _, rank in named(seen[-1], votes.shift)} == sick
 
@@ -130,7 +131,7 @@ def test_a_rank_that_recovers_makes_nobody_else_slow() -> None:
     sick = digests(slow(1.5, SICK), ranks=8, windows=5)  # type: ignore[arg-type]
     well = digests(healthy, ranks=8, windows=2)
     for last in (1, 2):
-        seen = [*sick, *well[:last]]
+        seen = in_turn([*sick, *well[:last]])
         assert not vote(seen[-1], seen[:-1], settings=Settings()).shift.any()
 
 

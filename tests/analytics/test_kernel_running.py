@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from argus.analytics.kernel_average import Parts, averaged
-from argus.analytics.kernel_digest import KEPT, KernelDigest
+from argus.analytics.kernel_digest import KEPT
 from argus.analytics.kernel_running import MEMORY, Running, over_all
 from argus.analytics.kernel_scan import Settings
 from argus.analytics.kernel_votes import vote
-from tests.analytics.kernel_kit import Durations, candidates, digests, named, peers_of
+from tests.analytics.kernel_kit import Durations, candidates, digests, in_turn, named, peers_of
 
 KERNELS, RANKS, SICK = 6, 64, 5
 SETTINGS = Settings()
@@ -42,7 +42,7 @@ def told(windows: list[Parts]) -> list[tuple[int, int]]:
     zero = np.zeros((KERNELS, RANKS), np.float32)
     found = candidates(zero, factor=windows[-1].factor)
     running = followed(windows)
-    one = over_all(running, windows[-1], found, peers_of(RANKS), noise=zero, mean=zero, settings=SETTINGS)
+    one = over_all(running, windows[-3:], found, peers_of(RANKS), noise=zero, mean=zero, settings=SETTINGS)
     return [(int(k), int(r)) for k, r in np.argwhere(one.flags)]
 
 
@@ -108,14 +108,6 @@ def wide(rng: np.random.Generator, rank: int, kernel: int) -> Durations:
     """Twenty launches over a mix of lengths, an eleven-fold range of durations; the other kernels are narrow."""
     spread = rng.uniform(0.0, 2.4, 20) if kernel == 3 else 0.02 * rng.normal(size=20)
     return 2e4 * np.exp(spread) * (1.2 if rank == SICK and kernel == 3 else 1.0)
-
-
-def in_turn(seen: list[KernelDigest]) -> list[KernelDigest]:
-    """Each window with the running mean up to it."""
-    out: list[KernelDigest] = []
-    for one in seen:
-        out.append(one.after(out))
-    return out
 
 
 @pytest.mark.slow
