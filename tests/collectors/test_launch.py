@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ import pytest
 
 import argus
 from argus.collectors import launch
+from argus.collectors.rank.sink import connect_to
 
 ROOT = Path(argus.__file__).parents[1]
 
@@ -126,6 +129,41 @@ def test_a_processor_that_dies_is_said_and_its_words_are_kept(
     log = plan.socket.with_suffix(".log")
     assert said == f"no processor answers yet, see {log}"
     assert log.read_text() == "broken\n"
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job's folder with a package of its own called `argus`, which says when it is run."""
+    package = tmp_path / "job" / "argus"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "__main__.py"):
+        (package / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write(__name__)")
+    return package.parent
+
+
+@pytest.mark.slow
+def test_a_package_called_argus_in_the_jobs_folder_is_not_the_processor(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(job)
+    plan = plan_of({}, socket=str(tmp_path / "s" / "p.sock"), record=str(tmp_path / "rec"))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(job), str(ROOT)])}
+    assert launch.ensure_processor(plan, launcher_pid=1, env=env, wait_s=30) == "processor started"
+    with connect_to(plan.socket) as sock:
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    os.kill(struct.unpack("3i", raw)[0], signal.SIGTERM)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.slow
+def test_a_package_called_argus_of_the_job_is_not_run_in_its_ranks(job: Path, tmp_path: Path) -> None:
+    (job / "torch.py").touch()
+    (job / "train.py").write_text("import torch")
+    command = [sys.executable, str(job / "train.py")]
+    env = launch.rank_env({**os.environ, "PYTHONPATH": ""}, plan_of({}, socket=str(tmp_path / "p.sock")))
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert not (tmp_path / "ran").exists()
+    assert "not observing this process" in done.stderr and "of the job's own" in done.stderr
 
 
 def test_a_directory_others_can_enter_is_refused(tmp_path: Path) -> None:
