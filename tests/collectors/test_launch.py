@@ -9,12 +9,15 @@ import struct
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import argus
+from argus.api.cli import main
 from argus.collectors import launch
+from argus.collectors.host.listener import Target, listen
 from argus.collectors.rank.sink import connect_to
 
 ROOT = Path(argus.__file__).parents[1]
@@ -129,6 +132,51 @@ def test_a_processor_that_dies_is_said_and_its_words_are_kept(
     log = plan.socket.with_suffix(".log")
     assert said == f"no processor answers yet, see {log}"
     assert log.read_text() == "broken\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "target", "said"),
+    [
+        (
+            ("--record", "inner"),
+            Target(record="{here}/outer"),
+            ", recording to {here}/outer, instead of recording to {here}/inner: ",
+        ),
+        (("--server", "http://b:1"), Target(server="http://a:1"), ", http://a:1, instead of http://b:1: "),
+        (
+            ("--record", "in"),
+            Target(server="http://a:1"),
+            ", http://a:1, instead of recording to {here}/in: ",
+        ),
+        (("--record", "in"), Target(), ", which keeps nothing, instead of recording to {here}/in: "),
+        (
+            ("--record", "same"),
+            Target(record="{here}/same", server="http://a:1"),
+            ", recording to {here}/same\n",
+        ),
+        (("--server", "a:1/"), Target(record="{here}/more", server="http://a:1"), ", a:1/\n"),
+    ],
+)
+def test_a_processor_that_was_started_for_something_else_is_told(
+    options: tuple[str, str],
+    target: Target,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    socket_path = tmp_path / "s" / "p.sock"
+    there = replace(target, record=target.record.format(here=tmp_path))
+    listener = listen(socket_path, target=there)
+    assert listener is not None
+    monkeypatch.setenv("ARGUS_SOCKET", str(socket_path))
+    monkeypatch.setattr(launch, "start_processor", lambda *_words, **_more: None)
+    monkeypatch.setattr(launch, "replace_process", lambda *_words: None)
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *options, "--", "true"]) == 0
+    err = capsys.readouterr().err
+    listener.close()
+    assert f": joined the processor of this host{said.format(here=tmp_path)}" in err and err.count("\n") == 1
 
 
 @pytest.fixture
