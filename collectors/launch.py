@@ -136,9 +136,7 @@ def ensure_processor(
     """
     private_directory(plan.socket.parent)
     if plan.record:
-        plan.record.mkdir(parents=True, exist_ok=True)
-        if not os.access(plan.record, os.W_OK):
-            raise PermissionError(f"cannot write into {plan.record}")
+        _make_folder(plan.record)
     lock = os.open(plan.socket.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -155,6 +153,18 @@ def ensure_processor(
         return f"no processor answers yet, see {log}"
     finally:
         os.close(lock)
+
+
+def _make_folder(path: Path) -> None:
+    """Make it if it is not there. OSError says in words why nothing can be written into it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise NotADirectoryError(f"cannot record into {path}: a file is in its place") from None
+    except OSError as error:
+        raise OSError(f"cannot record into {path}: {error.strerror}") from None
+    if not os.access(path, os.W_OK):
+        raise PermissionError(f"cannot write into {path}")
 
 
 def processor_command(plan: Plan, *, launcher_pid: int) -> list[str]:

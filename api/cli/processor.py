@@ -296,8 +296,10 @@ def _recorder(
         return None
     try:
         return Recorder(directory, max_bytes=max_bytes, counters=counters, notices=notices)
+    except (FileExistsError, NotADirectoryError):
+        raise CliError(f"cannot record into {directory}: a file is in its place") from None
     except OSError as error:
-        raise CliError(f"cannot record into {directory}: {error}") from None
+        raise CliError(f"cannot record into {directory}: {error.strerror}") from None
 
 
 def _metrics(port: int, counters: Counters, notices: Notices, stack: ExitStack) -> str:

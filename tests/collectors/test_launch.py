@@ -75,12 +75,12 @@ def test_jobs_share_a_processor_only_if_they_report_to_the_same_place() -> None:
     assert plan_of({"ARGUS_SOCKET": "/s/p.sock"}, server="http://b").socket == Path("/s/p.sock")
 
 
-def test_a_folder_that_cannot_be_made_is_said_before_the_job_starts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["file", "file/recording"])
+def test_a_folder_that_cannot_be_made_is_said_before_the_job_starts(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    plan = plan_of({}, socket=str(tmp_path / "s" / "p.sock"), record=str(tmp_path / "file" / "recording"))
-    with pytest.raises(OSError, match="recording"):
+    plan = plan_of({}, socket=str(tmp_path / "s" / "p.sock"), record=str(tmp_path / name))
+    with pytest.raises(OSError, match=f"^cannot record into {tmp_path / name}: a file is in its place$"):
         launch.ensure_processor(plan, launcher_pid=1, env={})
-    assert not plan.socket.exists()
 
 
 def test_the_environment_gets_one_directory_first_and_keeps_the_rest() -> None:
