@@ -98,6 +98,14 @@ def package_root() -> Path:
     return Path(argus.__file__).absolute().parent.parent
 
 
+def own_env(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a process of ours: no hook, and our package ahead of what the job puts on its path."""
+    root = str(package_root())
+    hook = os.path.join(root, "argus", "collectors", "rank", "site")
+    rest = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != hook]
+    return {**env, "PYTHONPATH": os.pathsep.join([root, *rest])}
+
+
 def rank_env(env: Mapping[str, str], plan: Plan) -> dict[str, str]:
     """The command's environment: ours plus one directory, first on PYTHONPATH."""
     site = str(package_root() / "argus" / "collectors" / "rank" / "site")
@@ -128,9 +136,7 @@ def ensure_processor(
     """
     private_directory(plan.socket.parent)
     if plan.record:
-        plan.record.mkdir(parents=True, exist_ok=True)
-        if not os.access(plan.record, os.W_OK):
-            raise PermissionError(f"cannot write into {plan.record}")
+        _make_folder(plan.record)
     lock = os.open(plan.socket.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -149,9 +155,21 @@ def ensure_processor(
         os.close(lock)
 
 
+def _make_folder(path: Path) -> None:
+    """Make it if it is not there. OSError says in words why nothing can be written into it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise NotADirectoryError(f"cannot record into {path}: a file is in its place") from None
+    except OSError as error:
+        raise OSError(f"cannot record into {path}: {error.strerror}") from None
+    if not os.access(path, os.W_OK):
+        raise PermissionError(f"cannot write into {path}")
+
+
 def processor_command(plan: Plan, *, launcher_pid: int) -> list[str]:
-    """The processor's command line for this plan."""
-    words = [sys.executable, "-m", "argus", "processor", "--socket", str(plan.socket)]
+    """The processor's command line for this plan; -P, for the job's folder may hold an `argus` too."""
+    words = [sys.executable, "-P", "-m", "argus", "processor", "--socket", str(plan.socket)]
     words += ["--launcher-pid", str(launcher_pid)]
     if plan.server:
         words += ["--server", plan.server]
@@ -162,14 +180,7 @@ def processor_command(plan: Plan, *, launcher_pid: int) -> list[str]:
 
 def start_processor(plan: Plan, *, launcher_pid: int, env: Mapping[str, str], log: Path) -> None:
     """Start it detached: own session, no terminal, output to `log`."""
-    site = str(package_root() / "argus" / "collectors" / "rank" / "site")
-    paths = [p for p in env.get("PYTHONPATH", "").split(os.pathsep) if p and p != site]
-    quiet = {
-        **env,
-        "PYTHONPATH": os.pathsep.join([*paths, str(package_root())]),
-        "ARGUS_OFF": "1",
-        "ARGUS_LOG": str(log),
-    }
+    quiet = {**own_env(env), "ARGUS_OFF": "1", "ARGUS_LOG": str(log)}
     command = processor_command(plan, launcher_pid=launcher_pid)
     subprocess.run(
         ["/bin/sh", "-c", START_SCRIPT, "sh", *command],

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
+from argus.api.cli.numbers import whole
 from argus.api.cli.over_http import add_server, ask, ask_bytes, quoted, server_of
 from argus.collectors.records.events import RankRecords
+from argus.collectors.records.layout import MAX_WORLD
 
 PAPER_BYTES = 443_000
 """Bytes of Perfetto a rank-step took in the ARGUS paper."""
 
 POLL_S = 0.5
+MAX_WINDOWS = 100  # the service gives no more at once
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,8 +30,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--incident", metavar="ID", help="suspects and two healthy peers around its onset")
     what.add_argument("--run", metavar="NAME", help="a run's ranks over its last windows")
-    parser.add_argument("--rank", type=int, action="append", default=[], metavar="N", help="may be repeated")
-    parser.add_argument("--last", type=int, default=3, metavar="N", help="windows (default 3)")
+    parser.add_argument(
+        "--rank",
+        type=whole(0, MAX_WORLD - 1),
+        action="append",
+        default=[],
+        metavar="N",
+        help="may be repeated",
+    )
+    parser.add_argument(
+        "--last", type=whole(1, MAX_WINDOWS), default=3, metavar="N", help="windows (default 3)"
+    )
     parser.add_argument("--to", default=".", metavar="DIR", help="folder or fsspec URL such as s3://bucket/x")
     parser.add_argument(
         "--timeout-s", type=float, default=60.0, metavar="S", help="wait for the hosts so long"

@@ -18,6 +18,7 @@ from typing import Any
 from argus.analytics.probe import Reading, Verdict, events_of, judged, slow_pairs
 from argus.api.cli.errors import CliError
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
+from argus.collectors.launch import own_env
 from argus.collectors.probe.__main__ import MARK
 from argus.collectors.records.text import tame
 
@@ -134,9 +135,9 @@ def words_for(host: str, rank: int, hosts: Sequence[str], args: argparse.Namespa
     own = is_local(host)
     python = sys.executable if own and args.python == "python3" else args.python
     master = f"{'127.0.0.1' if all(map(is_local, hosts)) or args.launch else hosts[0]}:{args.port}"
-    command = [python, "-m", "argus.collectors.probe", "--rank", str(rank), "--world", str(len(hosts))]
-    command += ["--master", master, "--seconds", f"{args.seconds:g}", "--rounds", str(args.rounds)]
-    command += ["--device", args.device]
+    command = [python, "-P", "-m", "argus.collectors.probe"]  # -P: not what lies in this folder
+    command += ["--rank", str(rank), "--world", str(len(hosts)), "--master", master]
+    command += ["--seconds", f"{args.seconds:g}", "--rounds", str(args.rounds), "--device", args.device]
     template = args.launch or TEMPLATES.get(args.via or "", "")
     if own and not args.launch:
         return command
@@ -175,9 +176,10 @@ def _run(
     hosts: Sequence[str], rank: int, command: Sequence[str], *, timeout_s: float
 ) -> tuple[list[Reading], str]:
     host = hosts[rank]
+    env = own_env(os.environ) if command[0] == sys.executable else None
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
+            command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False, env=env
         )
     except subprocess.TimeoutExpired as error:
         said = error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else ""

@@ -28,7 +28,7 @@ from argus.collectors.host.host_sampler import HostSampler
 from argus.collectors.host.kernel_log import KernelLog
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.leftovers import sweep
-from argus.collectors.host.listener import Listener, listen
+from argus.collectors.host.listener import Listener, Target, listen
 from argus.collectors.host.metrics import serve_metrics
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.observers import HostWatch, Observers
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     server = _server(args.server or os.environ.get("ARGUS_SERVER", ""), os.environ)
     launchers = _note_launcher(path, args.launcher_pid)
     try:
-        listener = listen(path)
+        listener = listen(path, target=_target(args, server))
     except (ValueError, OSError) as error:
         raise CliError(f"cannot listen on {path}: {error}") from None
     if listener is None:
@@ -296,8 +296,10 @@ def _recorder(
         return None
     try:
         return Recorder(directory, max_bytes=max_bytes, counters=counters, notices=notices)
+    except (FileExistsError, NotADirectoryError):
+        raise CliError(f"cannot record into {directory}: a file is in its place") from None
     except OSError as error:
-        raise CliError(f"cannot record into {directory}: {error}") from None
+        raise CliError(f"cannot record into {directory}: {error.strerror}") from None
 
 
 def _metrics(port: int, counters: Counters, notices: Notices, stack: ExitStack) -> str:
@@ -323,6 +325,11 @@ def _server(url: str, env: Mapping[str, str]) -> HttpPost | None:
         return parse_server(url, key=env.get("ARGUS_KEY", ""))
     except ValueError as error:
         raise CliError(f"--server: {error}") from None
+
+
+def _target(args: argparse.Namespace, server: HttpPost | None) -> Target:
+    record = str(Path(args.record).absolute()) if args.record else ""
+    return Target(server=server.url if server else "", record=record)
 
 
 def _note_launcher(path: Path, pid: int | None) -> Launchers | None:

@@ -12,6 +12,7 @@ from secrets import token_hex
 from argus.api.cli.errors import CliError
 from argus.collectors import launch
 from argus.collectors.host.client import parse_server
+from argus.collectors.host.listener import target_of
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -74,9 +75,25 @@ def _start(plan: launch.Plan, env: dict[str, str]) -> str:
     if not plan.has_processor:
         return f"no processor{_target(plan)}"
     try:
-        return launch.ensure_processor(plan, launcher_pid=os.getpid(), env=env) + _target(plan)
+        said = launch.ensure_processor(plan, launcher_pid=os.getpid(), env=env)
+        return said + (_elsewhere(plan) or _target(plan))
     except (OSError, ValueError) as error:
         return f"no processor, the job runs unobserved: {error}"  # observation may fail, the job may not
+
+
+def _elsewhere(plan: launch.Plan) -> str:
+    """Where the records go if the processor that answers on the plan's socket was started for something else."""
+    target = target_of(plan.socket)
+    if target is None:
+        return ""
+    server = parse_server(plan.server).url if plan.server else target.server
+    record = str(plan.record) if plan.record else target.record
+    if (server, record) == (target.server, target.record):
+        return ""
+    ways = [target.server] if target.server else []
+    ways += [f"recording to {target.record}"] if target.record else []
+    told = f", {', '.join(ways) or 'which keeps nothing'}, instead of {_target(plan).removeprefix(', ')}"
+    return f"{told}: for that name a socket without a processor with --socket"
 
 
 def _target(plan: launch.Plan) -> str:

@@ -12,13 +12,16 @@ from typing import Any
 
 from argus.agent.wording import counted
 from argus.api.cli.errors import CliError
+from argus.api.cli.numbers import seconds, whole
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
+from argus.collectors.records.layout import MAX_WORLD
 from argus.collectors.records.stacks import StackDump, Thread
 from argus.collectors.records.text import tame
 
 SETTLE_S = 12.0
 """From a host's last dump to the store: its upload period and the waits on the way."""
 
+MAX_BURST_S = 60.0  # the service orders no longer one
 MAX_FRAMES = 12
 MAX_COMPARED = 1000
 """Dumps compared, the latest: what the service tells at once."""
@@ -29,19 +32,32 @@ MAX_LINE = 160
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run and ranks; whether to look closer first."""
     parser.add_argument("--run", required=True, metavar="NAME", help="the run")
-    parser.add_argument("--rank", type=int, action="append", default=[], metavar="N", help="may be repeated")
-    parser.add_argument("--burst", type=float, metavar="S", help="first dump them each second for S seconds")
+    parser.add_argument(
+        "--rank",
+        type=whole(0, MAX_WORLD - 1),
+        action="append",
+        default=[],
+        metavar="N",
+        help="may be repeated",
+    )
+    parser.add_argument(
+        "--burst", type=seconds(MAX_BURST_S), metavar="S", help="first dump them each second for S seconds"
+    )
     parser.add_argument("--native", action="store_true", help="native frames too, in the burst only")
     parser.add_argument(
         "--against-peers", action="store_true", help="which stacks the ranks show more often than all others"
     )
-    parser.add_argument("--limit", type=int, default=8, metavar="N", help="dumps to show (default 8)")
+    parser.add_argument(
+        "--limit", type=whole(1, MAX_COMPARED), default=8, metavar="N", help="dumps to show (default 8)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_server(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask for a burst if wanted, then show the latest dumps."""
+    if args.native and not args.burst:
+        raise CliError("native frames are dumped in a burst only: add --burst S to --native")
     where = f"{server_of(args, os.environ)}/v1/runs/{quoted(args.run)}"
     if args.burst:
         body = {"ranks": args.rank, "seconds": args.burst, "native": args.native}

@@ -16,6 +16,7 @@ from typing import Any
 
 from argus.agent.wording import counted
 from argus.api.cli.errors import CliError
+from argus.api.cli.numbers import whole
 from argus.collectors.records.errors import WireError
 from argus.topology.compare import difference
 from argus.topology.export import fleet_to_json, layouts_from_json
@@ -30,6 +31,7 @@ from argus.topology.words import describe_element, describe_rank
 DEFAULT_SERVER = "http://127.0.0.1:8321"
 TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 256 << 20
+MAX_ATTEMPT = (1 << 31) - 1  # the service knows no higher one
 
 Fetch = Callable[[str, str], bytes]
 
@@ -45,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = commands.add_parser("show", help="layout, places and conflicts of a run or of files")
     show.add_argument("files", nargs="*", metavar="FILE", help=FILES_HELP)
     show.add_argument("--run", metavar="R", help="a run the service knows; files add to it")
-    show.add_argument("--attempt", type=int, metavar="N", help="attempt of the run; the latest by default")
+    show.add_argument(
+        "--attempt", type=whole(0, MAX_ATTEMPT), metavar="N", help="attempt of the run; the latest by default"
+    )
     show.add_argument(
         "--server", metavar="URL", help=f"the service; ARGUS_SERVER or {DEFAULT_SERVER} by default"
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import socket
 import struct
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from argus.collectors.records.endpoint import private_directory
@@ -32,6 +33,14 @@ class Peer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Target:
+    """Where a processor's records go: a service's URL, a recording's folder; empty for neither."""
+
+    server: str = ""
+    record: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Listener:
     """A bound socket and the lock that makes this process the only one to have it."""
 
@@ -46,7 +55,7 @@ class Listener:
         os.close(self.lock_fd)
 
 
-def listen(path: Path) -> Listener | None:
+def listen(path: Path, *, target: Target | None = None) -> Listener | None:
     """Listen on `path`; None if another processor does. ValueError, OSError: the path cannot be used."""
     if len(os.fsencode(path)) > MAX_PATH:
         raise ValueError(f"the socket path {path} is longer than {MAX_PATH} bytes")
@@ -57,6 +66,8 @@ def listen(path: Path) -> Listener | None:
     except BlockingIOError:
         os.close(lock_fd)
         return None
+    os.ftruncate(lock_fd, 0)
+    os.write(lock_fd, json.dumps(asdict(target or Target())).encode())
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.unlink(missing_ok=True)  # of a processor that was killed: we hold its lock
@@ -69,6 +80,15 @@ def listen(path: Path) -> Listener | None:
         os.close(lock_fd)
         raise
     return Listener(path=path, sock=sock, lock_fd=lock_fd)
+
+
+def target_of(path: Path) -> Target | None:
+    """What the processor that listens on `path` does with the records; None if it does not say."""
+    try:
+        raw = json.loads(Path(f"{path}.owner.lock").read_bytes())
+        return Target(server=str(raw["server"]), record=str(raw["record"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # of another version, or just starting
 
 
 def peer_of(sock: socket.socket) -> Peer:

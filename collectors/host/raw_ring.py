@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from argus.collectors.host.counters import Counters
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.rank import Key
 from argus.collectors.host.recorder import encode
+from argus.collectors.host.tape import Tape, num_rows_of
 from argus.collectors.records.endpoint import private_directory
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.frames import ROW_KINDS, Frame, FrameReader, Kind, encode_json
@@ -78,7 +78,7 @@ class _Stream:
     layout: Layout
     names: list[str]
     notes: list[Frame] = field(default_factory=list)
-    file: BinaryIO | None = None
+    tape: Tape | None = None
     segment: Segment | None = None
 
 
@@ -131,16 +131,17 @@ class RawRing:
             try:
                 self._write(key, stream, frame)
             except OSError as error:
+                if stream.tape is None:
+                    self._lose(num_rows_of(frame))
                 self._finish(stream)
-                self._counters.add("argus_collector_dropped_events_total", "ring")
                 self._notices.once("ring", f"the raw ring {self._directory} cannot be written: {error}")
 
     def flush(self) -> None:
         """Hand everything to the system; forget what is too old or too much."""
         with self._lock:
             for stream in self._streams.values():
-                if stream.file is not None:
-                    _flush(stream.file)
+                if stream.tape is not None:
+                    _flush(stream.tape)
             self._forget()
             totals = self._totals
             self._counters.set("argus_collector_ring_bytes", totals.num_bytes)
@@ -174,8 +175,8 @@ class RawRing:
         """Rows of these steps of a rank as one recording; empty if nothing of it is left."""
         with self._lock:
             for stream in self._streams.values():
-                if stream.file is not None:
-                    _flush(stream.file)
+                if stream.tape is not None:
+                    _flush(stream.tape)
             parts = [s for s in self._all() if s.key == key and s.overlaps(first_step, end_step)]
         frames = (frame for part in parts for frame in _cut(part.path, first_step, end_step))
         return b"".join(frames)
@@ -190,10 +191,10 @@ class RawRing:
             return  # the next segment begins with it
         if stream.segment is not None and self._is_full(stream.segment):
             self._finish(stream)
-        if stream.file is None or stream.segment is None:
-            stream.file, stream.segment = self._begin_segment(key, stream)
+        if stream.tape is None or stream.segment is None:
+            stream.tape, stream.segment = self._begin_segment(key, stream)
         raw = encode(frame)
-        stream.file.write(raw)
+        stream.tape.write(raw, num_rows=num_rows_of(frame))
         stream.segment.ended_s = self._clock()
         self._note(stream.segment, frame, len(raw))
 
@@ -209,28 +210,39 @@ class RawRing:
     def _is_full(self, segment: Segment) -> bool:
         return segment.num_bytes >= SEGMENT_BYTES or self._clock() - segment.started_s >= SEGMENT_S
 
-    def _begin_segment(self, key: Key, stream: _Stream) -> tuple[BinaryIO, Segment]:
+    def _begin_segment(self, key: Key, stream: _Stream) -> tuple[Tape, Segment]:
         now_s = self._clock()
         path = self._directory / f"{self._next:012d}.argus"
         self._next += 1
-        file = path.open("xb", buffering=BUFFER_BYTES)
+        tape = Tape(path, buffering=BUFFER_BYTES)
         head = encode_json(Kind.LAYOUT, stream.layout.to_json())
         head += encode_json(Kind.STRINGS, {"first": 0, "names": stream.names})
         head += b"".join(encode(note) for note in stream.notes)
-        file.write(head)
+        try:
+            tape.write(head, num_rows=0)
+        except OSError:
+            tape.close()
+            path.unlink(missing_ok=True)
+            raise
         self._totals.num_bytes += len(head)
-        return file, Segment(path=path, key=key, started_s=now_s, ended_s=now_s, num_bytes=len(head))
+        return tape, Segment(path=path, key=key, started_s=now_s, ended_s=now_s, num_bytes=len(head))
 
     def _finish(self, stream: _Stream | None) -> None:
         """Close the segment that is being written."""
-        if stream is None or stream.file is None or stream.segment is None:
+        if stream is None or stream.tape is None or stream.segment is None:
             return
-        try:
-            stream.file.close()
-        except OSError as error:
+        num_bytes, num_lost, error = stream.tape.close()
+        if error is not None:
             self._notices.once("ring", f"the raw ring {self._directory} lost a part: {error}")
+        self._lose(num_lost)
+        self._totals.num_bytes += num_bytes - stream.segment.num_bytes
+        stream.segment.num_bytes = num_bytes
         self._totals.segments.append(stream.segment)
-        stream.file = stream.segment = None
+        stream.tape = stream.segment = None
+
+    def _lose(self, num_rows: int) -> None:
+        if num_rows:
+            self._counters.add("argus_collector_dropped_events_total", "ring", amount=num_rows)
 
     def _all(self) -> Iterator[Segment]:
         yield from self._totals.segments
@@ -250,9 +262,9 @@ class RawRing:
                 segment.path.unlink(missing_ok=True)
 
 
-def _flush(file: BinaryIO) -> None:
+def _flush(tape: Tape) -> None:
     try:
-        file.flush()
+        tape.flush()
     except OSError:
         return  # the disk is full: the next write says so and ends the segment
 

@@ -80,6 +80,7 @@ class Uploader:
         self._report: Report | None = None
         self._layouts: Mapping[Key, Layout] = {}
         self._are_layouts_stale = False
+        self._told: frozenset[tuple[Key, int]] = frozenset()
         self._num_fails = 0
         self._next_try_s = 0.0
         self._beats_from_s = 0.0
@@ -137,7 +138,10 @@ class Uploader:
         beats, entry = self._due()
         if not beats and entry is None:
             return False
-        if self._are_layouts_stale and not self._send_layouts():
+        is_unknown = (
+            not _processes(self._layouts) <= self._told
+        )  # its sign of life must not come before its layout
+        if (self._are_layouts_stale or is_unknown) and not self._send_layouts():
             pass
         elif beats:
             self._send_beats(beats)
@@ -181,13 +185,15 @@ class Uploader:
 
     def _send_layouts(self) -> bool:
         """All layouts of live ranks again: the service may have lost them, or never got them."""
-        layouts = [layout.to_json() for layout in self._layouts.values()]
+        told = self._layouts
+        layouts = [layout.to_json() for layout in told.values()]
         if layouts:
             answer = self._request(PATHS["layouts"], _json({"layouts": layouts}), JSON_HEADERS)
             if not self._is_taken(answer) and not is_refusal(answer):
                 return False
             self._hear(answer)
         self._are_layouts_stale = False
+        self._told = _processes(told)
         return True
 
     def _send_beats(self, beats: Sequence[Heartbeat]) -> None:
@@ -311,3 +317,8 @@ def is_refusal(answer: Answer) -> bool:
 
 def _json(body: Mapping[str, object]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _processes(layouts: Mapping[Key, Layout]) -> frozenset[tuple[Key, int]]:
+    """The ranks with their processes: one that is started again is another."""
+    return frozenset((key, layout.pid) for key, layout in layouts.items() if layout.pid)

@@ -58,7 +58,8 @@ class Sink:
         self._max_bytes = max_bytes
         self._sock: socket.socket | None = None
         self._frames: deque[bytes] = deque()
-        self._sent = 0  # bytes of the first frame that are out
+        self._opening = b""  # what this connection must still hear first; apart, for each one has its own
+        self._sent = 0  # bytes of the opening, or else of the first frame, that are out
         self._size = 0
         self._failures = 0
         self._retry_at_s = 0.0
@@ -71,12 +72,12 @@ class Sink:
     @property
     def has_room(self) -> bool:
         """Whether rows may be encoded for sending."""
-        return self._size < self._max_bytes
+        return self._size + len(self._opening) < self._max_bytes
 
     @property
     def is_empty(self) -> bool:
         """Whether everything is out."""
-        return not self._frames
+        return not self._frames and not self._opening
 
     def push(self, frame: bytes) -> None:
         """Queue a frame; the caller asks `has_room` before it encodes rows."""
@@ -85,12 +86,15 @@ class Sink:
 
     def pump(self) -> None:
         """Connect if it is time to, then write until the socket would block."""
-        if self._sock is None and not self._reach():
+        was_connected = self.is_connected
+        if not was_connected and not self._reach():
             return
         try:
-            while self._frames and self._write():
+            while self._write():
                 pass
             self._listen()
+            if was_connected and not self._opening:
+                self._failures = 0  # not sooner: one that is full accepts and hangs up
         except OSError:
             self._lose()
         except WireError as error:
@@ -107,50 +111,53 @@ class Sink:
         if self._now_s() < self._retry_at_s:
             return False
         try:
-            self._sock = self._connect()
+            sock = self._connect()
         except OSError:
             self._lose()
             return False
-        self._failures = 0
         self._reader = FrameReader()
-        prelude = self._prelude()
-        self._frames.appendleft(prelude)
-        self._size += len(prelude)
+        self._opening = self._prelude()
+        self._sock = sock
         return True
 
     def _write(self) -> bool:
-        """Write some of the first frame; False if the socket takes no more now."""
+        """Write some of what is next; False if that is nothing or the socket takes no more now."""
         assert self._sock is not None
-        frame = self._frames[0]
+        if self.is_empty:
+            return False
+        frame = self._opening or self._frames[0]
         try:
             self._sent += self._sock.send(memoryview(frame)[self._sent :])
         except TimeoutError:
             return False
         if self._sent == len(frame):
-            self._frames.popleft()
-            self._size -= len(frame)
             self._sent = 0
+            if self._opening:
+                self._opening = b""
+            else:
+                self._size -= len(self._frames.popleft())
         return True
 
     def _listen(self) -> None:
-        """Take what the processor said since the last look, never waiting for it."""
+        """Take what the processor said since the last look, never waiting for it. OSError if it hung up."""
         assert self._sock is not None
         self._sock.settimeout(0)
         try:
             chunk = self._sock.recv(READ_BYTES)
         except BlockingIOError:
-            chunk = b""
+            return
         finally:
             self._sock.settimeout(SEND_TIMEOUT_S)
-        if chunk:  # else it is silent or hung up, which the next write tells
-            for frame in self._reader.feed(chunk):
-                if frame.kind is Kind.CONTROL and self._on_control is not None:
-                    self._on_control(frame.body or {})
+        if not chunk:
+            raise ConnectionResetError
+        for frame in self._reader.feed(chunk):
+            if frame.kind is Kind.CONTROL and self._on_control is not None:
+                self._on_control(frame.body or {})
 
     def _lose(self) -> None:
         """The connection is gone: a frame that was out in part starts again on the next one."""
         self.close()
-        self._sent = 0
+        self._opening, self._sent = b"", 0
         wait_s = BACK_OFF_S[min(self._failures, len(BACK_OFF_S) - 1)]
         self._failures += 1
         self._retry_at_s = self._now_s() + wait_s

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import argus
+from argus.api.cli import main
 from argus.collectors import launch
+from argus.collectors.host.listener import Target, listen
+from argus.collectors.rank.sink import connect_to
 
 ROOT = Path(argus.__file__).parents[1]
 
@@ -69,12 +75,12 @@ def test_jobs_share_a_processor_only_if_they_report_to_the_same_place() -> None:
     assert plan_of({"ARGUS_SOCKET": "/s/p.sock"}, server="http://b").socket == Path("/s/p.sock")
 
 
-def test_a_folder_that_cannot_be_made_is_said_before_the_job_starts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["file", "file/recording"])
+def test_a_folder_that_cannot_be_made_is_said_before_the_job_starts(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    plan = plan_of({}, socket=str(tmp_path / "s" / "p.sock"), record=str(tmp_path / "file" / "recording"))
-    with pytest.raises(OSError, match="recording"):
+    plan = plan_of({}, socket=str(tmp_path / "s" / "p.sock"), record=str(tmp_path / name))
+    with pytest.raises(OSError, match=f"^cannot record into {tmp_path / name}: a file is in its place$"):
         launch.ensure_processor(plan, launcher_pid=1, env={})
-    assert not plan.socket.exists()
 
 
 def test_the_environment_gets_one_directory_first_and_keeps_the_rest() -> None:
@@ -126,6 +132,86 @@ def test_a_processor_that_dies_is_said_and_its_words_are_kept(
     log = plan.socket.with_suffix(".log")
     assert said == f"no processor answers yet, see {log}"
     assert log.read_text() == "broken\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "target", "said"),
+    [
+        (
+            ("--record", "inner"),
+            Target(record="{here}/outer"),
+            ", recording to {here}/outer, instead of recording to {here}/inner: ",
+        ),
+        (("--server", "http://b:1"), Target(server="http://a:1"), ", http://a:1, instead of http://b:1: "),
+        (
+            ("--record", "in"),
+            Target(server="http://a:1"),
+            ", http://a:1, instead of recording to {here}/in: ",
+        ),
+        (("--record", "in"), Target(), ", which keeps nothing, instead of recording to {here}/in: "),
+        (
+            ("--record", "same"),
+            Target(record="{here}/same", server="http://a:1"),
+            ", recording to {here}/same\n",
+        ),
+        (("--server", "a:1/"), Target(record="{here}/more", server="http://a:1"), ", a:1/\n"),
+    ],
+)
+def test_a_processor_that_was_started_for_something_else_is_told(
+    options: tuple[str, str],
+    target: Target,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    socket_path = tmp_path / "s" / "p.sock"
+    there = replace(target, record=target.record.format(here=tmp_path))
+    listener = listen(socket_path, target=there)
+    assert listener is not None
+    monkeypatch.setenv("ARGUS_SOCKET", str(socket_path))
+    monkeypatch.setattr(launch, "start_processor", lambda *_words, **_more: None)
+    monkeypatch.setattr(launch, "replace_process", lambda *_words: None)
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *options, "--", "true"]) == 0
+    err = capsys.readouterr().err
+    listener.close()
+    assert f": joined the processor of this host{said.format(here=tmp_path)}" in err and err.count("\n") == 1
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A job's folder with a package of its own called `argus`, which says when it is run."""
+    package = tmp_path / "job" / "argus"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "__main__.py"):
+        (package / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write(__name__)")
+    return package.parent
+
+
+@pytest.mark.slow
+def test_a_package_called_argus_in_the_jobs_folder_is_not_the_processor(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(job)
+    plan = plan_of({}, socket=str(tmp_path / "s" / "p.sock"), record=str(tmp_path / "rec"))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(job), str(ROOT)])}
+    assert launch.ensure_processor(plan, launcher_pid=1, env=env, wait_s=30) == "processor started"
+    with connect_to(plan.socket) as sock:
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    os.kill(struct.unpack("3i", raw)[0], signal.SIGTERM)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.slow
+def test_a_package_called_argus_of_the_job_is_not_run_in_its_ranks(job: Path, tmp_path: Path) -> None:
+    (job / "torch.py").touch()
+    (job / "train.py").write_text("import torch")
+    command = [sys.executable, str(job / "train.py")]
+    env = launch.rank_env({**os.environ, "PYTHONPATH": ""}, plan_of({}, socket=str(tmp_path / "p.sock")))
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert not (tmp_path / "ran").exists()
+    assert "not observing this process" in done.stderr and "of the job's own" in done.stderr
 
 
 def test_a_directory_others_can_enter_is_refused(tmp_path: Path) -> None:

@@ -17,17 +17,11 @@ import pytest
 import torch
 
 import argus
-from argus.collectors.host import recorder as recorder_module
-from argus.collectors.host.counters import Counters
-from argus.collectors.host.notices import Notices
-from argus.collectors.host.recorder import Recorder
 from argus.collectors.rank import attach
 from argus.collectors.rank.fake_receiver import FakeReceiver
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.writer import Writer
 from argus.collectors.readers.recording import read
-from argus.collectors.records.frames import Frame, Kind
-from argus.collectors.records.layout import Layout
 from tests.collectors.rank import jobs
 from tests.collectors.rank.test_faults import PlantedError, train
 from tests.collectors.under_run import PLAIN, ROOT, SCRIPT, argus_run
@@ -293,21 +287,3 @@ def _train_past(processor: int) -> None:
     os.kill(processor, signal.SIGCONT)
     time.sleep(10 * TURN_S)  # a few turns
     step()
-
-
-def test_a_full_disk_ends_the_recording_not_the_processor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counters = Counters()
-    said: list[str] = []
-    full = Path("/dev/full").open("wb")  # noqa: SIM115 the recorder closes it
-    monkeypatch.setattr(recorder_module, "_create", lambda directory, rank: full)
-    recorder = Recorder(tmp_path, max_bytes=1 << 20, counters=counters, notices=Notices(said.append))
-    key = ("run", 0, 0)
-    recorder.begin(key, layout=Layout(run="run", attempt=0, rank=0, world_size=1), names=("",))
-    for _ in range(3):
-        recorder.write(key, Frame(kind=Kind.NOTE, body={"unseen": "x"}))
-        recorder.flush()
-    recorder.close()
-    assert len(said) == 1 and "No space left" in said[0]
-    assert counters.get("argus_collector_dropped_events_total", "record_full") == 2

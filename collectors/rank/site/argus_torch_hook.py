@@ -56,6 +56,7 @@ def watch(meta_path: list[object], arm: bool = False) -> None:
 def attach(arm: bool) -> None:
     """Hand over to argus; whatever goes wrong is one line in the log."""
     try:
+        _require_ours()
         from argus.collectors.rank.attach import prepare
 
         prepare(arm=arm)
@@ -63,3 +64,14 @@ def attach(arm: bool) -> None:
         import logging
 
         logging.getLogger("argus").warning("argus: not observing this process: %r", error)
+
+
+def _require_ours() -> None:
+    """ImportError if `argus` is a package of the job's: importing it would run code the job did not ask for."""
+    import os
+    from importlib.util import find_spec
+
+    spec = find_spec("argus")
+    places = [] if spec is None else list(spec.submodule_search_locations or ())
+    if not any(os.path.isfile(os.path.join(place, "collectors", "rank", "attach.py")) for place in places):
+        raise ImportError(f"'argus' is a package of the job's own: {spec and spec.origin}")

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -69,6 +70,18 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     it = Bench(tmp_path / "spool")
     yield it
     it.spool.close()
+
+
+def test_a_process_is_heard_of_by_its_layout_before_its_first_sign_of_life(bench: Bench) -> None:
+    def steps(pid: int) -> list[str]:
+        bench.uploader.submit_beats([beat()], layouts=[replace(LAYOUT, pid=pid)])
+        return bench.steps()
+
+    bench.spool.put("windows", b"{}", num=1)
+    assert steps(100) == ["layouts", "heartbeats", "windows"]
+    assert steps(100) == ["heartbeats"]
+    assert steps(200) == ["layouts", "heartbeats"]
+    assert steps(200) == ["heartbeats"]
 
 
 def test_beats_go_before_what_waits(bench: Bench) -> None:

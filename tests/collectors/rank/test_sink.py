@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn
@@ -237,6 +238,47 @@ def test_a_frame_cut_by_a_lost_connection_is_sent_whole_again() -> None:
     heard = [frame.body for frame in reader.feed(sockets[1].taken)]
     assert heard[-1] == {"unseen": "4"} and reader.pending == 0
     assert sink.is_empty
+
+
+def test_a_processor_that_hangs_up_at_once_costs_bounded_memory_and_is_asked_ever_less(path: Path) -> None:
+    now_s, asked = [0.0], list[float]()
+    path.parent.mkdir()
+
+    def connect() -> socket.socket:
+        asked.append(now_s[0])
+        sock = connect_to(path)
+        listening.accept()[0].close()
+        return sock
+
+    sink = Sink(connect=connect, prelude=lambda: b"x" * 1000, now_s=lambda: now_s[0], max_bytes=5000)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        for _ in range(100):
+            sink.pump()
+            now_s[0] += 0.5
+    assert sink.has_room and sink.is_empty
+    assert [later - sooner for sooner, later in pairwise(asked)] == [0.5, 1.0, 2.0] + [5.0] * 9
+
+
+def test_a_connection_that_held_is_sought_again_at_once_when_it_breaks() -> None:
+    sockets, now_s, asked = [Brittle(1 << 20), Brittle(1 << 20)], [0.0], list[float]()
+
+    def connect() -> socket.socket:
+        asked.append(now_s[0])
+        if len(asked) not in (3, 4):
+            raise ConnectionRefusedError
+        return sockets[len(asked) - 3]  # type: ignore[return-value]
+
+    sink = Sink(connect=connect, prelude=lambda: b"x" * 100, now_s=lambda: now_s[0])
+    while len(asked) < 4:
+        if now_s[0] == 3.0:
+            sockets[0].limit = 0
+        sink.push(b"y")
+        sink.pump()
+        now_s[0] += 0.5
+    assert asked == [0.0, 0.5, 1.5, 3.5]
+    assert sockets[1].taken == b"x" * 100 + b"yy" and sink.is_empty
 
 
 def test_a_socket_of_nobody_is_an_error(path: Path) -> None:
