@@ -26,30 +26,34 @@ def bench() -> Iterator[Bench]:
     bench.session.stop()
 
 
-class Faulty(torch.optim.SGD):
-    """Its steps of the numbers in `raise_at` raise, before its closure is called."""
+class Faulty(torch.optim.Optimizer):
+    """Its steps of the numbers in `raise_at` raise, before its closure is called.
 
-    raise_at: tuple[int, ...] = ()
-    num_steps = 0
+    No subclass of another optimizer, whose own step would be one inside its step.
+    """
+
+    def __init__(self, net: nn.Module, *, raise_at: tuple[int, ...]) -> None:
+        super().__init__(net.parameters(), {})
+        self.raise_at, self.num_steps = raise_at, 0
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         self.num_steps += 1
         if self.num_steps - 1 in self.raise_at:
             raise torch.OutOfMemoryError("planted")
-        loss: float | None = super().step(closure)
-        return loss
+        return None if closure is None else closure()
 
 
-class Nested(torch.optim.SGD):
+class Nested(torch.optim.Optimizer):
     """Asks another optimizer first, and goes on when that one raises."""
 
-    inner: Faulty
+    def __init__(self, net: nn.Module, *, inner: Faulty) -> None:
+        super().__init__(net.parameters(), {})
+        self.inner = inner
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         with contextlib.suppress(torch.OutOfMemoryError):
             self.inner.step()
-        loss: float | None = super().step(closure)
-        return loss
+        return None if closure is None else closure()
 
 
 def loss_of(net: nn.Module) -> torch.Tensor:
@@ -70,8 +74,7 @@ WHOLE = [("forward", 0), ("backward", 0), ("optimizer", 0)]
 
 def test_a_step_that_raises_leaves_the_phases_after_it_as_they_were(bench: Bench) -> None:
     net = nn.Linear(4, 4)
-    optimizer = Faulty(net.parameters(), lr=0.1)
-    optimizer.raise_at = (4,)
+    optimizer = Faulty(net, raise_at=(4,))
     for number in range(8):
         bench.tick(10)
         loss_of(net).backward()  # type: ignore[no-untyped-call]
@@ -91,8 +94,7 @@ def test_a_step_that_raises_leaves_the_phases_after_it_as_they_were(bench: Bench
 
 def test_the_batch_fetched_after_a_step_that_raised_is_outermost(bench: Bench) -> None:
     net = nn.Linear(4, 4)
-    optimizer = Faulty(net.parameters(), lr=0.1)
-    optimizer.raise_at = (1,)
+    optimizer = Faulty(net, raise_at=(1,))
     recorder = bench.recorder
     for number in range(3):
         frame = recorder.open(recorder.names["data"])
@@ -130,8 +132,7 @@ def test_forward_and_backward_inside_a_running_closure_end_no_step(bench: Bench)
 
 def test_a_closure_that_raises_and_a_step_that_never_calls_it_end_like_others(bench: Bench) -> None:
     net = nn.Linear(4, 4)
-    optimizer = Faulty(net.parameters(), lr=0.1)
-    optimizer.raise_at = (2,)
+    optimizer = Faulty(net, raise_at=(2,))
     calls = 0
 
     def closure() -> float:
@@ -159,9 +160,7 @@ def test_a_closure_that_raises_and_a_step_that_never_calls_it_end_like_others(be
 
 def test_an_optimizer_goes_on_after_one_inside_it_raised(bench: Bench) -> None:
     net = nn.Linear(4, 4)
-    outer = Nested(net.parameters(), lr=0.1)
-    outer.inner = Faulty(net.parameters(), lr=0.1)
-    outer.inner.raise_at = (1,)
+    outer = Nested(net, inner=Faulty(net, raise_at=(1,)))
     for _ in range(4):
         loss_of(net).backward()  # type: ignore[no-untyped-call]
         outer.step()
