@@ -1,6 +1,6 @@
 """Phases inside the model (`self_attention`, `mlp`, `moe`, …) without code changes, in sampled steps only.
 
-The steps are the same on every rank and stay out of baselines; in all others no module carries a hook.
+The steps are the same on every rank and stay out of baselines; in all others no module is watched.
 Only forward is timed: hooks on a module's backward would change the autograd graph.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from argus.collectors.hooks.torch_forward import RootHook
 from argus.collectors.rank.guard import Part
+from argus.collectors.rank.module_calls import hide_from_scripts, is_compiled, watch
 from argus.collectors.rank.session import Session
 
 if TYPE_CHECKING:
@@ -37,21 +37,21 @@ PATTERNS = (
 
 
 def install(session: Session, part: Part) -> None:
-    """Note the modules when they are looked for; hook them while a profiled step runs."""
+    """Note the modules when they are looked for; watch them while a profiled step runs."""
     hook = ModuleHook(session, part)
     session.on_modules(part.guard(hook.found))
     session.recorder.channels.on_profile.append(part.guard(hook.profile))
+    hide_from_scripts(part)
     part.on_undo(hook.remove)
 
 
 class ModuleHook:
-    """Which modules to time, and the hooks on them."""
+    """Which modules to time, and how to stop."""
 
     def __init__(self, session: Session, part: Part) -> None:
         self._recorder = session.recorder
         self._session = session
-        self._before = RootHook(part.guard(self.before))
-        self._after = RootHook(part.guard(self.after))
+        self._before, self._after = part.guard(self.before), part.guard(self.after)
         self._native: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
         self._undo: list[Callable[[], None]] = []
 
@@ -75,11 +75,10 @@ class ModuleHook:
         if not is_on:
             return
         for module in list(self._native):
-            self._undo.append(module.register_forward_pre_hook(self._before).remove)
-            self._undo.append(module.register_forward_hook(self._after, always_call=True).remove)
+            self._undo.append(watch(module, self._before, self._after))
 
     def remove(self) -> None:
-        """Take the hooks off."""
+        """Stop watching."""
         while self._undo:
             self._undo.pop()()
 
@@ -90,7 +89,7 @@ class ModuleHook:
         frame = self._recorder.open(here.stack[-1].name, native) if here.stack else None
         here.tokens.append(frame)
 
-    def after(self, _module: nn.Module, *_args: object) -> None:
+    def after(self, _module: nn.Module) -> None:
         """It returned or raised."""
         tokens = self._recorder.here().tokens
         frame = tokens.pop() if tokens else None
@@ -104,14 +103,8 @@ def chosen(top: nn.Module) -> list[tuple[nn.Module, str]]:
     return named or list(_by_stack(top))
 
 
-def _is_compiled(module: nn.Module) -> bool:
-    return getattr(module, "_compiled_call_impl", None) is not None or hasattr(
-        module, "_torchdynamo_orig_callable"
-    )
-
-
 def _by_name(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
-    if _is_compiled(module):
+    if is_compiled(module):
         return  # what runs inside a compiled graph cannot be timed from here
     for name, child in module.named_children():
         text = f"{name} {type(child).__name__}".lower()
@@ -119,16 +112,16 @@ def _by_name(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
         is_list = type(child).__name__ in ("ModuleList", "ModuleDict")  # never called
         if phase is None or is_list:
             yield from _by_name(child)
-        elif not _is_compiled(child):
+        elif not is_compiled(child):
             yield child, phase
 
 
 def _by_stack(module: nn.Module) -> Iterator[tuple[nn.Module, str]]:
-    if _is_compiled(module):
+    if is_compiled(module):
         return
     children = list(module.children())
     if len(children) >= MIN_REPEATED and len({type(child) for child in children}) < len(children):
-        yield from ((child, type(child).__name__) for child in children if not _is_compiled(child))
+        yield from ((child, type(child).__name__) for child in children if not is_compiled(child))
         return
     for child in children:
         yield from _by_stack(child)

@@ -78,14 +78,16 @@ class ThreadState:
 
     `wait_ns` is all the time it ever stood still in communication, `comm_phase` the phase a library
     says its calls belong to (0 = the open one), `tokens` what nested hooks keep from entry to exit,
+    `updates` the optimizer steps entered and not left (None: its closure runs, NO_FRAME: not called yet),
     `blocking` the work that a blocking call will wait for next.
     """
 
-    __slots__ = ("blocking", "comm", "comm_phase", "stack", "tokens", "wait_ns")
+    __slots__ = ("blocking", "comm", "comm_phase", "stack", "tokens", "updates", "wait_ns")
 
     def __init__(self) -> None:
         self.stack: list[Frame] = []
         self.tokens: list[Frame | None] = []
+        self.updates: list[Frame | None] = []
         self.blocking: tuple[object, Call] | None = None
         self.comm_phase = 0
         self.wait_ns = 0

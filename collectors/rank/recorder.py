@@ -25,6 +25,8 @@ from argus.collectors.records.heartbeat import Status
 WARMUP_STEPS = 3  # the first one is seen in part, the second finds the modules, the third warms caches
 COMPILE_WARMUP_STEPS = 50  # a compilation after that is a disturbance worth seeing, not warm-up
 MEDIAN_STEPS = 31  # step times kept for the typical one in the status
+NOT_IN_OPTIMIZER = ("data", "forward", "backward", "eval", "checkpoint", "rollout", "reward", "ref")
+"""Phases that do not begin while an optimizer steps, but for those of a closure."""
 HOST_PHASES = frozenset({"data", "checkpoint"})  # timed on the host's clock also where there is a GPU
 MARK_FLAGS = {
     "checkpoint": FLAG_CHECKPOINT,
@@ -63,6 +65,10 @@ class Recorder:
         self.has_user_work = False  # argus.work says it: what the hooks guess would count twice
         self.last_bucket_ns = 0  # entry of DDP's latest gradient bucket, 0 = none in this backward
         self.last_bucket: Stamp | None = None  # the same on the GPU
+        self.on_left_open: Callable[[], None] = lambda: (
+            None
+        )  # asked when an optimizer step seems to have raised
+        self._after_optimizer = {self.names[name] for name in NOT_IN_OPTIMIZER}
         self._other, self._optimizer = self.names["other"], self.names["optimizer"]
         self._host = {self.names[name] for name in HOST_PHASES}
         self._local = Local()
@@ -98,6 +104,8 @@ class Recorder:
         if not self.channels.phases:
             return None
         here = self._local.state
+        if here.updates and name in self._after_optimizer and here.updates[-1] is not None:
+            self.on_left_open()
         if here.comm is not None:
             self.flush_comm(here)
         frame = Frame()
@@ -147,6 +155,14 @@ class Recorder:
         wait_ns = min(here.wait_ns - frame.wait_ns, dur_ns)
         self._emit(frame, dur_ns=dur_ns, wait_ns=wait_ns, cpu_ns=used_ns, depth=min(depth, 255))
         return end_ns, cpu_ns
+
+    def discard(self, frame: Frame) -> None:
+        """Forget a phase that did not end in order, and what is open inside it: its length is not known."""
+        stack = self._local.state.stack
+        while frame in stack:
+            left = stack.pop()
+            if self.gpu is not None and left.stamp is not None:
+                self.gpu.release(left.stamp)
 
     def bucket_ready(self) -> None:
         """A gradient bucket is complete: if it is the last, backward only waits from here on."""
@@ -203,6 +219,7 @@ class Recorder:
         """A collector failed half-way: nothing that is open can be trusted to be closed."""
         self.train.stack.clear()
         self.train.tokens.clear()
+        self.train.updates.clear()
         self.train.comm = None
         self.train.comm_phase = 0
         self._manual = False  # argus.step may be what failed: the optimizer ends the steps again
@@ -258,6 +275,9 @@ class Recorder:
 
     def begin_iteration(self) -> None:
         """A forward (or, where none is seen, a backward) starts: the step before it is over."""
+        updates = self._local.state.updates
+        if updates and updates[-1] is not None:
+            self.on_left_open()
         end = self._end
         if end is None:
             return
