@@ -74,12 +74,9 @@ class Recorder:
         self._local = Local()
         self.train = self._local.state
         self._gap = ring.intern("between phases")
-        self._manual = False
-        self._user_number = -1
-        self._start_ns = 0
-        self._start_cpu_ns = 0
-        self._flags = 0
-        self._next_flags = 0
+        self._manual, self._user_number = False, -1
+        self._start_ns = self._start_cpu_ns = 0
+        self._flags = self._next_flags = 0
         self._acc_ns = self._acc_cpu_ns = 0  # outermost phases since ever
         self._base_ns = self._base_cpu_ns = 0  # of that, before this step
         self._end: tuple[int, int, int, int] | None = None  # candidate: time, CPU, phases, their CPU
