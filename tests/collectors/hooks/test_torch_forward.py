@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from argus.collectors.hooks import torch_backward, torch_forward, torch_optimizer
+from argus.collectors.rank import state
 from argus.collectors.rank.session import Hook
 from tests.collectors.hooks.bench import Bench
 
@@ -203,3 +204,13 @@ def test_nothing_is_left_on_a_model_afterwards(watched: Pair, bench: Bench) -> N
     bench.session.stop()
     assert set(watched.__dict__) == set(Pair().__dict__)
     assert torch.jit._recursive.ignored_attributes.count("_compiled_call_impl") == 0
+
+
+def test_a_watched_model_compiles_without_graph_breaks_and_is_found_again(
+    watched: Pair, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "is_compiling", torch.compiler.is_compiling)
+    compiled = torch.compile(watched, backend="eager", fullgraph=True)
+    train(bench, [compiled], [sgd(watched)], steps=8)  # type: ignore[list-item]
+    assert list(forwards(bench).values())[-1] == ["OptimizedModule"]
+    bench.ok()
