@@ -6,28 +6,14 @@ import copy
 import io
 import pickle
 import warnings
-from collections.abc import Iterator
 
 import pytest
 import torch
 from torch import nn
 
-from argus.collectors.hooks import torch_backward, torch_forward, torch_optimizer
+from argus.collectors.hooks import torch_forward
 from argus.collectors.rank import state
-from argus.collectors.rank.session import Hook
 from tests.collectors.hooks.bench import Bench
-
-LOOP = {"torch_forward": torch_forward, "torch_backward": torch_backward, "torch_optimizer": torch_optimizer}
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    bench = Bench()
-    for name, hook in LOOP.items():
-        one: Hook = hook
-        bench.session.add(name, one)
-    yield bench
-    bench.session.stop()
 
 
 class Pair(nn.Module):

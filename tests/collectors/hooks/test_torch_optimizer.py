@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import nn
 
-from argus.collectors.hooks import torch_backward, torch_forward, torch_optimizer
-from argus.collectors.rank.session import Hook
 from tests.collectors.hooks.bench import Bench
-
-LOOP = {"torch_forward": torch_forward, "torch_backward": torch_backward, "torch_optimizer": torch_optimizer}
-
-
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    bench = Bench()
-    for name, hook in LOOP.items():
-        one: Hook = hook
-        bench.session.add(name, one)
-    yield bench
-    bench.session.stop()
 
 
 class Faulty(torch.optim.Optimizer):
