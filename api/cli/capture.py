@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
-from argus.api.cli.numbers import whole
+from argus.api.cli.numbers import add_ranks, whole
 from argus.api.cli.over_http import add_server, ask, ask_bytes, quoted, server_of
 from argus.collectors.records.events import RankRecords
-from argus.collectors.records.layout import MAX_WORLD
 
 PAPER_BYTES = 443_000
 """Bytes of Perfetto a rank-step took in the ARGUS paper."""
@@ -30,14 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--incident", metavar="ID", help="suspects and two healthy peers around its onset")
     what.add_argument("--run", metavar="NAME", help="a run's ranks over its last windows")
-    parser.add_argument(
-        "--rank",
-        type=whole(0, MAX_WORLD - 1),
-        action="append",
-        default=[],
-        metavar="N",
-        help="may be repeated",
-    )
+    add_ranks(parser)
     parser.add_argument(
         "--last", type=whole(1, MAX_WINDOWS), default=3, metavar="N", help="windows (default 3)"
     )

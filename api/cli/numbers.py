@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
+from argus.collectors.records.layout import MAX_WORLD
+
 
 def whole(low: int, high: int) -> Callable[[str], int]:
     """What reads a whole number in [low, high]; argparse names the option beside what is wrong.
@@ -42,3 +44,15 @@ def seconds(high: float) -> Callable[[str], float]:
         return value
 
     return read
+
+
+def add_ranks(parser: argparse.ArgumentParser) -> None:
+    """`--rank N`, of a run, as often as one likes."""
+    parser.add_argument(
+        "--rank",
+        type=whole(0, MAX_WORLD - 1),
+        action="append",
+        default=[],
+        metavar="N",
+        help="may be repeated",
+    )

@@ -12,9 +12,8 @@ from typing import Any
 
 from argus.agent.wording import counted
 from argus.api.cli.errors import CliError
-from argus.api.cli.numbers import seconds, whole
+from argus.api.cli.numbers import add_ranks, seconds, whole
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
-from argus.collectors.records.layout import MAX_WORLD
 from argus.collectors.records.stacks import StackDump, Thread
 from argus.collectors.records.text import tame
 
@@ -32,14 +31,7 @@ MAX_LINE = 160
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run and ranks; whether to look closer first."""
     parser.add_argument("--run", required=True, metavar="NAME", help="the run")
-    parser.add_argument(
-        "--rank",
-        type=whole(0, MAX_WORLD - 1),
-        action="append",
-        default=[],
-        metavar="N",
-        help="may be repeated",
-    )
+    add_ranks(parser)
     parser.add_argument(
         "--burst", type=seconds(MAX_BURST_S), metavar="S", help="first dump them each second for S seconds"
     )
