@@ -9,6 +9,7 @@ from argus.collectors.host.counters import Counters
 from argus.collectors.host.governor import IsOff
 from argus.collectors.host.observers import Observation, Observers
 from argus.collectors.host.orders import Orders
+from argus.collectors.host.rank import Key
 from argus.collectors.host.ranks import Member
 from argus.collectors.host.recorder import Recorder
 from argus.collectors.host.reporting import make_report
@@ -73,6 +74,10 @@ class Aside:
             for key, frame in self._observers.take_taped():
                 self._recorder.observe(key, frame)
         return observation
+
+    def owes(self, key: Key) -> bool:
+        """Whether something is under way that a recording of this rank would miss if it ended now."""
+        return self._observers is not None and self._observers.owes(key)
 
     def follow(self, switches: Mapping[str, bool]) -> None:
         """Do as the service says of runs: off or on."""

@@ -205,6 +205,10 @@ class Observers:
         body = {"host": self._host, **encode_stacks(dumps), "samples": [item.to_json() for item in samples]}
         return Observation(body=body, num=len(dumps) + len(samples))
 
+    def owes(self, key: Key) -> bool:
+        """Whether a dump of this rank is under way."""
+        return self._stacks is not None and self._stacks.owes(key)
+
     def take_taped(self) -> list[Taped]:
         """What a recording keeps of the ranks since last asked, besides what they say."""
         if self._tape is None:

@@ -336,6 +336,10 @@ class Processor:
             self._forget(list(heard.final))
 
     def _forget(self, keys: list[Key]) -> None:
+        """Let go of ranks that are done, once their recordings have what was seen of them."""
+        keys = [key for key in keys if not self._aside.owes(key)]
+        if keys:
+            self._observe(self._clock(), at_once=True)
         for member in [m for m in self._ranks if key_of(m.state.layout) in keys]:
             self._unwatch(member)
         for key in self._ranks.forget(keys):

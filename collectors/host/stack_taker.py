@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.pyspy import take_dump
+from argus.collectors.host.rank import Key
 from argus.collectors.host.stack_plan import Request
 from argus.collectors.host.threads import join_threads, read_children, read_tasks
 from argus.collectors.records.stacks import LONG_OPEN_S, StackDump
@@ -30,6 +31,7 @@ class StackTaker:
         self._program = program
         self._queue: queue.Queue[Request | None] = queue.Queue(MAX_WAITING)
         self._done: deque[StackDump] = deque(maxlen=MAX_KEPT)
+        self._owed, self._lock = Counter[Key](), threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="argus-stacks", daemon=True)
         self.is_urgent = False  # a step is open for so long that other hosts should hear of it now
@@ -42,9 +44,11 @@ class StackTaker:
     def submit(self, requests: Sequence[Request]) -> None:
         """Ask for dumps."""
         for request in requests:
+            self._owe(request, 1)
             try:
                 self._queue.put_nowait(request)
             except queue.Full:
+                self._owe(request, -1)
                 self._counters.add("argus_collector_stack_skipped_total", amount=request.count)
 
     def take(self) -> list[StackDump]:
@@ -54,6 +58,16 @@ class StackTaker:
         while self._done:
             taken.append(self._done.popleft())
         return taken
+
+    def owes(self, key: Key) -> bool:
+        """Whether dumps of a rank were asked for that `take` cannot return yet."""
+        with self._lock:
+            return self._owed[key] > 0
+
+    def _owe(self, request: Request, change: int) -> None:
+        with self._lock:
+            self._owed[request.rank.key] += change
+            self._owed += Counter()  # keeps those above zero
 
     def stop(self) -> None:
         """End after the dump at hand."""
@@ -66,17 +80,21 @@ class StackTaker:
 
     def _run(self) -> None:
         while (request := self._queue.get()) is not None and not self._stopping.is_set():
-            for number in range(request.count):
-                if number and self._stopping.wait(BURST_PAUSE_S):
-                    return
-                try:
-                    dump = self.dump(request)
-                    self._done.append(dump)
-                    self.is_urgent |= dump.reason == "slow_step" and dump.open_s >= LONG_OPEN_S
-                except (OSError, ValueError, RuntimeError) as error:
-                    # Out of descriptors or processes: the next dump may find some.
-                    self._counters.add("argus_collector_stack_dumps_total", "error")
-                    self.last_error = f"{type(error).__name__}: {error}"[:200]
+            self._serve(request)
+            self._owe(request, -1)
+
+    def _serve(self, request: Request) -> None:
+        for number in range(request.count):
+            if number and self._stopping.wait(BURST_PAUSE_S):
+                return
+            try:
+                dump = self.dump(request)
+                self._done.append(dump)
+                self.is_urgent |= dump.reason == "slow_step" and dump.open_s >= LONG_OPEN_S
+            except (OSError, ValueError, RuntimeError) as error:
+                # Out of descriptors or processes: the next dump may find some.
+                self._counters.add("argus_collector_stack_dumps_total", "error")
+                self.last_error = f"{type(error).__name__}: {error}"[:200]
 
     def dump(self, request: Request) -> StackDump:
         """One dump of one rank; one that failed says why."""

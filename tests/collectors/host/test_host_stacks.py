@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -36,7 +37,9 @@ from argus.collectors.host.stack_plan import (
 )
 from argus.collectors.host.stack_taker import StackTaker
 from argus.collectors.host.threads import Task, fold, join_threads, read_children, read_tasks
+from argus.collectors.readers.recording import read
 from argus.collectors.records.errors import WireError
+from argus.collectors.records.frames import Kind
 from argus.collectors.records.heartbeat import Status
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
@@ -293,8 +296,6 @@ def test_a_stalled_rank_is_dumped_and_reaches_the_service(tmp_path: Path) -> Non
         rank = host.connect(3)
         rank.play(0, 5)
         body = Status(ts_ns=10**18, step=5, step_since_ns=10**18 - 10**9, step_p50_ns=10**8).to_json()
-        from argus.collectors.records.frames import Kind
-
         rank.send(Kind.STATUS, body)
         try:
             assert service.wait_for(lambda s: any(d.reason == "slow_step" and not d.error for d in s.stacks))
@@ -304,6 +305,49 @@ def test_a_stalled_rank_is_dumped_and_reaches_the_service(tmp_path: Path) -> Non
     assert (dump.rank, dump.step, dump.host) == (3, 5, HOST) and dump.open_s > 0.9
     assert any("test_host_stacks.py" in thread.stack for thread in dump.threads)
     assert host.counters.get("argus_collector_stack_dumps_total", "ok") >= 1
+
+
+class HeldTaker(StackTaker):
+    """Its dumps come when the test lets them."""
+
+    def __init__(self, counters: Counters) -> None:
+        super().__init__(host=HOST, counters=counters, program=None, wall_clock=lambda: 5.0)
+        self.begun, self.go = threading.Event(), threading.Event()
+        self.last_error = ""
+
+    def dump(self, request: Request) -> StackDump:
+        self.begun.set()
+        assert self.go.wait(20.0)
+        return super().dump(request)
+
+
+def test_a_dump_that_outlasts_its_rank_is_in_the_recording_as_it_is_at_the_service(tmp_path: Path) -> None:
+    takers: list[HeldTaker] = []
+
+    def observers(counters: Counters, notices: Notices) -> Observers:
+        takers.append(HeldTaker(counters))
+        it = Observers(
+            host=HOST, stacks=takers[0], watch=None, counters=counters, notices=notices, is_taped=True
+        )
+        it.start()
+        return it
+
+    with serve(FakeService()) as service:
+        host = start_host(tmp_path, url=service.url, observers=observers, record_bytes=1 << 20)
+        rank = host.connect(3)
+        rank.play(0, 5)
+        late = Status(ts_ns=10**18, step=5, step_since_ns=10**18 - 10**9, step_p50_ns=10**8)
+        rank.send(Kind.STATUS, late.to_json())
+        assert takers[0].begun.wait(10.0)
+        rank.bye()
+        assert service.wait_for(lambda s: any(beat.state == "ended" for beat in s.beats))
+        time.sleep(0.5)  # ten seconds of the processor: the end is acknowledged more than once
+        takers[0].go.set()
+        assert host.wait_for(lambda: not len(host.ranks))
+        host.stop()
+    (reading,) = read(tmp_path / "rec" / "rank-3.argus")
+    kept = {(dump.reason, dump.step) for dump in reading.records.stacks}
+    assert kept == {(dump.reason, dump.step) for dump in service.stacks} and ("slow_step", 5) in kept
 
 
 class FakeTaker(StackTaker):
