@@ -15,7 +15,7 @@ from argus.analytics.kernel_kinds import COMM, kind_of
 from argus.analytics.kernel_table import dense, open_table
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.outside import unit_of
-from argus.analytics.peers import peer_medians, work_classes
+from argus.analytics.peers import classes_of_kind, peer_medians, work_classes
 from argus.analytics.run_facts import KERNEL_CHUNK
 from argus.analytics.window import Floats, Ints
 from argus.topology.layout import Topology
@@ -99,11 +99,10 @@ def kernel_days(
             busy[kind] = busy.get(kind, np.zeros(len(table.ranks))) + took
     units, at = _units(topology)
     place = np.array([at.get(int(rank), -1) for rank in table.ranks], np.int64)
-    classes = work_classes(topology, table.ranks)
     total: dict[tuple[str, int], tuple[Floats, Ints]] = {}
     for kind, took in busy.items():
         seen = np.where(took > 0, took, np.nan)
-        dev = np.log(seen / peer_medians(seen, classes))
+        dev = np.log(seen / peer_medians(seen, classes_of_kind(topology, table.ranks, kind=kind)))
         here = np.isfinite(dev) & (place >= 0)
         sums, counts = np.zeros(len(units)), np.zeros(len(units), np.int64)
         np.add.at(sums, place[here], np.clip(dev[here], -CLIP, CLIP))

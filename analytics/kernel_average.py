@@ -153,7 +153,7 @@ def judged(
     noise = np.asarray(noise / np.sqrt(times, dtype=np.float32), np.float32)
     spread = peer_spread(beyond)
     score = beyond / floored(spread.robust, noise, settings=settings)
-    few = (peers.sizes < settings.small_group)[peers.of][None, :]
+    few = peers.num_peers(rows) < settings.small_group
     flags = (score >= healthy_tail(score).threshold(found.probability)) & ~few
     flags &= beyond >= least_effect(
         found.share[rows],
@@ -162,10 +162,12 @@ def judged(
         probability=found.probability,
         settings=settings,
     )
-    halves = slower_half(beyond, peers, mean=mean[rows], noise=noise, settings=settings)
+    halves = slower_half(beyond, peers, kernels=rows, mean=mean[rows], noise=noise, settings=settings)
     some = np.flatnonzero(halves.any(axis=1))  # few: how far windows stray is dear to ask of all
     strays = np.fmax(noise[some], _strays(windows, rows[some]) / np.sqrt(times[some], dtype=np.float32))
-    flags[some] |= slower_half(beyond[some], peers, mean=mean[rows[some]], noise=strays, settings=settings)
+    flags[some] |= slower_half(
+        beyond[some], peers, kernels=rows[some], mean=mean[rows[some]], noise=strays, settings=settings
+    )
     flags &= _heavy(found, settings=settings)[rows][:, None] & seen
     return Average(
         flags=_spread_out(flags, rows, like=mean),

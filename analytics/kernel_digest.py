@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from argus.analytics.kernel_average import Parts
 from argus.analytics.kernel_effects import Effects, effects_of_all
+from argus.analytics.kernel_kinds import GROUPED, kind_of
 from argus.analytics.kernel_own import Change, change, sample
 from argus.analytics.kernel_peers import Ints, Peers, classes
 from argus.analytics.kernel_running import Running
 from argus.analytics.kernel_scan import Candidates, Settings, scan
 from argus.analytics.kernel_table import KernelTable, open_table
-from argus.analytics.peers import stages_of, work_classes
+from argus.analytics.peers import expert_classes, stages_of, work_classes
 from argus.analytics.window import Window
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.kernel_read import bundle, open_blob, read
@@ -105,14 +106,14 @@ def digest_kernels(
     table = open_table(blobs, texts=window.kernel_names)
     if not table.kernels:
         return None
-    peers = kernel_peers(window.topology, table.ranks)
+    peers = kernel_peers(window.topology, table)
     try:
         effects = (engine or _here)(table, peers, blobs)
     except WireError:
         table, blobs = _sound(blobs, texts=window.kernel_names)
         if not table.kernels:
             return None
-        peers = kernel_peers(window.topology, table.ranks)
+        peers = kernel_peers(window.topology, table)
         effects = (engine or _here)(table, peers, blobs)
     return digest_table(
         table,
@@ -209,8 +210,9 @@ def _here(table: KernelTable, peers: Peers, blobs: Sequence[bytes]) -> Effects:
     return effects_of_all(table, peers)
 
 
-def kernel_peers(topology: Topology, ranks: Ints) -> Peers:
-    """Classes of ranks that do the same work, and the communication groups."""
+def kernel_peers(topology: Topology, table: KernelTable) -> Peers:
+    """Classes of ranks that do the same work in the kernels of a table, and the communication groups."""
+    ranks = table.ranks
     place = {int(rank): i for i, rank in enumerate(ranks)}
     stage = stages_of(topology)
     groups: dict[tuple[str, int], list[tuple[str, Ints]]] = {}
@@ -220,11 +222,17 @@ def kernel_peers(topology: Topology, ranks: Ints) -> Peers:
             stages = {stage.get(rank, 0) for rank in group.ranks}
             key = (group.kind, stages.pop() if len(stages) == 1 else ACROSS)
             groups.setdefault(key, []).append((group.id, np.array(members, np.int64)))
-    return classes(
-        ranks,
-        work_classes(topology, ranks),
-        groups={kind: tuple(some) for kind, some in groups.items()},
-        roles=topology.roles,
+    holders = expert_classes(topology, ranks)
+    is_grouped = [kind_of(table.text(name), table.text(role)) == GROUPED for name, role in table.kernels]
+    return replace(
+        classes(
+            ranks,
+            work_classes(topology, ranks),
+            groups={kind: tuple(some) for kind, some in groups.items()},
+            roles=topology.roles,
+        ),
+        experts=classes(ranks, holders) if holders is not None and any(is_grouped) else None,
+        of_experts=np.array(is_grouped, np.bool_),
     )
 
 

@@ -63,7 +63,8 @@ def shards(num_kernels: int, *, num_ranks: int) -> list[tuple[int, int]]:
 
 def effects(table: KernelTable, peers: Peers, *, first: int, last: int) -> Effects:
     """Kernels `first` … `last` − 1. Pure: any worker gets the same. Raises WireError on a damaged chunk."""
-    rows = [compare(kernel, peers) for kernel in dense(table, first, last=last)]
+    kernels = dense(table, first, last=last)
+    rows = [compare(kernel, peers.of_kernel(first + i)) for i, kernel in enumerate(kernels)]
     return Effects.of(rows, num_ranks=len(table.ranks))
 
 

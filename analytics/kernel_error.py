@@ -29,7 +29,8 @@ def standard_error(effects: Effects, peers: Peers, *, kernel: int, rank: int, ac
     some = np.flatnonzero(np.isfinite(p50))
     parts = np.stack([p50, p50 + tail, np.where(tail == 0.0, np.nan, top)])
     weight = weights(parts[:, some[:: max(1, len(some) // WEIGHED)]])[0]
-    here = (peers.of == peers.of[rank]) & ~accused & np.isfinite(p50)
+    of = peers.of_kernel(kernel).of
+    here = (of == of[rank]) & ~accused & np.isfinite(p50)
     here[rank] = False
     if here.sum() < FEWEST:
         return noise

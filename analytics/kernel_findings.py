@@ -81,11 +81,12 @@ def _against_healthy(now: KernelDigest, votes: Votes) -> KernelDigest:
     assert now.effects is not None and now.found is not None
     accused = votes.shift | votes.tail | votes.device
     shift, tail, factor = now.effects.shift.copy(), now.effects.tail.copy(), now.found.factor[None].copy()
-    for rows in now.peers.rows:
-        members = rows[rows >= 0]
-        many = accused[:, members].mean(axis=1) >= MANY
-        for k in np.flatnonzero(many):
+    everything = np.arange(len(shift))
+    for places, members in now.peers.by_class(everything):
+        some = everything[places]
+        for k in some[accused[np.ix_(some, members)].mean(axis=1) >= MANY]:
             _centre((shift[k], tail[k]), members, healthy=members[~accused[k, members]])
+    for _, members in now.peers.by_class():
         if votes.device[members].mean() >= MANY:
             _centre((factor[0],), members, healthy=members[~votes.device[members]])
     return replace(
@@ -263,7 +264,8 @@ def _w1(now: KernelDigest, kernel: int, *, rank: int) -> tuple[float, float] | N
     """W₁ of a rank to the barycentre of its class, in ns, and the median one of the peers; an even sample of them."""
     assert now.table is not None
     one: Kernel = dense(now.table, kernel, last=kernel + 1)[0]
-    members = now.peers.rows[now.peers.of[rank]]
+    same = now.peers.of_kernel(kernel)
+    members = same.rows[same.of[rank]]
     peers = members[(members >= 0) & (members != rank)]
     peers = peers[one.count[:, peers].sum(axis=0) > 0]
     if not len(peers) or not one.count[:, rank].sum() > 0:

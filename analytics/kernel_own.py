@@ -100,12 +100,12 @@ def _beyond_steady(moved: Reals, peers: Peers) -> Reals:
     Sees up to nine tenths of the peers turn slow together.
     """
     out = np.full(moved.shape, np.nan, np.float32)
-    for rows in peers.rows:
-        members = rows[rows >= 0]
+    everything = np.arange(len(moved))
+    for places, members in peers.by_class(everything):
         if len(members) >= FEWEST:
-            mine = moved[:, members]
+            mine = moved[places][:, members]
             steady, count = _tenth(mine)
-            out[:, members] = np.where(count >= FEWEST, mine - steady, np.nan)
+            out[np.ix_(everything[places], members)] = np.where(count >= FEWEST, mine - steady, np.nan)
     return out
 
 
@@ -133,9 +133,10 @@ def _excess(
     before = accused if held is None else accused | (held > 0)
     out = np.zeros(moved.shape, np.float16)
     least = math.log1p(settings.effect) / 2.0
-    for rows in peers.rows if before.any() else ():
-        members = rows[rows >= 0]
-        some = np.flatnonzero(before[:, members].any(axis=1))
+    everything = np.arange(len(moved))
+    for places, members in peers.by_class(everything) if before.any() else ():
+        some = everything[places]
+        some = some[before[np.ix_(some, members)].any(axis=1)]
         place = np.ix_(some, members)
         mine, was, is_accused = moved[place], before[place], accused[place]
         beyond = np.nan_to_num(mine - _median(np.where(was, np.nan, mine)))

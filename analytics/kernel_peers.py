@@ -15,16 +15,18 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Groups = Mapping[tuple[str, int], tuple[tuple[str, Ints], ...]]
 Roles = Mapping[str, tuple[str, ...]]
+Places = Ints | slice
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peers:
-    """Classes of ranks with the same role (stage, shard, expert).
+    """Classes of ranks with the same role (stage, shard).
 
     `ranks` (rank,) are global ranks; `of` (rank,) is each one's class; `rows` (class, member) indexes `ranks`,
     −1 where a class has fewer. `groups` maps a kind and a pipeline stage to communication groups that do the
     same, as indices of `ranks`, −1 for a member that is not among them: stages hold other layers and send other
-    amounts. `roles` maps what a stream role calls a kind of group to the kinds it has in `groups`.
+    amounts. `roles` maps what a stream role calls a kind of group to the kinds it has in `groups`. The kernels that
+    are `of_experts` (kernel,) are compared over the classes of `experts`: ranks that hold the same ones.
     """
 
     ranks: Ints
@@ -32,6 +34,33 @@ class Peers:
     rows: Ints
     groups: Groups = field(default_factory=dict)
     roles: Roles = field(default_factory=dict)
+    experts: Peers | None = field(default=None, repr=False)
+    of_experts: Bools = field(default_factory=lambda: np.zeros(0, np.bool_), repr=False)
+
+    def of_kernel(self, kernel: int) -> Peers:
+        """The classes over which one kernel is compared, by its place."""
+        return self.experts if self.experts is not None and self.of_experts[kernel] else self
+
+    def by_class(self, kernels: Ints | None = None) -> Iterator[tuple[Places, Ints]]:
+        """Every class as (places among `kernels` that are compared over it, its members).
+
+        Without `kernels`, as for what is of no single kernel, all places are.
+        """
+        places: list[tuple[Places, Peers]] = [(slice(None), self)]
+        if self.experts is not None and kernels is not None and self.of_experts[kernels].any():
+            is_expert = self.of_experts[kernels]
+            places = [(np.flatnonzero(~is_expert), self), (np.flatnonzero(is_expert), self.experts)]
+        for some, same in places:
+            for rows in same.rows:
+                yield some, rows[rows >= 0]
+
+    def num_peers(self, kernels: Ints) -> Ints:
+        """Members of each rank's class, itself among them. (1, rank) or (kernel, rank)"""
+        mine = self.sizes[self.of][None]
+        if self.experts is None or not self.of_experts[kernels].any():
+            return mine
+        theirs = self.experts.sizes[self.experts.of][None]
+        return np.where(self.of_experts[kernels][:, None], theirs, mine)
 
     @property
     def sizes(self) -> Ints:

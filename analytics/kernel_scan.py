@@ -9,13 +9,14 @@ see that. Nothing is reported before it was seen in two of three windows, unless
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from argus.analytics.kernel_effects import Effects
-from argus.analytics.kernel_peers import Bools, Ints, Peers
+from argus.analytics.kernel_peers import Bools, Ints, Peers, Places
 from argus.analytics.kernel_tail import Reals, Tail, healthy_tail
 from argus.analytics.special import stdtrit
 
@@ -106,19 +107,26 @@ def scan(
     score = beyond / floored(spread.robust, effects.noise, settings=settings)
     probability = per_test(beyond.size, window_s=window_s, settings=settings)
     limit, spread_tail = _limits(score, is_compute, probability)
-    few = (peers.sizes < settings.small_group)[peers.of]
+    everything = np.arange(len(shift))
+    few = peers.num_peers(everything) < settings.small_group
     gate = least_effect(share, spread, is_compute=is_compute, probability=probability, settings=settings)
     total = _stands_out(np.minimum(beyond, shift), score, gate=gate, limit=limit, few=few, settings=settings)
     total |= slower_half(
-        effects.p50 - shared, peers, mean=effects.mean, noise=effects.noise, settings=settings
+        effects.p50 - shared,
+        peers,
+        kernels=everything,
+        mean=effects.mean,
+        noise=effects.noise,
+        settings=settings,
     )
-    device, own, of_devices = _devices(factor, peers, few=few, window_s=window_s, settings=settings)
+    device, own, of_devices = _devices(factor, peers, window_s=window_s, settings=settings)
     tail, tail_score = _tails(effects, peers, heavy=heavy, probability=probability, settings=settings)
     return Candidates(
         shift=total & heavy,
         tail=tail & ~total & ~device[None, :],
         device=device,
-        gross=(shift >= math.log(settings.gross)) & (score >= 2.0 * limit),
+        # Where modes were not told apart another mix of them looks as gross, which no rank has for long.
+        gross=(shift >= math.log(settings.gross)) & (score >= 2.0 * limit) & (effects.tail != 0.0),
         score=score,
         tail_score=tail_score,
         device_score=own,
@@ -186,9 +194,10 @@ def _limits(score: Reals, is_compute: Bools, probability: float) -> tuple[Reals,
 
 
 def _devices(
-    factor: Reals, peers: Peers, *, few: Bools, window_s: float, settings: Settings
+    factor: Reals, peers: Peers, *, window_s: float, settings: Settings
 ) -> tuple[Bools, Reals, Tail]:
     """Ranks all of whose kernels are slow by one factor, with scores and their healthy tail. (rank,)"""
+    few = (peers.sizes < settings.small_group)[peers.of]
     scale = spread_of(factor[None, :], np.zeros((1, len(factor))), settings=settings)[0]
     score = factor / scale
     tail = healthy_tail(score[None, :])
@@ -196,7 +205,7 @@ def _devices(
     device = (factor >= math.log1p(settings.effect)) & (score >= limit) & ~few
     device |= few & (factor >= math.log(settings.small_ratio))
     gate = math.log1p(settings.effect)
-    device |= two_populations(factor[None, :], peers, gate=gate, settings=settings)[0]
+    device |= two_populations(factor[None, :], peers.by_class(), gate=gate, settings=settings)[0]
     return device, score, tail
 
 
@@ -254,17 +263,25 @@ def floored(spread: Reals, noise: NDArray[np.floating], *, settings: Settings) -
     return np.asarray(np.maximum(np.maximum(spread, noise), settings.scale_floor), np.float32)
 
 
-def slower_half(values: Reals, peers: Peers, *, mean: Reals, noise: Reals, settings: Settings) -> Bools:
-    """Ranks of the slower of two populations of log effects, where means (log durations) agree by half."""
+def slower_half(
+    values: Reals, peers: Peers, *, kernels: Ints, mean: Reals, noise: Reals, settings: Settings
+) -> Bools:
+    """Ranks of the slower of two populations of log effects of `kernels`, where means (log durations) agree by half."""
     gate = math.log1p(settings.effect)
     return two_populations(
-        values, peers, gate=gate, settings=settings, noise=noise, mean=mean, mean_gate=gate / 2.0
+        values,
+        peers.by_class(kernels),
+        gate=gate,
+        settings=settings,
+        noise=noise,
+        mean=mean,
+        mean_gate=gate / 2.0,
     )
 
 
 def two_populations(
     values: Reals,
-    peers: Peers,
+    classes: Iterable[tuple[Places, Ints]],
     *,
     gate: float,
     settings: Settings,
@@ -274,21 +291,21 @@ def two_populations(
 ) -> Bools:
     """The slower of two populations of a class, `gate` apart or more, if it is no more than half of it.
 
-    A class is parted where that leaves least spread within (Otsu, A threshold selection method, 1979).
+    `classes` are as of `Peers.by_class`. One is parted where that leaves least spread within (Otsu, A threshold selection method, 1979).
     All (kernel, rank); ranks without a value (NaN) belong to neither. The gap must stand out of the sampling error
     `noise` too, and where `mean` (log durations) is given, its typical values must lie `mean_gate` apart.
     """
     out = np.zeros(values.shape, np.bool_)
-    for rows in peers.rows:
-        members = rows[rows >= 0]
+    everything = np.arange(len(values))
+    for places, members in classes:
         if len(members) < settings.small_group:
             continue
-        mine = values[:, members]
+        mine = values[places][:, members]
         spread = np.nanmax(mine, axis=1, initial=-np.inf) - np.nanmin(mine, axis=1, initial=np.inf)
         some = np.flatnonzero(spread >= gate)
         some = some[np.isfinite(mine[some]).sum(axis=1) >= settings.small_group]
         if len(some):
-            place = np.ix_(some, members)
+            place = np.ix_(everything[places][some], members)
             error: Reals = np.zeros(len(some), np.float32)
             if noise is not None:
                 error = _mean(noise[place], np.isfinite(mine[some]))
@@ -371,6 +388,11 @@ def _tails(
     stands_out |= spike >= healthy_tail(spike).threshold(probability)
     flagged = stands_out & (effects.top >= least) & (effects.tail >= math.log1p(settings.tail_effect))
     flagged |= two_populations(
-        effects.top, peers, gate=least, settings=settings, mean=effects.tail, mean_gate=settings.tail_effect
+        effects.top,
+        peers.by_class(np.arange(len(score))),
+        gate=least,
+        settings=settings,
+        mean=effects.tail,
+        mean_gate=settings.tail_effect,
     )
     return flagged & heavy, np.maximum(score, spike)

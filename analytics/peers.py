@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from argus.analytics.kernel_kinds import GROUPED
 from argus.analytics.robust import leave_one_out_median
 from argus.analytics.window import Floats, Ints
 from argus.topology.layout import Topology
@@ -39,6 +40,36 @@ def _work_classes(topology: Topology, ranks: Ints) -> Ints:
     ]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     return np.array([numbers[key] for key in keys], np.int64)
+
+
+def expert_classes(topology: Topology, ranks: Ints) -> Ints | None:
+    """Class number per rank for work on experts: same stage, same experts, same GPU model; None without experts.
+
+    How many tokens an expert gets differs from expert to expert, for as long as the router likes. So a class may have
+    one member, who is compared with nobody.
+    """
+    holders: dict[int, str | int] = {}
+    for group in topology.groups:
+        if group.kind == "edp":
+            holders |= dict.fromkeys(group.ranks, group.id)
+        elif group.kind == "ep":
+            for place, rank in enumerate(group.ranks):
+                holders.setdefault(rank, place)
+    if not holders:
+        return None
+    stage = stages_of(topology)
+    keys = [
+        (stage.get(rank, 0), holders.get(rank, ""), topology.gpu_models.get(rank, ""))
+        for rank in ranks.tolist()
+    ]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return np.array([numbers[key] for key in keys], np.int64)
+
+
+def classes_of_kind(topology: Topology, ranks: Ints, *, kind: str) -> Ints:
+    """Class number per rank for one kind of kernels."""
+    holders = expert_classes(topology, ranks) if kind == GROUPED else None
+    return work_classes(topology, ranks) if holders is None else holders
 
 
 def stages_of(topology: Topology) -> dict[int, int]:

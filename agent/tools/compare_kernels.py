@@ -14,8 +14,9 @@ from argus.agent.evidence import Answer, Cut, Json
 from argus.agent.facts import RunFacts, WindowFact
 from argus.agent.rows import DOC_RUN, DOC_WINDOW, number
 from argus.agent.schema import ArgumentError
-from argus.analytics.kernel_kinds import kind_of, short_name
+from argus.analytics.kernel_kinds import GROUPED, kind_of, short_name
 from argus.analytics.kernel_table import Kernel, KernelTable, dense
+from argus.analytics.peers import expert_classes
 from argus.collectors.records.text import tame
 from argus.topology.fleet import Fleet
 from argus.topology.names import close_names
@@ -47,7 +48,7 @@ def call(
     rows = sorted(beside.rows(asked), key=lambda row: -abs(row["excess_s_per_step"] or 0.0))
     cut = (Cut(path="/rows", shown=MAX_ROWS, total=len(rows)),) if len(rows) > MAX_ROWS else ()
     answer = Answer(
-        data={"num_peers": len(beside.peers), "rows": rows[:MAX_ROWS]}, as_of=as_of(facts, at), cut=cut
+        data={"num_peers": len(beside.peers_of("")), "rows": rows[:MAX_ROWS]}, as_of=as_of(facts, at), cut=cut
     )
     if away := sorted(set(asked) - set(beside.table.ranks.tolist())):
         answer = Answer(
@@ -63,16 +64,27 @@ def call(
 def _beside(
     facts: RunFacts, fleet: Fleet, at: WindowFact, *, asked: Sequence[int], kernel: str | None
 ) -> _Beside:
-    peers = [p for p in fleet.topology.peers_of(asked[0]) if p not in asked]
-    peers = (
-        [peers[i] for i in np.unique(np.linspace(0, len(peers) - 1, MAX_PEERS).astype(int))] if peers else []
-    )
-    table = facts.kernels(at.index, ranks=[*asked, *peers])
+    plain = _some([p for p in fleet.topology.peers_of(asked[0]) if p not in asked])
+    everyone = np.array(fleet.topology.ranks, np.int64)
+    holders = expert_classes(fleet.topology, everyone)
+    experts = plain
+    if holders is not None:
+        same = everyone[holders == holders[fleet.topology.ranks.index(asked[0])]]
+        experts = _some([p for p in same.tolist() if p not in asked])
+    table = facts.kernels(at.index, ranks=[*asked, *dict.fromkeys([*plain, *experts])])
     if table is None or not table.kernels:
         raise Unknown(
             f"no kernel summaries of these ranks in window {at.index}: none came in, or they are not kept"
         )
-    return _Beside(table=table, peers=tuple(peers), places=_named(table, kernel), num_steps=at.num_steps)
+    return _Beside(
+        table=table, peers=plain, experts=experts, places=_named(table, kernel), num_steps=at.num_steps
+    )
+
+
+def _some(peers: Sequence[int]) -> tuple[int, ...]:
+    """A few of them, spread over all."""
+    at = np.unique(np.linspace(0, len(peers) - 1, MAX_PEERS).astype(int)) if peers else ()
+    return tuple(peers[i] for i in at)
 
 
 def _named(table: KernelTable, kernel: str | None) -> list[int]:
@@ -89,8 +101,11 @@ def _named(table: KernelTable, kernel: str | None) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Beside:
+    """Ranks beside `peers`, in kernels of experts beside `experts`, who hold the same ones."""
+
     table: KernelTable
     peers: tuple[int, ...]
+    experts: tuple[int, ...]
     places: Sequence[int]
     num_steps: int
 
@@ -99,11 +114,16 @@ class _Beside:
         wanted, known = set(self.places), self.table.ranks.tolist()
         kernels = [k for i, k in enumerate(dense(self.table, 0, last=len(self.table.kernels))) if i in wanted]
         here = [known.index(rank) for rank in ranks if rank in known]
-        peers = [known.index(rank) for rank in self.peers if rank in known]
-        return [self._row(kernel, place, peers) for kernel in kernels for place in here]
+        return [self._row(kernel, place) for kernel in kernels for place in here]
 
-    def _row(self, kernel: Kernel, place: int, peers: Sequence[int]) -> Json:
+    def peers_of(self, kind: str) -> list[int]:
+        """Places in the table of those who do the same work in a kind of kernels."""
+        known = self.table.ranks.tolist()
+        return [known.index(r) for r in (self.experts if kind == GROUPED else self.peers) if r in known]
+
+    def _row(self, kernel: Kernel, place: int) -> Json:
         name, role = (self.table.text(key) for key in kernel.key)
+        peers = self.peers_of(kind_of(name, role))
         count, total_s, p99_s = _sums(kernel)
         theirs = {
             "launches": _median(count[peers]),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection
 
-from argus.analytics.kernel_kinds import kind_of, short_name
+from argus.analytics.kernel_kinds import GROUPED, kind_of, short_name
 from argus.analytics.kernel_table import Kernel, KernelTable, dense, open_table
 from argus.analytics.mixture import Mixture, cdf, fit, quantile
-from argus.analytics.peers import work_classes
+from argus.analytics.peers import classes_of_kind
 from argus.analytics.store import asked, charts, kernels
 from argus.analytics.store.queries import Which
 from argus.analytics.window import Floats, Ints
@@ -38,15 +39,18 @@ def kernel_chart(
     window = charts.kernel_window(connection, which.id, upto=upto)
     if window is None:
         return None
-    peers = _peers(topology, ranks)
-    hosts = sorted({topology.host_of(rank) for rank in (*ranks, *peers)} - {""})
+    peers = _peers(topology, ranks, kind="")
+    experts = _peers(topology, ranks, kind=GROUPED)
+    hosts = sorted({topology.host_of(rank) for rank in (*ranks, *peers, *experts)} - {""})
     blobs = asked.blobs_of_hosts(connection, which.id, window, hosts=hosts)
     table = open_table(blobs, texts=kernels.used_names(connection, blobs))
     known = {int(rank): at for at, rank in enumerate(table.ranks)}
     here = [rank for rank in ranks if rank in known]
     beside = [rank for rank in peers if rank in known]
-    mine, theirs = (np.array([known[rank] for rank in some], np.int64) for some in (here, beside))
-    rows = _rows(table, mine, theirs) if here and beside else []
+    mine, theirs, holders = (
+        np.array([known[rank] for rank in some if rank in known], np.int64) for some in (here, peers, experts)
+    )
+    rows = _rows(table, mine, theirs=theirs, holders=holders) if here and beside else []
     return {
         "run": which.run,
         "attempt": which.attempt,
@@ -54,13 +58,13 @@ def kernel_chart(
         "ranks": here,
         "peers": beside,
         "num_kernels": len(table.kernels),
-        "kernels": [_curves(table, row, here=here, mine=mine, theirs=theirs) for row in rows],
+        "kernels": [_curves(table, row, here=here, mine=mine) for row in rows],
     }
 
 
-def _peers(topology: Topology, ranks: Sequence[int]) -> list[int]:
+def _peers(topology: Topology, ranks: Sequence[int], *, kind: str) -> list[int]:
     everyone = np.arange(topology.world_size, dtype=np.int64)
-    classes = work_classes(topology, everyone)
+    classes = classes_of_kind(topology, everyone, kind=kind)
     same = np.flatnonzero(classes == classes[ranks[0]])
     others = same[~np.isin(same, ranks)]
     if not len(others):
@@ -69,17 +73,30 @@ def _peers(topology: Topology, ranks: Sequence[int]) -> list[int]:
     return [int(rank) for rank in others[spread]]
 
 
-def _rows(table: KernelTable, mine: Ints, theirs: Ints) -> list[tuple[float, float, Kernel]]:
-    """Seconds a window beyond the peers', ratio of means, kernel; the costliest first."""
-    found = []
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """A kernel and the places of those it is compared with; seconds a window beyond theirs, ratio of means."""
+
+    kernel: Kernel
+    theirs: Ints
+    excess_s: float
+    ratio: float
+
+
+def _rows(table: KernelTable, mine: Ints, *, theirs: Ints, holders: Ints) -> list[_Row]:
+    """The costliest kernels first; those of experts are compared with the `holders` of the same ones."""
+    peers, found = theirs, []
     for kernel in dense(table, 0, last=len(table.kernels)):
         count, total_s = _sums(kernel)
+        is_grouped = kind_of(*(table.text(key) for key in kernel.key)) == GROUPED
+        theirs = holders if is_grouped else peers
         if not count[mine].sum() or not count[theirs].sum():
             continue
         excess_s = float(total_s[mine].max() - np.median(total_s[theirs]))
         means = [float(total_s[some].sum() / count[some].sum()) for some in (mine, theirs)]
-        found.append((excess_s, means[0] / means[1] if means[1] > 0 else float("nan"), kernel))
-    return sorted(found, key=lambda row: -row[0])[:MAX_KERNELS]
+        ratio = means[0] / means[1] if means[1] > 0 else float("nan")
+        found.append(_Row(kernel=kernel, theirs=theirs, excess_s=excess_s, ratio=ratio))
+    return sorted(found, key=lambda row: -row.excess_s)[:MAX_KERNELS]
 
 
 def _sums(kernel: Kernel) -> tuple[Floats, Floats]:
@@ -90,13 +107,12 @@ def _sums(kernel: Kernel) -> tuple[Floats, Floats]:
 
 def _curves(
     table: KernelTable,
-    row: tuple[float, float, Kernel],
+    row: _Row,
     *,
     here: Sequence[int],
     mine: Ints,
-    theirs: Ints,
 ) -> Json:
-    excess_s, ratio, kernel = row
+    kernel, theirs = row.kernel, row.theirs
     name, role = (table.text(key) for key in kernel.key)
     us, them = _shape(kernel, mine), _shape(kernel, theirs)
     ends = np.array([LOWEST, HIGHEST])
@@ -108,8 +124,8 @@ def _curves(
         "kernel": tame(short_name(name), MAX_NAME),
         "role": tame(role, 32),
         "kind": kind_of(name, role),
-        "ratio": ratio,
-        "excess_s": excess_s,
+        "ratio": row.ratio,
+        "excess_s": row.excess_s,
         "x_s": (np.exp(grid) * 1e-9).tolist(),
         "suspects": {str(rank): cdf(us, grid)[at].tolist() for at, rank in enumerate(here)},
         "peers_low": others.min(axis=0).tolist(),

@@ -28,6 +28,9 @@ JOBS: dict[Size, int] = {"smoke": 1, "default": 24, "full": 240}
 WINDOWS: dict[Size, int] = {"smoke": 4, "default": 10, "full": 24}
 RANKS: dict[Size, int] = {"smoke": 64, "default": 2048, "full": 2048}
 KERNELS: dict[Size, int] = {"smoke": 20, "default": 200, "full": 300}
+CLASS_SIZES = (0, 8, 12, 16)
+"""Ranks of a class of peers in every fourth job, 0 for one class of all: of few it is harder to say what is healthy."""
+
 KEPT = 8
 PAPER_KERNELS, PAPER_JOBS = 10, 8
 """Kernels of each of so many jobs that the published rule is counted on: it flags one in twenty, so some hundred
@@ -40,11 +43,12 @@ Reals = NDArray[np.float32]
 SETTINGS = Settings(share=0.0)
 """Without the gate on the share of the step all kernels are tested."""
 
-COUNT = 640
-"""Launches of a kernel in a window, over all its modes."""
+COUNTS = (640, 80)
+"""Launches of a kernel in a window, over all its modes: of four jobs, and of the next four."""
 
-SIGMAS = (0.01, 0.02, 0.05)
-"""Spread of log duration: matrix products, element-wise kernels, what depends on its input."""
+SIGMAS = (0.01, 0.02, 0.05, 0.3)
+"""Spread of log duration: matrix products, element-wise kernels, what depends on its input, attention over sequences of
+all lengths."""
 
 DEVICE_SPREAD = 0.005
 NARROW = 0.03
@@ -59,11 +63,13 @@ def jobs(size: Size) -> int:
 def healthy_job(size: Size, *, seed: int, is_paper: bool = True) -> dict[str, Any]:
     """Some windows of one healthy job; the same kernels and devices in all of them.
 
-    With `is_paper` the published rule is counted on the first window.
+    Four seeds in a row have classes of all sizes, the next four another number of launches. With `is_paper` the published rule is counted on the first window.
     """
     job = np.random.default_rng([seed, 41])
     num_ranks, num_kernels = RANKS[size], KERNELS[size]
-    peers = classes(np.arange(num_ranks), np.zeros(num_ranks, np.int64))
+    turn, place = divmod(seed, len(CLASS_SIZES))
+    class_size, count = CLASS_SIZES[place], COUNTS[turn % len(COUNTS)]
+    peers = classes(np.arange(num_ranks), np.arange(num_ranks) // (class_size or num_ranks))
     device = DEVICE_SPREAD * job.normal(size=num_ranks)
     medians = [
         np.cumsum(job.uniform(0.5, 1.4, 1 + k % 4)) + job.uniform(8.5, 13.0) for k in range(num_kernels)
@@ -75,7 +81,8 @@ def healthy_job(size: Size, *, seed: int, is_paper: bool = True) -> dict[str, An
     for window in range(WINDOWS[size]):
         rng = np.random.default_rng([seed, 43, window])
         kernels = [
-            _draw(rng, k, median=medians[k], sigma=float(sigma[k]), device=device) for k in range(num_kernels)
+            _draw(rng, k, median=medians[k], sigma=float(sigma[k]), device=device, count=count)
+            for k in range(num_kernels)
         ]
         now = _digest(kernels, peers).after(past, settings=SETTINGS)
         votes = vote(now, past, settings=SETTINGS)
@@ -90,7 +97,7 @@ def healthy_job(size: Size, *, seed: int, is_paper: bool = True) -> dict[str, An
                 scores = paper_scores(kernel, peers)
                 for alpha in PAPER_ALPHAS:
                     paper[str(alpha)] += int(paper_flags(scores, peers, alpha=alpha).sum())
-    return {**counts, "windows": WINDOWS[size], "paper": paper}
+    return {**counts, "windows": WINDOWS[size], "paper": paper, "class_size": class_size}
 
 
 def total(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -102,6 +109,7 @@ def total(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "jobs": len(parts),
         "windows": sum(part["windows"] for part in parts),
         "rank_kernel_windows": tests,
+        "in_small_classes": sum(part["tests"] for part in parts if part["class_size"]),
         "flags": flags,
         "candidates_in_one_window": sum(part["candidates"] for part in parts),
         "upper_95": upper_95(flags) / tests,
@@ -125,11 +133,12 @@ def _draw(
     median: NDArray[np.float64],
     sigma: float,
     device: NDArray[np.float64],
+    count: int,
 ) -> Kernel:
-    """One kernel of all ranks: what `COUNT` log-normal durations leave as clusters."""
+    """One kernel of all ranks: what `count` log-normal durations leave as clusters."""
     modes, num_ranks = len(median), len(device)
     shape = (modes, num_ranks)
-    n = COUNT // modes
+    n = count // modes
 
     def normal() -> Reals:
         return rng.standard_normal(shape, np.float32)

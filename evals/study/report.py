@@ -11,7 +11,7 @@ from argus.analytics.kernel_paper import ALPHA
 from argus.analytics.kernel_scan import Settings
 from argus.collectors.host.split import ROBUST
 from argus.evals.study.families import FAMILIES
-from argus.evals.study.healthy import upper_95
+from argus.evals.study.healthy import CLASS_SIZES, upper_95
 from argus.evals.study.measure import BUDGETED, LATER, NAMED, PUBLISHED, WINDOWS
 from argus.evals.study.plots import heat, lines
 from argus.evals.study.run import TOLERANCE
@@ -339,9 +339,11 @@ def _healthy(result: Row) -> str:
         "confidence"
         for alpha, rate in result["paper"].items()
     )
+    sizes = " to ".join(str(some(size for size in CLASS_SIZES if size)) for some in (min, max))
     return (
         f"Default: {result['flags']} flags in {result['rank_kernel_windows']:,} rank-kernel-windows of log-normal kernels "
-        f"({result['windows']} windows of {result['jobs']} jobs, share gate off), so below {result['upper_95']:.1e} per "
+        f"({result['windows']} windows of {result['jobs']} jobs, share gate off; {result['in_small_classes']:,} of them in "
+        f"classes of {sizes} ranks, the others in one class of all), so below {result['upper_95']:.1e} per "
         f"rank-kernel-window with 95 % confidence; {result['candidates_in_one_window']} candidates before persistence. "
         "The threshold is set for 1 in 3·10¹⁰, which a run of this length can only bound.\n\n"
         f"Published rule, share of healthy rank-kernel-windows flagged ({tests:,} tests): {paper}."

@@ -65,4 +65,4 @@ BUILD: Mapping[str, Callable[[int], Step]] = {
 }
 """The step of a model of its own for so many samples, the same at each call."""
 
-BATCH: Mapping[str, int] = {"transformer": 8, "mlp": 16, "moe": 8, "pipeline": 256}
+BATCH: Mapping[str, int] = {"transformer": 8, "mlp": 16, "moe": 8, "pipeline": 128}

@@ -21,6 +21,7 @@ def parted(values: Reals, *, noise: float = 0.0, mean: Reals | None = None) -> B
     return slower_half(
         values,
         peers_of(values.shape[1]),
+        kernels=np.arange(len(values)),
         mean=values if mean is None else mean,
         noise=np.full(values.shape, noise, np.float32),
         settings=SETTINGS,
@@ -71,6 +72,7 @@ def test_each_class_is_parted_by_itself() -> None:
     told = slower_half(
         values,
         classes(np.arange(32), np.arange(32) // 16),
+        kernels=np.arange(1),
         mean=values,
         noise=np.zeros_like(values),
         settings=SETTINGS,

@@ -111,6 +111,17 @@ def test_one_window_is_not_enough_unless_it_is_gross() -> None:
     assert named(digest, votes.shift) == {(f"gemm_{KERNEL}", SICK)}
 
 
+def test_another_mix_of_launches_is_not_gross() -> None:
+    """Of twenty launches nearly all are long now and then, and the few others no mode of their own."""
+
+    def draw(rng: Rng, rank: int, k: int) -> Durations:
+        is_long = rng.random(20) < rng.uniform(0.3, 0.7)
+        return modes(rng, 100.0, n=20, sigma=0.03) * np.where(is_long, 3.0, 1.0)
+
+    for now in digests(draw, ranks=64, windows=20, peers=classes(np.arange(64), np.arange(64) // 8)):
+        assert not vote(now.after([]), [], settings=Settings()).shift.any()
+
+
 @pytest.mark.parametrize("share", [0.25, 0.5])
 def test_half_of_the_peers_slow_are_the_slower_of_two_populations(share: float) -> None:
     sick = tuple(range(0, 32, round(1 / share)))
