@@ -47,8 +47,12 @@ FEW: Mapping[Size, int] = {"smoke": 2, "default": 40, "full": 300}
 """Paired blocks of every other arm and workload."""
 
 MEMORY_STEPS: Mapping[Size, int] = {"smoke": 40, "default": 2000, "full": 2000}
-MEMORY_WARM: Mapping[Size, int] = {"smoke": 0, "default": 1500, "full": 2000}
-"""Steps before these: in them heap, rings and pools find their size, ten megabytes of it with everything on."""
+MEMORY_WARM: Mapping[Size, int] = {"smoke": 0, "default": 2000, "full": 2000}
+"""Steps of a narrow twin before these: in them heap, rings and pools find their size, ten megabytes of it with everything
+on, and that does not go by the width of a layer."""
+
+MEMORY_SETTLE = 200
+"""Steps of the model itself that are not counted: its own buffers."""
 
 PROMISED = ("transformer", "mlp")
 """Workloads with a promise; `--pairs` is a look at these."""
@@ -126,7 +130,7 @@ def table(result: Mapping[str, Any]) -> str:
             )
     memory = result["memory"]
     text = (
-        f"Memory over {memory['steps']} steps of one rank of mlp with everything on, after {memory['warm_steps']} others: "
+        f"Memory over {memory['steps']} steps of one rank of mlp with everything on, after {memory['warm_steps']} of a narrow twin: "
         f"{memory['slope_bytes_per_step']:+.0f} bytes a step, {memory['first_mib']:.0f} MiB at the start. "
         "`stopped` is everything taken out again, `null` a second model that was never observed. The blocks of "
         "`modules`, `kernels` and `stacks` hold more of theirs than a run does: `in use` is what is left of their "
@@ -266,8 +270,8 @@ def _share_in_use(arm: str, rates: Mapping[str, float]) -> float:
 def _memory(steps: int, *, warm: int) -> dict[str, Any]:
     """Resident memory of a single rank of the MLP with everything on: without peers and with one sample a step is short."""
     with tempfile.TemporaryDirectory(prefix="argus-overhead-") as text:
-        told = _run("mlp", Path(text), ranks=1, memory_steps=warm + steps)[0]
-    resident = [(step, size) for step, size in told["resident"] if step >= warm]
+        told = _run("mlp", Path(text), ranks=1, memory_steps=MEMORY_SETTLE + steps, warm_steps=warm)[0]
+    resident = [(step, size) for step, size in told["resident"] if step >= MEMORY_SETTLE]
     return {
         "steps": steps,
         "warm_steps": warm,
@@ -284,6 +288,7 @@ def _run(
     plan: Sequence[Part] = (),
     ranks: int = RANKS,
     memory_steps: int = 0,
+    warm_steps: int = 0,
 ) -> tuple[dict[str, Any], Dumped]:
     """The workload's own figures, and what was dumped. The processor leaves the dumps of blocks to us."""
     socket = directory / "socket" / "processor.sock"
@@ -293,6 +298,7 @@ def _run(
         *("--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1", "--rdzv-backend", "c10d"),
         *("--rdzv-endpoint", "127.0.0.1:0", str(SCRIPT), "--workload", name, "--plan", json.dumps(plan)),
         *("--block-steps", str(BLOCK_STEPS[name]), "--memory-steps", str(memory_steps)),
+        *("--warm-steps", str(warm_steps)),
         *("--out", str(directory / "blocks.json")),
     ]
     env = clean_env({"ARGUS_GOVERNOR": "0"} | KEEP_HEAP)  # the blocks are the shadow steps here

@@ -18,9 +18,9 @@ Step = Callable[[], None]
 SEQUENCE = 64
 
 
-def mlp() -> nn.Module:
+def mlp(width: int = 512) -> nn.Module:
     """48 × Linear(512) + GELU: many launches, little work in each."""
-    return nn.Sequential(*(layer for _ in range(48) for layer in (nn.Linear(512, 512), nn.GELU())))
+    return nn.Sequential(*(layer for _ in range(48) for layer in (nn.Linear(width, width), nn.GELU())))
 
 
 def ddp_step(inner: nn.Module, *inputs: torch.Tensor) -> Step:
@@ -60,6 +60,7 @@ def _tokens(batch: int, length: int) -> torch.Tensor:
 BUILD: Mapping[str, Callable[[int], Step]] = {
     "transformer": lambda batch: ddp_step(Transformer(width=WIDTH, layers=6), _tokens(batch, SEQUENCE + 1)),
     "mlp": lambda batch: ddp_step(mlp(), torch.randn(batch, 512)),
+    "narrow mlp": lambda batch: ddp_step(mlp(32), torch.randn(batch, 32)),
     "moe": lambda batch: ddp_step(MoeModel(), _tokens(batch, SEQUENCE)),
     "pipeline": pipeline_step,
 }

@@ -312,6 +312,7 @@ def main() -> None:
     parser.add_argument("--plan", type=json.loads, required=True, help="[[rounds, turn, [arm, …]], …]")
     parser.add_argument("--block-steps", type=int, required=True)
     parser.add_argument("--memory-steps", type=int, default=0)
+    parser.add_argument("--warm-steps", type=int, default=0, help="of a narrow model, before these")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
@@ -328,6 +329,9 @@ def main() -> None:
     told = play(arms, models, plan=plan, block_steps=args.block_steps)
     models.see_to(["all"], rows=0)
     arms.as_in_use()
+    step = started("narrow mlp", batch)
+    for _ in range(args.warm_steps):
+        step()
     resident = memory_of(models.of("all"), num_steps=args.memory_steps)
     if rank == 0:
         args.out.write_text(json.dumps({**vars(told), "batch": batch, "resident": resident}))
