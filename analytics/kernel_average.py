@@ -17,16 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.analytics.kernel_effects import Effects
+from argus.analytics.kernel_halves import slower_half
 from argus.analytics.kernel_match import WEIGHED, combined, weights
 from argus.analytics.kernel_peers import Bools, Ints, Peers
-from argus.analytics.kernel_scan import (
-    Candidates,
-    Settings,
-    floored,
-    least_effect,
-    peer_spread,
-    slower_half,
-)
+from argus.analytics.kernel_scan import Candidates, floored, least_effect, peer_spread
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_tail import MANY, Reals, healthy_tail
 
 Halves = NDArray[np.float16]
@@ -153,8 +148,8 @@ def judged(
     noise = np.asarray(noise / np.sqrt(times, dtype=np.float32), np.float32)
     spread = peer_spread(beyond)
     score = beyond / floored(spread.robust, noise, settings=settings)
-    few = peers.num_peers(rows) < settings.small_group
-    flags = (score >= healthy_tail(score).threshold(found.probability)) & ~few
+    flags = score >= healthy_tail(score).threshold(found.probability)
+    flags &= peers.num_peers(rows) >= settings.small_group
     flags &= beyond >= least_effect(
         found.share[rows],
         spread,
@@ -162,11 +157,8 @@ def judged(
         probability=found.probability,
         settings=settings,
     )
-    halves = slower_half(beyond, peers, kernels=rows, mean=mean[rows], noise=noise, settings=settings)
-    some = np.flatnonzero(halves.any(axis=1))  # few: how far windows stray is dear to ask of all
-    strays = np.fmax(noise[some], _strays(windows, rows[some]) / np.sqrt(times[some], dtype=np.float32))
-    flags[some] |= slower_half(
-        beyond[some], peers, kernels=rows[some], mean=mean[rows[some]], noise=strays, settings=settings
+    flags |= _halves(
+        beyond, rows, peers=peers, noise=noise, times=times, windows=windows, mean=mean, settings=settings
     )
     flags &= _heavy(found, settings=settings)[rows][:, None] & seen
     return Average(
@@ -174,6 +166,28 @@ def judged(
         beyond=_spread_out(beyond, rows, like=mean),
         score=_spread_out(score, rows, like=mean),
     )
+
+
+def _halves(
+    beyond: Reals,
+    rows: Ints,
+    *,
+    peers: Peers,
+    noise: Reals,
+    times: Ints,
+    windows: Sequence[Parts],
+    mean: Reals,
+    settings: Settings,
+) -> Bools:
+    """The slower of two populations, also by how far the windows stray; all as of `judged`. (row, rank)"""
+    out = slower_half(beyond, peers, kernels=rows, mean=mean[rows], noise=noise, settings=settings)
+    some = np.flatnonzero(out.any(axis=1))  # few: how far windows stray is dear to ask of all
+    noise = np.fmax(noise[some], _strays(windows, rows[some]) / np.sqrt(times[some], dtype=np.float32))
+    rows = rows[some]
+    out[some] = slower_half(
+        beyond[some], peers, kernels=rows, mean=mean[rows], noise=noise, settings=settings
+    )
+    return out
 
 
 def lasts(now: Parts, rows: Ints, beyond: Reals, *, noise: Reals) -> Bools:

@@ -17,7 +17,8 @@ from argus.analytics.kernel_kinds import GROUPED, kind_of
 from argus.analytics.kernel_own import Change, change, sample
 from argus.analytics.kernel_peers import Ints, Peers, classes
 from argus.analytics.kernel_running import Running
-from argus.analytics.kernel_scan import Candidates, Settings, scan
+from argus.analytics.kernel_scan import Candidates, scan
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_table import KernelTable, open_table
 from argus.analytics.peers import expert_classes, stages_of, work_classes
 from argus.analytics.window import Window

@@ -14,7 +14,7 @@ from argus.analytics.kernel_digest import KernelDigest, expected_per_day
 from argus.analytics.kernel_error import standard_error
 from argus.analytics.kernel_kinds import ALL, breadth, kind_of, short_name
 from argus.analytics.kernel_peers import Ints
-from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_table import Kernel, dense
 from argus.analytics.kernel_tail import Reals
 from argus.analytics.kernel_votes import Votes

@@ -12,7 +12,8 @@ from argus.analytics.finding import Evidence, Finding
 from argus.analytics.kernel_digest import KernelDigest
 from argus.analytics.kernel_kinds import short_name
 from argus.analytics.kernel_peers import Floats, Ints
-from argus.analytics.kernel_scan import MAD_TO_SIGMA, Settings
+from argus.analytics.kernel_scan import MAD_TO_SIGMA
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_tail import Reals
 from argus.analytics.view import View
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from argus.analytics.kernel_match import WEIGHED
 from argus.analytics.kernel_peers import Bools, Peers
-from argus.analytics.kernel_scan import MAD_TO_SIGMA, Settings
+from argus.analytics.kernel_scan import MAD_TO_SIGMA
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_tail import Reals
 
 Halves = NDArray[np.float16]

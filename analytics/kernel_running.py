@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from argus.analytics.kernel_average import Average, Parts, asked, half_gate, judged, lasts
 from argus.analytics.kernel_match import WEIGHED, combined, weights
 from argus.analytics.kernel_peers import Ints, Peers
-from argus.analytics.kernel_scan import Candidates, Settings
+from argus.analytics.kernel_scan import Candidates
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_tail import Reals
 
 MEMORY = 32

@@ -14,7 +14,7 @@ from argus.analytics.kernel_digest import KernelDigest, Pair, aligned, parts_for
 from argus.analytics.kernel_luck import lasting, rate_of_others
 from argus.analytics.kernel_peers import Bools, Ints
 from argus.analytics.kernel_running import over_all
-from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_tail import Reals
 
 Pairs = frozenset[Pair]

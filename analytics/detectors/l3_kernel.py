@@ -16,7 +16,7 @@ from argus.analytics.finding import Finding
 from argus.analytics.kernel_findings import findings_of
 from argus.analytics.kernel_groups import group_shifts
 from argus.analytics.kernel_ratio import ratio_falls
-from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_votes import vote
 from argus.analytics.view import View
 

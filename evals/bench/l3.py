@@ -20,7 +20,7 @@ from argus.analytics.finding import Finding
 from argus.analytics.kernel_digest import digest_kernels
 from argus.analytics.kernel_effects import effects_of_all
 from argus.analytics.kernel_peers import classes
-from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_table import open_table
 from argus.analytics.mixture import Mixture, fit
 from argus.analytics.view import View

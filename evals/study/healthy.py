@@ -18,7 +18,7 @@ from argus.analytics.kernel_effects import Effects
 from argus.analytics.kernel_match import compare
 from argus.analytics.kernel_paper import paper_flags, paper_scores
 from argus.analytics.kernel_peers import Peers, classes
-from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_table import Kernel
 from argus.analytics.kernel_votes import vote
 from argus.collectors.records.kernel_blob import LOG_STEP, MEAN_STEP

@@ -15,7 +15,8 @@ from argus.analytics.distance import Profile, cdf_profile, matrix, mean_w1, quan
 from argus.analytics.kernel_digest import KEPT, KernelDigest, digest_table
 from argus.analytics.kernel_paper import ALPHA, paper_flags
 from argus.analytics.kernel_peers import Peers, classes
-from argus.analytics.kernel_scan import MAD_TO_SIGMA, Settings
+from argus.analytics.kernel_scan import MAD_TO_SIGMA
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_table import KernelTable
 from argus.analytics.kernel_votes import vote
 from argus.collectors.host.split import Rule

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from argus.analytics.kernel_digest import KernelDigest, digest_table
 from argus.analytics.kernel_peers import Peers, classes
-from argus.analytics.kernel_scan import Candidates, Settings
+from argus.analytics.kernel_scan import Candidates
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_table import KernelTable, open_table
 from argus.analytics.kernel_tail import Reals, Tail
 from argus.analytics.kernel_votes import Votes, vote

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from argus.analytics.kernel_average import Average, Parts, averaged
 from argus.analytics.kernel_digest import KernelDigest
 from argus.analytics.kernel_findings import _over_windows
-from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_votes import vote
 from tests.analytics.kernel_kit import Durations, candidates, digests, named, peers_of
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from argus.analytics.kernel_average import Average, Parts, averaged
-from argus.analytics.kernel_scan import Settings, least_effect, peer_spread
+from argus.analytics.kernel_scan import least_effect, peer_spread
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_tail import Reals
 from argus.analytics.kernel_votes import vote
 from tests.analytics.kernel_kit import Durations, candidates, digests, healthy, named, peers_of

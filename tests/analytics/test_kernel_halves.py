@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from argus.analytics.kernel_digest import KEPT, KernelDigest
+from argus.analytics.kernel_halves import least_gap, slower_half
 from argus.analytics.kernel_peers import Bools, classes
-from argus.analytics.kernel_scan import Settings, least_gap, slower_half
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_tail import Reals
 from argus.analytics.kernel_votes import vote
 from tests.analytics.kernel_kit import Draw, Durations, digests, healthy, named, peers_of

@@ -9,7 +9,7 @@ from argus.analytics.kernel_effects import effects_of_all
 from argus.analytics.kernel_match import compare
 from argus.analytics.kernel_paper import paper_flags, paper_scores
 from argus.analytics.kernel_peers import classes
-from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_table import dense, open_table
 from argus.analytics.kernel_tail import LEAST, healthy_tail
 from argus.analytics.kernel_votes import vote

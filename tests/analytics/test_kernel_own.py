@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.kernel_digest import KEPT, KernelDigest
-from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_votes import vote
 from tests.analytics.kernel_kit import Draw, Durations, digests, in_turn, named
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from argus.analytics.kernel_average import Parts, averaged
 from argus.analytics.kernel_digest import KEPT
 from argus.analytics.kernel_running import MEMORY, Running, over_all
-from argus.analytics.kernel_scan import Settings
+from argus.analytics.kernel_settings import Settings
 from argus.analytics.kernel_votes import vote
 from tests.analytics.kernel_kit import Durations, candidates, digests, in_turn, named, peers_of
 
