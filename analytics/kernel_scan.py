@@ -164,10 +164,13 @@ def _devices(
     score = factor / scale
     tail = healthy_tail(score[None, :])
     limit = tail.threshold(per_test(len(factor), window_s=window_s, settings=settings))
-    device = (factor >= math.log1p(settings.effect)) & (score >= limit) & ~few
-    device |= few & (factor >= math.log(settings.small_ratio))
     gate = math.log1p(settings.effect)
-    device |= two_populations(factor[None, :], peers.by_class(), gate=gate, settings=settings)[0]
+    device = (factor >= gate) & (score >= limit) & ~few
+    device |= few & (factor >= math.log(settings.small_ratio))
+    # One that stands far out would be all of the slower population, whoever else is in it.
+    others = np.where(device, np.nan, factor)
+    for some in (factor, others) if device.any() else (factor,):
+        device |= two_populations(some[None, :], peers.by_class(), gate=gate, settings=settings)[0]
     return device, score, tail
 
 

@@ -111,6 +111,26 @@ def test_one_window_is_not_enough_unless_it_is_gross() -> None:
     assert named(digest, votes.shift) == {(f"gemm_{KERNEL}", SICK)}
 
 
+def test_one_device_far_out_does_not_hide_the_slower_third_of_the_others() -> None:
+    sick = dict.fromkeys(range(0, 48, 2), 1.1) | {63: 1.5}
+
+    def draw(rng: Rng, rank: int, k: int) -> Durations:
+        return healthy(rng, rank, k) * sick.get(rank, 1.0)
+
+    digest, votes = votes_of(draw, ranks=64)
+    assert set(digest.ranks[votes.device].tolist()) == set(sick)
+
+
+def test_one_rank_far_out_in_a_kernel_does_not_hide_the_slower_third_of_the_others() -> None:
+    sick = dict.fromkeys(range(0, 48, 2), 1.1) | {63: 1.5}
+
+    def draw(rng: Rng, rank: int, k: int) -> Durations:
+        return healthy(rng, rank, k) * (sick.get(rank, 1.0) if k == KERNEL else 1.0)
+
+    digest, votes = votes_of(draw, ranks=64)
+    assert named(digest, votes.shift) == {(f"gemm_{KERNEL}", rank) for rank in sick}
+
+
 def test_another_mix_of_launches_is_not_gross() -> None:
     """Of twenty launches nearly all are long now and then, and the few others no mode of their own."""
 
