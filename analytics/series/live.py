@@ -82,10 +82,11 @@ def _slowest(step_s: Floats) -> Floats:
 
 
 def _apart(window: Window) -> Floats:
-    """Each rank's step over the median of all in that step. (rank, step)"""
+    """Each rank's step over the median of all in that step, NaN where that is no time. (rank, step)"""
     values = np.full(window.step_s.shape, np.nan)
     seen = window.usable & np.isfinite(window.step_s).any(axis=0)
-    values[:, seen] = window.step_s[:, seen] / median_of_columns(window.step_s[:, seen])
+    median = median_of_columns(window.step_s[:, seen])
+    values[:, seen] = window.step_s[:, seen] / np.where(median > 0, median, np.nan)
     return values
 
 

@@ -194,3 +194,10 @@ def test_windows_heard_again_after_a_restart_bring_the_state_back() -> None:
         one, two = hear(whole, window), hear(again, window)
         assert [(e.kind, e.start) for e in one.job] == [(e.kind, e.start) for e in two.job]
         whole, again = one.series, two.series
+
+
+@pytest.mark.filterwarnings("error")
+def test_steps_that_took_no_time_by_broken_clocks_find_nothing_and_warn_of_nothing() -> None:
+    step_s = np.ones(40)
+    step_s[10:20] = 0.0
+    assert not [finding for finding in found(step_s) if finding.role == "culprit"]
