@@ -135,13 +135,13 @@ def ensure_processor(
     processor can be started.
     """
     private_directory(plan.socket.parent)
-    if plan.record:
-        _make_folder(plan.record)
     lock = os.open(plan.socket.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         log = plan.socket.with_suffix(".log")
         is_there = answers(plan.socket)
+        if plan.record and not is_there:  # one that is there records where it was told to
+            _make_folder(plan.record)
         start_processor(plan, launcher_pid=launcher_pid, env=env, log=log)
         if is_there:
             return "joined the processor of this host"

@@ -177,6 +177,7 @@ def test_a_processor_that_was_started_for_something_else_is_told(
     err = capsys.readouterr().err
     listener.close()
     assert f": joined the processor of this host{said.format(here=tmp_path)}" in err and err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["s"]  # no folder that stays empty
 
 
 @pytest.fixture
