@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from argus.analytics.kernel_average import Parts
 from argus.analytics.kernel_effects import Effects, effects_of_all
-from argus.analytics.kernel_kinds import GROUPED, kind_of
+from argus.analytics.kernel_kinds import is_of_experts
 from argus.analytics.kernel_own import Change, change, sample
 from argus.analytics.kernel_peers import Ints, Peers, classes
 from argus.analytics.kernel_running import Running
@@ -224,7 +224,11 @@ def kernel_peers(topology: Topology, table: KernelTable) -> Peers:
             key = (group.kind, stages.pop() if len(stages) == 1 else ACROSS)
             groups.setdefault(key, []).append((group.id, np.array(members, np.int64)))
     holders = expert_classes(topology, ranks)
-    is_grouped = [kind_of(table.text(name), table.text(role)) == GROUPED for name, role in table.kernels]
+    # A kernel whose name has not arrived may be of experts.
+    of_experts = [
+        name not in table.texts or is_of_experts(table.text(name), table.text(role))
+        for name, role in table.kernels
+    ]
     return replace(
         classes(
             ranks,
@@ -232,8 +236,8 @@ def kernel_peers(topology: Topology, table: KernelTable) -> Peers:
             groups={kind: tuple(some) for kind, some in groups.items()},
             roles=topology.roles,
         ),
-        experts=classes(ranks, holders) if holders is not None and any(is_grouped) else None,
-        of_experts=np.array(is_grouped, np.bool_),
+        experts=classes(ranks, holders) if holders is not None and any(of_experts) else None,
+        of_experts=np.array(of_experts, np.bool_),
     )
 
 

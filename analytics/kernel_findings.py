@@ -104,9 +104,14 @@ def _centre(effects: Sequence[Reals], members: Ints, *, healthy: Ints) -> None:
 
 
 def _lost_s(view: View, now: KernelDigest) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    """Seconds a step each kernel costs each rank more than its peers. (kernel, rank)"""
-    assert view.window is not None and now.effects is not None
+    """Seconds a step each kernel costs each rank more than its peers. (kernel, rank)
+
+    Where there are none to compare a kernel with, what the rank's kernels share stands for it.
+    """
+    assert view.window is not None and now.effects is not None and now.found is not None
     effect = now.effects.shift + now.effects.tail
+    is_unknown = np.isnan(effect) & now.found.is_compute[:, None] & (now.effects.total_ns > 0)
+    effect = np.where(is_unknown, now.found.factor, effect)
     return np.asarray(
         now.effects.total_ns * (1.0 - np.exp(-effect)) * 1e-9 / view.window.num_steps, np.float32
     )

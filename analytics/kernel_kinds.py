@@ -13,12 +13,15 @@ from argus.analytics.kernel_tail import Reals
 GROUPED, ATTENTION, COPIES = "grouped GEMM", "attention", "copies"
 
 PATTERNS: Mapping[str, str] = {
-    GROUPED: r"group(ed)?[_-]?gemm|gemm.*grouped|moe.*gemm",
+    GROUPED: r"group(ed)?[_-]?(gemm|matmul|mm)|gemm.*grouped|moe.*gemm|fused_moe|\[grouped\]|_(sdd|dsd|dds)_kernel",
     ATTENTION: r"flash|attention|attn|fmha|sdpa",
     "GEMM": r"gemm|cutlass|cublas|matmul|xmma|nvjet|wgmma|\bmm\b|splitk",
     COPIES: r"memcpy|memset|copy_kernel",
 }
 """First match wins; what matches none moves memory: element-wise, norms, reductions, optimizers."""
+
+OF_EXPERTS = re.compile(r"moe|expert|permute")
+"""Beside grouped products, what moves an expert's tokens."""
 
 MEMORY = "memory-bound"
 COMM = "communication"
@@ -45,6 +48,15 @@ def kind_of(name: str, role: str) -> str:
     return next((kind for kind, pattern in PATTERNS.items() if re.search(pattern, lower)), MEMORY)
 
 
+def is_of_experts(name: str, role: str) -> bool:
+    """Whether a kernel has as much to do as its rank's experts have tokens, as far as its name tells.
+
+    >>> is_of_experts("_permute_kernel", "compute"), is_of_experts("layer_norm", "compute")
+    (True, False)
+    """
+    return kind_of(name, role) == GROUPED or (role == "compute" and bool(OF_EXPERTS.search(name.lower())))
+
+
 def breadth(kinds: Sequence[str], effect: Reals, *, weight: Reals, found: Bools | None = None) -> str:
     """In words, which kinds of kernels of one rank are slow. `effect` (log), `weight`, `found` are (kernel,).
 
@@ -58,6 +70,7 @@ def breadth(kinds: Sequence[str], effect: Reals, *, weight: Reals, found: Bools 
     'memory-bound only'
     """
     of_kind = {kind: np.array([other == kind for other in kinds]) for kind in sorted(set(kinds))}
+    of_kind = {kind: here for kind, here in of_kind.items() if np.isfinite(effect[here]).any()}
     if not of_kind:
         return "no kernels"
     whole = {kind: _mean(effect, weight=weight, here=here) for kind, here in of_kind.items()}

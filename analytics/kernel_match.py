@@ -108,16 +108,26 @@ def compare(kernel: Kernel, peers: Peers) -> Comparison:
         p50 = np.where(doubtful, _lesser(p50, whole), p50)
     top, peak = _top(kernel, peers, present=own.present)
     shift, sharper = _weighed(np.stack([p50, mean, np.where(clean, top, np.nan)]), present=own.present)
+    against = _against_others(own.present, peers)
     return Comparison(
-        shift=np.where(own.present, shift, np.nan),
-        p50=np.where(own.present, p50, np.nan),
-        tail=np.where(own.present, np.where(clean, mean - p50, 0.0), np.nan),
+        shift=shift * against,
+        p50=p50 * against,
+        tail=np.where(clean, mean - p50, np.float32(0.0)) * against,
         top=top,
         peak=peak,
         mean=np.where(own.present, log_mass, np.nan),
         total_ns=np.where(own.present, mass * total, 0.0),
-        noise=np.maximum(reference.noise[peers.of] * sharper, QUANTUM),
+        noise=np.maximum(reference.noise[peers.of] * sharper * np.sqrt(np.fmax(against, 1.0)), QUANTUM),
     )
+
+
+def _against_others(present: Bools, peers: Peers) -> Reals:
+    """What an effect against the whole class is to be multiplied by to be one against its others. (rank,)
+
+    The median of two lies half way; who has no other cannot be compared (NaN), nor who has not the kernel.
+    """
+    num = np.bincount(peers.of, weights=present, minlength=len(peers.rows))[peers.of]
+    return np.where(present & (num > 1), np.where(num == 2, 2.0, 1.0), np.nan).astype(np.float32)
 
 
 def _top(kernel: Kernel, peers: Peers, *, present: Bools) -> tuple[Reals, Reals]:

@@ -58,7 +58,7 @@ def scan(
     """Candidates of one window."""
     shift, share = effects.shift, _share(effects, window_s=window_s)
     heavy = (share >= settings.share)[:, None]
-    factor = _factor(effects, is_compute=is_compute)
+    factor = _factor(effects, peers, is_compute=is_compute, settings=settings)
     shared = np.where(is_compute[:, None], factor, np.float32(0.0))
     beyond = shift - shared
     spread = peer_spread(beyond)
@@ -187,17 +187,25 @@ def _share(effects: Effects, *, window_s: float) -> Reals:
     return np.asarray(total / max(window_s * 1e9, 1.0), np.float32)
 
 
-def _factor(effects: Effects, *, is_compute: Bools, most: int = 64) -> Reals:
+def _factor(
+    effects: Effects, peers: Peers, *, is_compute: Bools, settings: Settings, most: int = 64
+) -> Reals:
     """What the compute kernels of a rank share: the median of their medians' effects, over the largest. (rank,)
 
-    With fewer than five kernels nothing can be told apart and the factor is 0.
+    With fewer than five kernels nothing can be told apart and the factor is 0. Kernels of experts that few hold
+    are left out: where one of two is slow nobody can say which.
     """
+    p50 = effects.p50
+    if peers.experts is not None:
+        few = peers.num_peers(np.arange(len(p50))) < settings.small_group
+        p50 = np.where(peers.of_experts[:, None] & few, np.nan, p50)
+        is_compute = is_compute & np.isfinite(p50).any(axis=1)
     total = np.where(is_compute, effects.total_ns.sum(axis=1), 0.0)
     largest = np.argsort(-total, kind="stable")[:most]
     largest = largest[total[largest] > 0]
     if len(largest) < 5:
-        return np.zeros(effects.p50.shape[1], np.float32)
-    ordered = np.sort(effects.p50[largest], axis=0)  # NaN last
+        return np.zeros(p50.shape[1], np.float32)
+    ordered = np.sort(p50[largest], axis=0)  # NaN last
     count = np.isfinite(ordered).sum(axis=0)
     at = np.arange(ordered.shape[1])
     low, high = (

@@ -48,22 +48,34 @@ def expert_classes(topology: Topology, ranks: Ints) -> Ints | None:
     How many tokens an expert gets differs from expert to expert, for as long as the router likes. So a class may have
     one member, who is compared with nobody.
     """
-    holders: dict[int, str | int] = {}
-    for group in topology.groups:
-        if group.kind == "edp":
-            holders |= dict.fromkeys(group.ranks, group.id)
-        elif group.kind == "ep":
-            for place, rank in enumerate(group.ranks):
-                holders.setdefault(rank, place)
+    holders = _holders(topology)
     if not holders:
         return None
     stage = stages_of(topology)
     keys = [
-        (stage.get(rank, 0), holders.get(rank, ""), topology.gpu_models.get(rank, ""))
+        (stage.get(rank, 0), holders.get(rank, f"rank {rank}"), topology.gpu_models.get(rank, ""))
         for rank in ranks.tolist()
     ]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     return np.array([numbers[key] for key in keys], np.int64)
+
+
+def _holders(topology: Topology) -> dict[int, str]:
+    """What tells the experts of each rank: its expert-data-parallel group, else its place in its expert group.
+
+    Megatron-LM makes the groups of dense models too: then they are the data-parallel ones, or have one member.
+    """
+    by_place = {
+        rank: f"place {place}"
+        for group in topology.groups
+        if group.kind == "ep" and len(group.ranks) > 1
+        for place, rank in enumerate(group.ranks)
+    }
+    by_group = [group for group in topology.groups if group.kind == "edp"]
+    data = [set(group.ranks) for group in topology.groups if group.kind in ("dp", "dp_cp")]
+    if not by_place and not any(set(group.ranks) < whole for group in by_group for whole in data):
+        return {}
+    return by_place | {rank: group.id for group in by_group for rank in group.ranks}
 
 
 def classes_of_kind(topology: Topology, ranks: Ints, *, kind: str) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from argus.agent.evidence import Answer, Cut, Json
 from argus.agent.facts import RunFacts, WindowFact
 from argus.agent.rows import DOC_RUN, DOC_WINDOW, number
 from argus.agent.schema import ArgumentError
-from argus.analytics.kernel_kinds import GROUPED, kind_of, short_name
+from argus.analytics.kernel_kinds import is_of_experts, kind_of, short_name
 from argus.analytics.kernel_table import Kernel, KernelTable, dense
 from argus.analytics.peers import expert_classes
 from argus.collectors.records.text import tame
@@ -48,7 +48,7 @@ def call(
     rows = sorted(beside.rows(asked), key=lambda row: -abs(row["excess_s_per_step"] or 0.0))
     cut = (Cut(path="/rows", shown=MAX_ROWS, total=len(rows)),) if len(rows) > MAX_ROWS else ()
     answer = Answer(
-        data={"num_peers": len(beside.peers_of("")), "rows": rows[:MAX_ROWS]}, as_of=as_of(facts, at), cut=cut
+        data={"num_peers": len(beside.peers), "rows": rows[:MAX_ROWS]}, as_of=as_of(facts, at), cut=cut
     )
     if away := sorted(set(asked) - set(beside.table.ranks.tolist())):
         answer = Answer(
@@ -67,11 +67,13 @@ def _beside(
     plain = _some([p for p in fleet.topology.peers_of(asked[0]) if p not in asked])
     everyone = np.array(fleet.topology.ranks, np.int64)
     holders = expert_classes(fleet.topology, everyone)
-    experts = plain
+    experts = dict.fromkeys(asked, plain)
     if holders is not None:
-        same = everyone[holders == holders[fleet.topology.ranks.index(asked[0])]]
-        experts = _some([p for p in same.tolist() if p not in asked])
-    table = facts.kernels(at.index, ranks=[*asked, *dict.fromkeys([*plain, *experts])])
+        for rank in asked:
+            same = everyone[holders == holders[fleet.topology.ranks.index(rank)]]
+            experts[rank] = _some([p for p in same.tolist() if p not in asked])
+    wanted = [*asked, *plain, *(peer for some in experts.values() for peer in some)]
+    table = facts.kernels(at.index, ranks=list(dict.fromkeys(wanted)))
     if table is None or not table.kernels:
         raise Unknown(
             f"no kernel summaries of these ranks in window {at.index}: none came in, or they are not kept"
@@ -101,11 +103,11 @@ def _named(table: KernelTable, kernel: str | None) -> list[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Beside:
-    """Ranks beside `peers`, in kernels of experts beside `experts`, who hold the same ones."""
+    """Ranks beside `peers`, in kernels of experts each beside its `experts`, who hold the same ones."""
 
     table: KernelTable
     peers: tuple[int, ...]
-    experts: tuple[int, ...]
+    experts: Mapping[int, tuple[int, ...]]
     places: Sequence[int]
     num_steps: int
 
@@ -116,15 +118,12 @@ class _Beside:
         here = [known.index(rank) for rank in ranks if rank in known]
         return [self._row(kernel, place) for kernel in kernels for place in here]
 
-    def peers_of(self, kind: str) -> list[int]:
-        """Places in the table of those who do the same work in a kind of kernels."""
-        known = self.table.ranks.tolist()
-        return [known.index(r) for r in (self.experts if kind == GROUPED else self.peers) if r in known]
-
     def _row(self, kernel: Kernel, place: int) -> Json:
         name, role = (self.table.text(key) for key in kernel.key)
-        peers = self.peers_of(kind_of(name, role))
         count, total_s, p99_s = _sums(kernel)
+        rank, known = int(self.table.ranks[place]), self.table.ranks.tolist()
+        wanted = self.experts.get(rank, ()) if is_of_experts(name, role) else self.peers
+        peers = [at for at in (known.index(peer) for peer in wanted if peer in known) if count[at] > 0]
         theirs = {
             "launches": _median(count[peers]),
             "total_s": _median(total_s[peers]),
@@ -136,7 +135,8 @@ class _Beside:
             _ratio(theirs["total_s"], theirs["launches"]),
         )
         return {
-            "rank": int(self.table.ranks[place]),
+            "rank": rank,
+            "num_peers": len(peers),
             "kernel": tame(short_name(name), MAX_NAME),
             "role": tame(role, 32),
             "kind": kind_of(name, role),

@@ -20,6 +20,7 @@ from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.scope import as_one, join_paths, join_ranks, scope_of_ranks
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.kernel_kinds import ALL, ATTENTION, COPIES, GROUPED, MEMORY
+from argus.analytics.peers import expert_classes
 from argus.analytics.view import View
 
 WORTH_TELLING = 0.005
@@ -44,6 +45,9 @@ CLASSES = {
     f"{COPIES} only": ("copy.slow", "compute.memory"),
 }
 """Breadth to the class and its look-alike; other breadths of a GPU are a slow chip."""
+
+MOST = 0.75
+"""Part of the holders of some experts from which on they are all of them."""
 
 OF_THE_DATA = (f"{ATTENTION} only", f"{GROUPED} only", f"{ATTENTION} and {GROUPED} only")
 """Kernels that take longer where there is more to do: longer sequences, more tokens for an expert."""
@@ -169,6 +173,8 @@ def _is_one_suspect(view: View, ranks: Sequence[int]) -> bool:
 def _cause(view: View, suspects: _Suspects, *, falls: Sequence[Finding], step_s: float) -> Cause:
     worst = max(suspects.findings, key=lambda finding: finding.effect_s_per_step or 0.0)
     fault_class, second = _class_of(worst)
+    if _note(worst, "breadth") != ALL and _hold_the_same(view, suspects.ranks):
+        fault_class, second = "unknown", fault_class
     lost_s = suspects.lost_s
     here = [fall for fall in falls if set(fall.ranks) & set(suspects.ranks)]
     return Cause(
@@ -184,6 +190,16 @@ def _cause(view: View, suspects: _Suspects, *, falls: Sequence[Finding], step_s:
         s_per_step=lost_s,
         onset_step=min(finding.start_step or 0 for finding in suspects.findings),
     )
+
+
+def _hold_the_same(view: View, ranks: Sequence[int]) -> bool:
+    """Whether these are the ranks that hold some experts, and nobody else: they may just have more tokens."""
+    everyone = np.array(view.topology.ranks, np.int64)
+    holders = expert_classes(view.topology, everyone) if len(ranks) > 1 else None
+    if holders is None:
+        return False
+    theirs = holders[np.isin(everyone, ranks)]
+    return len(set(theirs.tolist())) == 1 and len(theirs) >= MOST * np.sum(holders == theirs[0])
 
 
 def _class_of(finding: Finding) -> tuple[str, str | None]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection
 
-from argus.analytics.kernel_kinds import GROUPED, kind_of, short_name
+from argus.analytics.kernel_kinds import is_of_experts, kind_of, short_name
 from argus.analytics.kernel_table import Kernel, KernelTable, dense, open_table
 from argus.analytics.mixture import Mixture, cdf, fit, quantile
-from argus.analytics.peers import classes_of_kind
+from argus.analytics.peers import expert_classes, work_classes
 from argus.analytics.store import asked, charts, kernels
 from argus.analytics.store.queries import Which
 from argus.analytics.window import Floats, Ints
@@ -39,32 +39,33 @@ def kernel_chart(
     window = charts.kernel_window(connection, which.id, upto=upto)
     if window is None:
         return None
-    peers = _peers(topology, ranks, kind="")
-    experts = _peers(topology, ranks, kind=GROUPED)
+    everyone = np.arange(topology.world_size, dtype=np.int64)
+    plain, holders = work_classes(topology, everyone), expert_classes(topology, everyone)
+    peers = _peers(plain, ranks)
+    experts = peers if holders is None else _peers(holders, ranks)
     hosts = sorted({topology.host_of(rank) for rank in (*ranks, *peers, *experts)} - {""})
     blobs = asked.blobs_of_hosts(connection, which.id, window, hosts=hosts)
     table = open_table(blobs, texts=kernels.used_names(connection, blobs))
     known = {int(rank): at for at, rank in enumerate(table.ranks)}
     here = [rank for rank in ranks if rank in known]
-    beside = [rank for rank in peers if rank in known]
-    mine, theirs, holders = (
-        np.array([known[rank] for rank in some if rank in known], np.int64) for some in (here, peers, experts)
+    alike = [rank for rank in here if holders is None or holders[rank] == holders[ranks[0]]]
+    whole, of_experts = (
+        _Sides(ours={rank: known[rank] for rank in mine}, theirs=[known[r] for r in others if r in known])
+        for mine, others in ((here, peers), (alike, experts))
     )
-    rows = _rows(table, mine, theirs=theirs, holders=holders) if here and beside else []
+    rows = _rows(table, whole, of_experts=of_experts)
     return {
         "run": which.run,
         "attempt": which.attempt,
         "window": window,
         "ranks": here,
-        "peers": beside,
+        "peers": [rank for rank in peers if rank in known],
         "num_kernels": len(table.kernels),
-        "kernels": [_curves(table, row, here=here, mine=mine) for row in rows],
+        "kernels": [_curves(table, row) for row in rows],
     }
 
 
-def _peers(topology: Topology, ranks: Sequence[int], *, kind: str) -> list[int]:
-    everyone = np.arange(topology.world_size, dtype=np.int64)
-    classes = classes_of_kind(topology, everyone, kind=kind)
+def _peers(classes: Ints, ranks: Sequence[int]) -> list[int]:
     same = np.flatnonzero(classes == classes[ranks[0]])
     others = same[~np.isin(same, ranks)]
     if not len(others):
@@ -74,28 +75,44 @@ def _peers(topology: Topology, ranks: Sequence[int], *, kind: str) -> list[int]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Sides:
+    """Who is compared with whom: `ours` are ranks with their places in the table, `theirs` places."""
+
+    ours: Mapping[int, int]
+    theirs: Sequence[int]
+
+    def of(self, count: Floats) -> _Sides:
+        """Those who launched a kernel; `count` is theirs by place."""
+        return _Sides(
+            ours={rank: at for rank, at in self.ours.items() if count[at] > 0},
+            theirs=[at for at in self.theirs if count[at] > 0],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Row:
-    """A kernel and the places of those it is compared with; seconds a window beyond theirs, ratio of means."""
+    """A kernel and who is compared in it; seconds a window beyond the peers' and the ratio of means."""
 
     kernel: Kernel
-    theirs: Ints
+    sides: _Sides
     excess_s: float
     ratio: float
 
 
-def _rows(table: KernelTable, mine: Ints, *, theirs: Ints, holders: Ints) -> list[_Row]:
-    """The costliest kernels first; those of experts are compared with the `holders` of the same ones."""
-    peers, found = theirs, []
+def _rows(table: KernelTable, whole: _Sides, *, of_experts: _Sides) -> list[_Row]:
+    """The costliest kernels first; those of experts are compared between ranks that hold the same ones."""
+    found = []
     for kernel in dense(table, 0, last=len(table.kernels)):
         count, total_s = _sums(kernel)
-        is_grouped = kind_of(*(table.text(key) for key in kernel.key)) == GROUPED
-        theirs = holders if is_grouped else peers
-        if not count[mine].sum() or not count[theirs].sum():
+        is_expert = is_of_experts(*(table.text(key) for key in kernel.key))
+        sides = (of_experts if is_expert else whole).of(count)
+        if not sides.ours or not sides.theirs:
             continue
-        excess_s = float(total_s[mine].max() - np.median(total_s[theirs]))
-        means = [float(total_s[some].sum() / count[some].sum()) for some in (mine, theirs)]
+        mine = list(sides.ours.values())
+        excess_s = float(total_s[mine].max() - np.median(total_s[sides.theirs]))
+        means = [float(total_s[some].sum() / count[some].sum()) for some in (mine, sides.theirs)]
         ratio = means[0] / means[1] if means[1] > 0 else float("nan")
-        found.append(_Row(kernel=kernel, theirs=theirs, excess_s=excess_s, ratio=ratio))
+        found.append(_Row(kernel=kernel, sides=sides, excess_s=excess_s, ratio=ratio))
     return sorted(found, key=lambda row: -row.excess_s)[:MAX_KERNELS]
 
 
@@ -105,16 +122,10 @@ def _sums(kernel: Kernel) -> tuple[Floats, Floats]:
     return count.sum(axis=0), (count * np.exp(log_mean)).sum(axis=0) * 1e-9
 
 
-def _curves(
-    table: KernelTable,
-    row: _Row,
-    *,
-    here: Sequence[int],
-    mine: Ints,
-) -> Json:
-    kernel, theirs = row.kernel, row.theirs
+def _curves(table: KernelTable, row: _Row) -> Json:
+    kernel, ours = row.kernel, row.sides.ours
     name, role = (table.text(key) for key in kernel.key)
-    us, them = _shape(kernel, mine), _shape(kernel, theirs)
+    us, them = _shape(kernel, list(ours.values())), _shape(kernel, row.sides.theirs)
     ends = np.array([LOWEST, HIGHEST])
     bounds = np.concatenate([quantile(us, ends), quantile(them, ends)])
     low, high = np.log(np.nanmin(bounds)), np.log(np.nanmax(bounds))
@@ -127,16 +138,15 @@ def _curves(
         "ratio": row.ratio,
         "excess_s": row.excess_s,
         "x_s": (np.exp(grid) * 1e-9).tolist(),
-        "suspects": {str(rank): cdf(us, grid)[at].tolist() for at, rank in enumerate(here)},
+        "suspects": {str(rank): cdf(us, grid)[at].tolist() for at, rank in enumerate(ours)},
         "peers_low": others.min(axis=0).tolist(),
         "peers_mid": np.median(others, axis=0).tolist(),
         "peers_high": others.max(axis=0).tolist(),
     }
 
 
-def _shape(kernel: Kernel, places: Ints) -> Mixture:
+def _shape(kernel: Kernel, seen: Sequence[int]) -> Mixture:
     """The mixtures of some ranks that launched the kernel."""
-    seen = places[kernel.count[:, places].sum(axis=0) > 0]
     columns = {
         name: getattr(kernel, name)[:, seen].T.astype(np.float64)
         for name in ("log_p50", "log_p99", "log_max", "log_mean")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from argus.analytics.kernel_effects import effects_of_all
 from argus.analytics.kernel_peers import Peers, classes
 from argus.analytics.peers import classes_of_kind, expert_classes
 from argus.analytics.window import Window
+from argus.topology.groups import Group
+from argus.topology.layout import Topology
 from tests.analytics.kernel_jobs import Durations, Trouble, advances, flat
+from tests.analytics.kernel_kit import healthy, table_of
 from tests.analytics.test_kernel_incidents import KERNELS
 
 GROUPED = "moe_grouped_gemm"
@@ -56,6 +61,80 @@ def test_experts_that_get_more_tokens_for_good_accuse_nobody(ranks: int, ep: int
 def test_a_rank_slower_than_the_holders_of_the_same_experts_is_told(sick: Mapping[int, float]) -> None:
     """Also where its experts get so little that it is the fastest of its data-parallel group."""
     assert accused(routed(sick), ranks=32, ep=EP)[-1] == set(sick)
+
+
+MANY = (*KERNELS[:5], *((f"{GROUPED}_{i}", "compute", 40.0) for i in range(6)))
+"""More kernels of experts than others."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ep", [8, 16])
+@pytest.mark.parametrize("factor", [1.15, 1.3])
+def test_a_slow_device_is_told_and_not_the_one_that_holds_the_same_experts(ep: int, factor: float) -> None:
+    """Two ranks or one hold them: of two nobody can say which is slow, of one nobody can say anything."""
+
+    def trouble(
+        _rng: np.random.Generator, rank: int, kernel: str, _window: Window, took: Durations
+    ) -> Durations:
+        return took * (factor if rank == 3 else 1.0)
+
+    *_, last = advances(trouble, ranks=16, steps=STEPS, ep=ep, kernels=MANY)
+    assert {rank for finding in last.findings if finding.role == "culprit" for rank in finding.ranks} == {3}
+    (incident,) = last.state.incidents
+    (finding,) = [f for f in last.findings if (f.measure("breadth") or 0.0) > 1.0]
+    assert incident.cause.suspects == (3,) and finding.ratio == pytest.approx(factor, rel=0.01)
+
+
+@pytest.mark.slow
+def test_all_holders_of_some_experts_may_just_have_more_tokens_whatever_their_kernels_are_called() -> None:
+    def trouble(
+        _rng: np.random.Generator, rank: int, kernel: str, _window: Window, took: Durations
+    ) -> Durations:
+        return took * (1.4 if rank % EP == 1 and kernel == "ampere_gemm_128" else 1.0)
+
+    *_, last = advances(trouble, ranks=32, steps=STEPS, ep=EP)
+    (incident,) = last.state.incidents
+    assert set(incident.cause.suspects) == set(range(1, 32, EP))
+    assert (incident.cause.verdict, incident.cause.second_best) == ("INCONCLUSIVE", "compute.slow")
+
+
+def test_two_are_compared_with_each_other_and_one_with_nobody() -> None:
+    def draw(rng: np.random.Generator, rank: int, kernel: int) -> Durations:
+        return healthy(rng, rank, kernel) * (1.25 if rank == 1 else 1.0)
+
+    table = table_of(draw, ranks=3, seed=1)
+    effects = effects_of_all(table, classes(np.arange(3), np.array([0, 0, 1])))
+    assert np.exp(effects.shift[:, 1]) == pytest.approx(1.25, rel=0.03)
+    assert np.exp(effects.shift[:, 0]) == pytest.approx(1 / 1.25, rel=0.03)
+    assert np.isnan(effects.shift[:, 2]).all() and (effects.total_ns[:, 2] > 0).all()
+
+
+def groups(*sorts: tuple[str, Sequence[Sequence[int]]]) -> Topology:
+    """Eight ranks in these groups by kind."""
+    made = tuple(
+        Group(id=f"{kind}/{n}", kind=kind, desc=kind, ranks=tuple(ranks))
+        for kind, some in sorts
+        for n, ranks in enumerate(some)
+    )
+    return replace(flat(8, 10)[0], groups=made)
+
+
+HALVES, WHOLE = ((0, 1, 2, 3), (4, 5, 6, 7)), (range(8),)
+
+
+@pytest.mark.parametrize(
+    ("topology", "expected"),
+    [
+        (groups(("dp", HALVES), ("edp", HALVES)), None),  # Megatron-LM makes those of dense models too
+        (groups(("dp", HALVES), ("ep", [[r] for r in range(8)]), ("edp", HALVES)), None),
+        (groups(("dp", WHOLE), ("edp", HALVES)), [0, 0, 0, 0, 1, 1, 1, 1]),
+        (groups(("dp", WHOLE), ("ep", HALVES)), [0, 1, 2, 3, 0, 1, 2, 3]),
+        (groups(("dp", WHOLE), ("ep", HALVES[:1])), [0, 1, 2, 3, 4, 5, 6, 7]),  # the others' are not known
+    ],
+)
+def test_who_holds_the_same_experts(topology: Topology, expected: list[int] | None) -> None:
+    found = expert_classes(topology, np.arange(8))
+    assert (None if found is None else found.tolist()) == expected
 
 
 def test_classes_follow_the_experts_and_other_kernels_the_replicas() -> None:
