@@ -73,16 +73,6 @@ def test_each_transfer_is_counted_once_and_named_by_its_launch(tmp_path: Path, i
     assert not reading.warnings
 
 
-def test_the_process_that_ran_the_operators_is_told_unless_several_did(tmp_path: Path) -> None:
-    trace = fake_trace(rank=0, world_size=2)
-    operators = [event for event in trace["traceEvents"] if event.get("cat") == "cpu_op"]
-    for event in operators:
-        event["pid"] = 4886
-    assert read(write(tmp_path / "one.json", trace)).records.layout.pid == 4886
-    operators[-1]["pid"] = "4890"
-    assert read(write(tmp_path / "two.json", trace)).records.layout.pid == 0
-
-
 def test_steps_phases_and_kernels(tmp_path: Path) -> None:
     reading = read(write(tmp_path / "t.json.gz", fake_trace(rank=0, world_size=2, late_us=500)))
     one = reading.records
