@@ -130,7 +130,7 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
     groups, collectives = collect(parts, texts, topology)
     series = _step_series(parts, row, shape=(len(ranks), head.num_steps))
     cells = _phase_cells(parts, texts, row, step_s=series.step_s)
-    is_lone = len({topology.host_of(rank) for rank in ranks.tolist()}) <= 1
+    is_lone = _is_lone(parts, topology)
     return Window(
         run=head.run,
         attempt=head.attempt,
@@ -161,6 +161,12 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         use=_use(parts, row, num_ranks=len(ranks)),
         marks={part.rank: part.marks for part in parts if part.marks},
     )
+
+
+def _is_lone(parts: list[RankWindow], topology: Topology) -> bool:
+    """Whether one host has all the clocks: a rank that never reported reads none."""
+    hosts = {topology.host_of(rank) for rank in topology.ranks} - {""}
+    return len(hosts | {topology.host_of(part.rank) for part in parts}) <= 1
 
 
 def _texts(parts: list[RankWindow], topology: Topology) -> Texts:

@@ -25,7 +25,7 @@ from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
 from argus.analytics.window import Window, assemble
 from argus.api.offline_seen import Seen, analyse_seen, end_s, outside_of, seen_by, told_apart
 from argus.api.offline_series import SeriesReport, analyse_series
-from argus.api.offline_stops import analyse_dumps, with_hang
+from argus.api.offline_stops import analyse_dumps, unlike_sizes, with_hang
 from argus.api.report import NothingUsable, Report, costliest
 from argus.collectors.gather import Progress, gather
 from argus.collectors.host.window import cut
@@ -78,7 +78,7 @@ def triage_files(
         job = join(readings, run=_name(paths))
         report = analyse(job, now_s=now_s, window_steps=window_steps, warnings=warnings, seen=seen)
         if dumps:
-            report = with_hang(report, analyse_dumps(dumps))
+            report = with_hang(report, analyse_dumps(dumps, warnings=unlike_sizes(readings)))
     elif dumps:
         report = replace(analyse_dumps(dumps, warnings=warnings), seen=seen.to_json())
     elif series:

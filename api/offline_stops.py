@@ -16,6 +16,9 @@ from argus.topology.layout import build
 
 _SHOWN = 8
 
+DEFAULT = "default_pg"
+"""What c10d calls the group of all ranks."""
+
 LINES = "nccl_log"
 """Source of dumps that are put together from lines of a log."""
 
@@ -73,6 +76,23 @@ def with_hang(report: Report, hang: Report) -> Report:
         stacks=(*hang.stacks, *report.stacks),
         stop=hang.incident,
     )
+
+
+def unlike_sizes(readings: Sequence[Reading]) -> tuple[str, ...]:
+    """A sentence if the dumps and the files with steps cannot be of one launch, for its number of ranks.
+
+    A dump that lists no default group has at least the ranks it names.
+    """
+    known = [reading for reading in readings if reading.is_world_known]
+    steps = {one.records.layout.world_size for one in known if len(one.records.steps)}
+    dumps = [one.records.layout for one in known if one.dump is not None]
+    least = max((one.world_size for one in dumps), default=0)
+    is_all = any(group.desc == DEFAULT for one in dumps for group in one.groups)
+    if not steps or not least or least in steps or (least < max(steps) and not is_all):
+        return ()
+    sizes = ", ".join(map(str, sorted(steps)))
+    told = f"the files with steps are of a job of {sizes} ranks and the dumps of one of {least}"
+    return (f"{told}: they are not of one launch, what is said of a hang is of the latter alone",)
 
 
 def _each_once(readings: Sequence[Reading]) -> tuple[dict[int, tuple[Reading, FlightDump]], list[str]]:

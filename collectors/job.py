@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.collectors.launches import one_launch
 from argus.collectors.readers import Reading
 from argus.collectors.records.events import DTYPES, STRING_COLUMNS, RankRecords, Rows
 from argus.collectors.records.layout import GroupInfo
@@ -59,7 +60,7 @@ def join(readings: Sequence[Reading], *, run: str = "") -> Job:
     chosen = _one_attempt([r for r in readings if len(r.records.steps)], warnings)
     if not chosen:
         raise ValueError("no file holds a step of a rank")
-    by_rank = _by_rank(chosen, warnings)
+    by_rank = _by_rank(one_launch(chosen, warnings), warnings)
     world = _world(by_rank, warnings)
     records = [_placed(reading, world=world, run=run) for _, reading in sorted(by_rank.items())]
     if not all(reading.is_seq_known for reading in by_rank.values()):
@@ -105,16 +106,6 @@ def _by_rank(readings: Sequence[Reading], warnings: list[str]) -> dict[int, Read
         if known is None:
             by_rank[rank] = reading
             continue
-        if _is_other_launch(known, reading):
-            earlier, later = sorted(
-                [known, reading], key=lambda one: int(one.records.steps["start_ns"].min())
-            )
-            warnings.append(
-                f"{earlier.source} is of an earlier launch than {later.source}; it is left out, "
-                "one job is analysed at a time"
-            )
-            by_rank[rank] = later
-            continue
         fresh = np.setdiff1d(reading.records.steps["step"], known.records.steps["step"])
         if len(fresh) < len(reading.records.steps):
             warnings.append(
@@ -126,12 +117,6 @@ def _by_rank(readings: Sequence[Reading], warnings: list[str]) -> dict[int, Read
                 known, records=joined, is_seq_known=known.is_seq_known and reading.is_seq_known
             )
     return by_rank
-
-
-def _is_other_launch(one: Reading, other: Reading) -> bool:
-    """Whether two readings of a rank are of two processes: the run was started again under its name."""
-    pids = [reading.records.layout.pid for reading in (one, other)]
-    return all(pids) and pids[0] != pids[1] and one.is_time_known and other.is_time_known
 
 
 def append(one: RankRecords, other: RankRecords) -> RankRecords:

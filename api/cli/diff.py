@@ -19,6 +19,9 @@ from argus.collectors.records.text import tame
 ANALYSED, IN_PART, NOTHING = 0, 1, 2
 MAX_LINE = 160
 
+PATHS = ("./", "../", "~")
+"""How a path begins that no run is called like; the shell leaves `~` where there is no such user."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which two runs, in which form."""
@@ -38,8 +41,21 @@ def run(args: argparse.Namespace) -> int:
 
 def facts(name: str, args: argparse.Namespace) -> RunFacts:
     """Facts of one of the two. Raises CliError."""
-    if Path(name).exists():
-        return _of_files(Path(name))
+    path = Path(name)
+    if path.exists():
+        return _of_files(path)
+    if path.is_absolute() or name.startswith(PATHS):
+        raise CliError(f"{name}: no such file or folder", code=NOTHING)
+    try:
+        return _of_service(name, args)
+    except CliError as error:
+        if "/" not in name and not path.suffix:
+            raise
+        # A run may be called like this, so the service was asked first.
+        raise CliError(f"{name}: no such file or folder here, and as a run: {error}", code=NOTHING) from None
+
+
+def _of_service(name: str, args: argparse.Namespace) -> RunFacts:
     run, _, attempt = name.partition("#")
     if attempt and not attempt.isdecimal():
         raise CliError(f"{name!r} names no attempt: give NAME#NUMBER")

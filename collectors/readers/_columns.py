@@ -121,7 +121,8 @@ class Columns:
 
     `kernels` rows: start, duration, stream, correlation, name index, kind (0 compute, 1 comm, 2 copy).
     `launches` rows: correlation, start, thread. `blocked` rows: start, end. `ops` rows: start, end,
-    thread, kind (0 plain, 1 autograd). Threads are small numbers, see `thread`.
+    thread, kind (0 plain, 1 autograd). Threads are small numbers, see `thread`. `pid` is the process that ran
+    the operators, 0 while none has said it, -1 if several did.
     """
 
     names: dict[str, int] = field(default_factory=dict)
@@ -134,6 +135,7 @@ class Columns:
     marks: list[Span] = field(default_factory=list)
     comms: list[Span] = field(default_factory=list)
     device: int = -1
+    pid: int = 0
     num_bad: int = 0
     num_events: int = 0
     num_spans_lost: int = 0
@@ -143,6 +145,12 @@ class Columns:
         """The small number of a thread."""
         key = str(tid)
         return self.threads.setdefault(key, len(self.threads)) if len(self.threads) < MAX_NAMES else 0
+
+    def process(self, pid: object) -> None:
+        """Note that this process ran an operator."""
+        said = whole(pid)
+        if said != self.pid and 0 < said < 1 << 31:
+            self.pid = said if self.pid == 0 else -1
 
     def kernel(self, row: tuple[int, int, int, int], name: str, *, kind: int) -> int:
         """Add a kernel by start, duration, stream and correlation; its index, -1 if there is no room."""
@@ -243,6 +251,7 @@ def _cpu(columns: Columns, event: Mapping[str, Any], name: str, *, is_mark: bool
         span = Span(start_ns=start, end_ns=start + dur, tid=event.get("tid"), name=name[:200], args=args)
         columns.span(span, is_comm=is_comm)
     if not is_mark:
+        columns.process(event.get("pid"))
         kind = 1 if name.startswith(AUTOGRAD) else 0
         columns.ops.append((start, start + dur, columns.thread(event.get("tid")), kind))
 

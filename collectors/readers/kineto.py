@@ -185,6 +185,7 @@ def _layout(columns: Columns, meta: Mapping[str, Any], *, identity: _Identity, n
         rank=identity.rank,
         world_size=identity.world,
         host=_host(columns, meta, name),
+        pid=max(columns.pid, 0),
         device=device,
         gpu_model=model,
         versions={"torch": version[:100]} if isinstance(version, str) else {},

@@ -218,3 +218,15 @@ def test_what_was_found_out_about_the_clocks_is_kept_with_the_window() -> None:
     assert 0 <= told["clock_residual_s"] < 20e-6
     one = window({"dp": range(4)}, offsets_ns=[0] * 4, hosts=["a"] * 4)
     assert "clock_residual_s" not in window_numbers(align(one)).told
+
+
+@pytest.mark.parametrize(
+    ("hosts", "method"),
+    [(("a", "a", "a"), "one host"), (("a", "b", "a"), DURATIONS), (("a", "", "a"), DURATIONS)],
+)
+def test_a_rank_that_never_reported_reads_no_clock(hosts: Sequence[str], method: str) -> None:
+    layouts = [Layout(run="r", attempt=0, rank=r, world_size=4, host=host) for r, host in enumerate(hosts)]
+    calls = np.zeros(1, COLLECTIVE)
+    parts = [_part(rank, host, names=("", "barrier", "g"), rows=calls) for rank, host in enumerate(hosts)]
+    one = align(assemble(parts, build(layouts)))
+    assert one.clock_method == method and np.isfinite(one.clock_residual_s) == (method == "one host")

@@ -85,3 +85,31 @@ def test_diff_of_two_folders_of_traces(tmp_path: Path, capsys: pytest.CaptureFix
     assert "nothing differs" in capsys.readouterr().out
     (tmp_path / "empty").mkdir()
     assert main(["diff", str(tmp_path / "empty"), str(one)]) == 2
+
+
+def test_a_path_that_is_not_there_is_not_blamed_on_the_service(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = str(write(tmp_path / "a", late_us=0.0))
+    monkeypatch.setenv("ARGUS_SERVER", "http://127.0.0.1:9")
+    for name in (f"{tmp_path}/gone", "./gone", "../gone"):
+        assert main(["diff", here, name]) == 2
+        assert capsys.readouterr().err == f"argus diff: {name}: no such file or folder\n"
+    for name in ("gone.json", "team/gone"):
+        assert main(["diff", here, name]) == 2
+        assert f"{name}: no such file or folder here, and as a run: no answer" in capsys.readouterr().err
+    assert main(["diff", here, "gone"]) == 1
+
+
+def test_a_run_may_be_called_like_a_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock(FIRST.start_s)
+    store = new_store(tmp_path / "a.sqlite")
+    service = new_service(store, clock=clock, analyses=product_analyses(), window_steps=10)
+    live(service, clock, Job(run="team/run.v2", ranks=2, steps=20, step_s=0.3))
+    with over_http(service) as url:
+        monkeypatch.setenv("ARGUS_SERVER", url)
+        assert main(["diff", "team/run.v2#0", "team/run.v2"]) in (0, 1)
+    store.close()
+    assert "team/run.v2" in capsys.readouterr().out

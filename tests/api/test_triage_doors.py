@@ -143,3 +143,22 @@ def test_any_mix_is_one_answer(tmp_path: Path, capsys: Capture) -> None:
     assert main(["triage", str(folder)]) in (0, 1)
     out = capsys.readouterr().out
     assert "also: rank 5" in out and "seen: gpu:GPU-0002" in out
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "desc", "is_told"),
+    [(12, "default_pg", True), (4, "default_pg", True), (4, "mesh_tp", False)],
+)
+def test_dumps_of_another_number_of_ranks_are_of_another_launch(
+    tmp_path: Path, capsys: Capture, num_ranks: int, desc: str, is_told: bool
+) -> None:
+    """A dump without its default group only says how many ranks there are at least."""
+    folder = traces(tmp_path / "job", {5: 4_000}, num_steps=8)
+    for rank in range(num_ranks):
+        dump = fake_dump(groups={"0": (desc, range(num_ranks))}, counts={"0": (6 if rank == 3 else 7, 6)})
+        (folder / f"nccl_trace_rank_{rank}.json").write_text(json.dumps(dump))
+    _, report = triage(capsys, folder)
+    told = [warning for warning in report["warnings"] if "not of one launch" in warning]
+    assert len(told) == is_told and all(
+        f"of 8 ranks and the dumps of one of {num_ranks}" in text for text in told
+    )

@@ -177,3 +177,13 @@ def test_few_files_and_other_sentences_stay_as_they_are() -> None:
     assert folded(many) == (f"m.json: 1 calls are unknown (and {FOLD_FROM} times more like this)",)
     paths = [("x.log", f"node{n}/x.log is damaged") for n in range(FOLD_FROM)]
     assert folded(paths) == (f"{paths[0][1]} (and {FOLD_FROM - 1} times more like this)",)
+
+
+def test_the_process_that_ran_the_operators_is_told_unless_several_did(tmp_path: Path) -> None:
+    trace = fake_trace(rank=0, world_size=2)
+    operators = [event for event in trace["traceEvents"] if event.get("cat") == "cpu_op"]
+    for event in operators:
+        event["pid"] = 4886
+    assert [one.records.layout.pid for one in read(tmp_path / "one.json", trace)] == [4886]
+    operators[-1]["pid"] = "4890"
+    assert [one.records.layout.pid for one in read(tmp_path / "two.json", trace)] == [0]
