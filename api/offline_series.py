@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from argus.agent.triage import diagnose, no_incident
@@ -11,11 +14,20 @@ from argus.agent.wording import counted
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.series.recorded import END, START, series_findings
+from argus.analytics.series.rise import SIDE
+from argus.analytics.series.track import STARTUP
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.series import StepSeries
 from argus.topology.layout import Topology, build
 
 MISSING = ("the ranks: step times say when, not who",)
+
+MIN_VALUES = STARTUP + 2 * SIDE
+"""A lasting rise needs its start-up and so many values on either side; of fewer no fault can be found."""
+
+APART = 1.1
+"""Times the others' a rank's own step time is when that is worth a word, as it is no change."""
+_OF_RANK = re.compile(r"\brank[ _]?(\d+)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +85,12 @@ def analyse_series(
     series: Sequence[StepSeries], *, warnings: Sequence[str] = (), seen: Sequence[Mapping[str, Any]] = ()
 ) -> SeriesReport:
     """Findings and incidents of every series; `seen` is what others told beside them."""
-    results = []
+    results, missing = [], (*MISSING, *_units(series))
     for one in series:
         findings, incidents = series_findings(one)
         topology = _topology(one.name)
         told = tuple(
-            replace(i, diagnosis=diagnose(i, findings=findings, topology=topology, missing=MISSING))
+            replace(i, diagnosis=diagnose(i, findings=findings, topology=topology, missing=missing))
             for i in incidents
         )
         results.append(SeriesResult(series=one, findings=findings, incidents=told))
@@ -90,13 +102,47 @@ def analyse_series(
         seen=seen,
     )
     worst = report.incident
-    quiet = no_incident(missing=MISSING, num_ranks=0) | {"headline": _quiet(series)}
+    doubt = _too_few(series) or _apart(series)
+    quiet = no_incident(missing=missing, doubt=doubt, num_ranks=0)
+    quiet |= {} if doubt else {"headline": _quiet(series)}
     return replace(report, diagnosis=(worst.diagnosis if worst else None) or quiet)
 
 
 def _quiet(series: Sequence[StepSeries]) -> str:
     count = sum(len(one.values_s) for one in series)
     return f"No fault found: no lasting rise and no burst in {counted(count, 'step times')} of {len(series)} series"
+
+
+def _times(series: StepSeries) -> list[float]:
+    return [value for value in series.values_s if math.isfinite(value) and value > 0]
+
+
+def _too_few(series: Sequence[StepSeries]) -> str:
+    """Why nothing can be found in any of the series, empty if something can in one."""
+    most = max(len(_times(one)) for one in series)
+    if most >= MIN_VALUES:
+        return ""
+    return (
+        f"{counted(most, 'step times')} at most in a series, and a lasting rise shows in {MIN_VALUES} or more"
+    )
+
+
+def _apart(series: Sequence[StepSeries]) -> str:
+    """Which rank's own steps take longer than the others' all along, empty if none do."""
+    own = {m[1]: median(_times(one)) for one in series if (m := _OF_RANK.search(one.name)) and _times(one)}
+    if len(own) < 3:
+        return ""
+    rank, longest = max(own.items(), key=lambda item: item[1])
+    ratio = longest / median(own.values())
+    return f"the step times of rank {rank} are {ratio:.2f}× the other ranks' without a change" * (
+        ratio >= APART
+    )
+
+
+def _units(series: Sequence[StepSeries]) -> tuple[str, ...]:
+    """What stands for step times where only a rate was told."""
+    units = sorted({one.unit for one in series} - {"s"})
+    return tuple(f"step times: throughput is told, and {unit} stands for them" for unit in units)
 
 
 def _topology(name: str) -> Topology:

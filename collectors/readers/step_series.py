@@ -15,13 +15,17 @@ from typing import Any
 
 from argus.collectors.readers import ReaderError, Reading
 from argus.collectors.readers._files import Inflated
-from argus.collectors.readers._step_lines import has_step_lines, table_series
+from argus.collectors.readers._step_lines import has_step_lines
+from argus.collectors.readers._step_table import table_series
 from argus.collectors.records.events import RankRecords
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.series import StepSeries
 
 MAX_BYTES = 1 << 30
 MAX_SECONDS = 1e15
+MAX_STEP_S = 1e7
+"""Four months: what is longer is a time of day or a count."""
+
 MAX_SERIES, MAX_VALUES = 10_000, 5_000_000
 
 _NUMBER = rb"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
@@ -51,13 +55,19 @@ def read(path: Path) -> Iterator[Reading]:
     if text.lstrip()[:1] in ("{", "["):
         found, warnings = _from_json(text, name, path.name)
     else:
-        found, warnings = table_series(text, name), []
+        found, warnings = table_series(text, name=name, file=path.name), []
     if cut:
         warnings.append(f"{path.name}: {cut}; the rest is used")
-    found = [series for series in found if series.values_s]
-    if not found:
-        raise ReaderError(f"{path.name} holds no step times: no column of numbers")
-    for index, series in enumerate(found):
+    doubts = [_why_no_times(series) for series in found]
+    good = [series for series, why in zip(found, doubts, strict=True) if not why]
+    if not good:
+        raise ReaderError(f"{path.name} holds no step times: {next(iter(doubts), 'no series')}")
+    warnings += [
+        f"{path.name}: {series.name[:60]!r} holds no step times: {why}"
+        for series, why in zip(found, doubts, strict=True)
+        if why
+    ]
+    for index, series in enumerate(good):
         layout = Layout(run=series.name[:256], attempt=0, rank=0, world_size=1, source="step_series")
         yield Reading(
             records=RankRecords(layout=layout),
@@ -65,6 +75,18 @@ def read(path: Path) -> Iterator[Reading]:
             warnings=tuple(warnings) if index == 0 else (),
             series=series,
         )
+
+
+def _why_no_times(series: StepSeries) -> str:
+    """What keeps the values of a series from being times of steps, empty if nothing does."""
+    known = sorted(value for value in series.values_s if math.isfinite(value))
+    if not known:
+        return "no number"
+    if 2 * sum(value > 0 for value in known) <= len(known):
+        return "half or more of its numbers are zero or less"
+    if known[len(known) // 2] > MAX_STEP_S:
+        return f"{known[len(known) // 2]:.4g} s a step"
+    return ""
 
 
 def _text(path: Path) -> tuple[str, str]:

@@ -75,3 +75,45 @@ def test_a_timeline_needs_a_pipeline(tmp_path: Path, capsys: pytest.CaptureFixtu
     path.write_text(json.dumps(series(1.0)))
     assert main(["triage", str(path), "--ideal-timeline", str(tmp_path / "out.json")]) == 2
     assert "micro-batch" in capsys.readouterr().err
+
+
+def test_too_few_step_times_are_no_proof(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s.csv"
+    for count, verdict in ((3, "INCONCLUSIVE"), (49, "INCONCLUSIVE"), (50, "NO_FAULT")):
+        path.write_text("\n".join(map(str, series(1.0)[:count])))
+        assert main(["triage", str(path), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["diagnosis"]["verdict"] == verdict
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "NO_FAULT"), (1.4, "INCONCLUSIVE")])
+def test_a_rank_that_was_always_slower_is_no_proof_of_health(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], factor: float, verdict: str
+) -> None:
+    values = np.random.default_rng(0).normal(2.0, 0.02, (100, 4)) * [1.0, 1.0, factor, 1.0]
+    rows = [f"{rank},{step},{value}" for step, row in enumerate(values) for rank, value in enumerate(row)]
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(["rank,step,step_time", *rows]))
+    assert main(["triage", str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["diagnosis"]
+    assert said["verdict"] == verdict and ("rank 2" in said["headline"]) == (factor > 1)
+
+
+@pytest.mark.parametrize(("factor", "num_incidents"), [(0.7, 1), (1.3, 0)])
+def test_throughput_that_falls_is_a_slowdown_and_one_that_rises_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], factor: float, num_incidents: int
+) -> None:
+    values = np.random.default_rng(0).normal(1000.0, 10.0, 300)
+    values[150:] *= factor
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(["tokens_per_sec", *map(str, values)]))
+    assert main(["triage", str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert len(said["incidents"]) == num_incidents and said["series"][0]["unit"] == "s a token"
+    assert any("s a token" in missing for missing in said["diagnosis"]["missing_evidence"])
+
+
+def test_a_table_without_times_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "losses.csv"
+    path.write_text("\n".join(["step,loss", *(f"{step},{2 - step / 400}" for step in range(200))]))
+    assert main(["triage", str(path)]) == 2
+    assert "'step', 'loss'" in capsys.readouterr().err

@@ -88,11 +88,6 @@ def test_tables(tmp_path: Path, text: str, values: tuple[float, ...], interval: 
     assert (one.interval, one.first_step) == (interval, first)
 
 
-def test_a_table_of_several_runs_gives_a_series_each(tmp_path: Path) -> None:
-    found = read(tmp_path / "t.csv", "step,base,new\n1,1.0,1.1\n2,1.0,1.2\n")
-    assert [(one.name, one.values_s) for one in found] == [("t/base", (1.0, 1.0)), ("t/new", (1.1, 1.2))]
-
-
 @pytest.mark.parametrize(
     ("lines", "values", "unit", "interval"),
     [
@@ -146,9 +141,7 @@ def test_a_list_may_begin_with_what_is_no_number_and_hold_what_is_no_time(tmp_pa
 def test_a_table_without_times_is_one_sentence(tmp_path: Path, body: bytes) -> None:
     (tmp_path / "t.csv").write_bytes(body)
     with pytest.raises(ReaderError, match=r"t\.csv"):
-        readings = list(step_series.read(tmp_path / "t.csv"))
-        if all(math.isnan(v) for one in readings if one.series for v in one.series.values_s):
-            raise ReaderError("t.csv holds no number")
+        list(step_series.read(tmp_path / "t.csv"))
 
 
 @pytest.mark.parametrize(
