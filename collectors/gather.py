@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from argus.collectors.readers import (
 from argus.collectors.readers._files import Found, find, head_of, watched
 from argus.collectors.readers._fold import folded
 from argus.collectors.readers._members import completed, numbered
+
+_LOG = logging.getLogger(__name__)
 
 _LOOKS_LIKE_A_TRACE = (".json", ".gz", ".argus", ".pickle", ".sqlite", ".nsys-rep", ".qdrep", ".parquet")
 """Endings whose file is missed if no reader takes it; other files of a folder are passed over in silence."""
@@ -62,6 +65,10 @@ def gather(
             warnings.append((found.path.name, named))
         except OSError as error:
             why = f"{found.name} cannot be read ({error.strerror or error})"
+            warnings.append((found.name, why))
+        except Exception as error:  # noqa: BLE001 a file that no reader foresaw costs itself, not the others
+            _LOG.debug("reading %s", found.path, exc_info=True)
+            why = f"{found.name} could not be read, its reader failed ({type(error).__name__}: {str(error)[:80]})"
             warnings.append((found.name, why))
     ranked, told = numbered(files)
     return Gathered(readings=completed(ranked), warnings=tuple(dict.fromkeys((*folded(warnings), *told))))

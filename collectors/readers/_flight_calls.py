@@ -33,7 +33,7 @@ def pending_calls(
     p2p: set[str] = set()
     last = 0
     for entry in entries:
-        group, op = _group(entry), str(entry.get("profiling_name", ""))
+        group, op = group_of(entry), str(entry.get("profiling_name", ""))
         if group not in groups:
             continue
         last = max(last, _int(entry.get("time_created_ns")))
@@ -75,7 +75,8 @@ def _pending(entry: Mapping[str, Any], *, group: GroupInfo, op: str, seq: int) -
     )
 
 
-def _group(entry: Mapping[str, Any]) -> str:
+def group_of(entry: Mapping[str, Any]) -> str:
+    """Name of the process group of a call, "" if it says none."""
     group = entry.get("process_group")
     return str(group[0])[:256] if isinstance(group, list | tuple) and group else ""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from argus.collectors.readers import ReaderError, Reading
 from argus.collectors.readers._files import Inflated
-from argus.collectors.readers._flight_calls import pending_calls
+from argus.collectors.readers._flight_calls import group_of, pending_calls
 from argus.collectors.readers._plain_pickle import NotPlain, load_plain
 from argus.collectors.records.events import RankRecords
 from argus.collectors.records.flight import FlightDump
@@ -77,7 +77,22 @@ def read(path: Path) -> Iterator[Reading]:
         versions=versions,
         source="flight_recorder",
     )
-    yield Reading(records=RankRecords(layout=layout), source=path.name, dump=dump)
+    yield Reading(
+        records=RankRecords(layout=layout),
+        source=path.name,
+        dump=dump,
+        warnings=_undescribed(entries, groups, path.name),
+    )
+
+
+def _undescribed(entries: list[Any], groups: Mapping[str, GroupInfo], name: str) -> tuple[str, ...]:
+    """A sentence where calls are of groups that pg_config does not have, as in dumps of Gloo."""
+    num = sum(group_of(entry) not in groups for entry in entries)
+    if not num:
+        return ()
+    return (
+        f"{name} does not describe the process groups of {num} of its {len(entries)} calls (pg_config): they are left out",
+    )
 
 
 def _load(path: Path) -> Mapping[str, Any]:
@@ -139,7 +154,8 @@ def _list(text: str) -> object:
 
 def _rank(name: str, config: tuple[GroupInfo, ...]) -> int:
     """The number in the file's name if the groups may hold it, else the only rank that is in all of them."""
-    able = set.intersection(*(set(info.ranks) for info in config if info.ranks)) if config else set()
+    held = [set(info.ranks) for info in config if info.ranks]
+    able = set.intersection(*held) if held else set()
     match = _RANK_IN_NAME.search(name)
     stated = int(match.group(1)) if match and len(match.group(1)) < 8 else None
     if stated is not None and (stated in able or not able):

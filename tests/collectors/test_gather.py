@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from argus.collectors.gather import gather
+from argus.collectors.readers import Reading, kineto
 from argus.collectors.readers._fake import fake_trace
 
 
@@ -28,3 +32,22 @@ def test_a_bad_file_among_good_ones_is_one_warning(tmp_path: Path) -> None:
     found = gather([tmp_path], tmp_path / "s")
     assert [one.source for one in found.readings] == ["rank0.json"]
     assert len(found.warnings) == 2 and all(warning.count("\n") == 0 for warning in found.warnings)
+
+
+def test_a_file_its_reader_did_not_foresee_costs_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(fake_trace(rank=rank, world_size=2)))
+    read = kineto.read
+
+    def fail_on_one(path: Path) -> Iterator[Reading]:
+        if path.name == "rank1.json":
+            raise TypeError("nobody thought of that")
+        yield from read(path)
+
+    monkeypatch.setattr(kineto, "read", fail_on_one)
+    found = gather([tmp_path], tmp_path / "s")
+    assert [one.source for one in found.readings] == ["rank0.json"]
+    (warning,) = found.warnings
+    assert "rank1.json could not be read" in warning and "TypeError: nobody thought of that" in warning

@@ -56,6 +56,17 @@ def test_all_forms_say_the_same(tmp_path: Path, protocol: int | str) -> None:
     assert (layout.rank, layout.world_size, layout.versions["nccl"]) == (3, 4, "2.27.3")
 
 
+def test_groups_that_only_the_calls_name_are_said_to_be_left_out(tmp_path: Path) -> None:
+    """As in the dumps of Gloo, whose pg_config has one group without a name or ranks."""
+    raw = dump() | {"pg_config": {"": {"name": "", "desc": "", "ranks": "[]"}}}
+    path = tmp_path / "nccl_trace_rank_3"
+    path.write_bytes(pickle.dumps(raw, 2))
+    reading, found = read(path)
+    assert found.rank == 3 and not found.pending
+    (warning,) = reading.warnings
+    assert f"of {len(raw['entries'])} of its {len(raw['entries'])} calls" in warning
+
+
 @pytest.mark.parametrize(
     ("name", "rank"),
     [("_dump_2", 2), ("trace-rank-3.json", 3), ("fr2.pickle", 2), ("nccl_trace_rank_3.json.gz", 3)],
