@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from argus.agent.wording import counted, phase_name, printable, quantity, ranks, versus
-from argus.analytics.classes import cause_classes
+from argus.analytics.classes import ON_DEVICE, cause_classes
 from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Incident
+from argus.analytics.peers import across_models
 from argus.topology.layout import Topology
 
 WIDTH = 80
@@ -49,6 +50,7 @@ def render(
         rows = [
             ("Suspect", _suspect(incident, topology)),
             *(("Why", line) for line in _why(incident.cause)),
+            *_model_rows(incident.cause, topology),
             *_victim_rows(incident.cause),
             *(("Not", line) for line in _not(incident.cause)),
             ("Cost", _cost(incident, topology)),
@@ -116,10 +118,12 @@ def _suspect(incident: Incident, topology: Topology | None) -> str:
 
 def _why(cause: Cause) -> Iterator[str]:
     """The suspect's own time against its peers', then what it did to the others."""
-    own = _evidence(cause, "self_s")
+    own, total = _evidence(cause, "self_s"), _evidence(cause, "own_self_s")
     if own is not None and own.baseline is not None:
         clock = ", GPU time" if "GPU" in own.note else ""
         yield f"{phase_name(cause.phase) if cause.phase else 'own work'} {versus(own.value, own.baseline)} a step{clock}"
+    elif total is not None and total.baseline is None:
+        yield f"own work {quantity(total.value, total.unit)} a step: no peer to compare with"
     cpu = _evidence(cause, "cpu_s")
     is_gpu = own is not None and "GPU" in own.note
     if cpu is not None and cpu.baseline is not None and max(cpu.value, cpu.baseline) > 0 and not is_gpu:
@@ -128,7 +132,6 @@ def _why(cause: Cause) -> Iterator[str]:
     pause = _evidence(cause, "gc_pause_s")
     if pause is not None and pause.value > 0 and cause.fault_class == "host.gc":
         yield f"garbage collection {versus(pause.value, pause.baseline or 0.0)} a step"
-    total = _evidence(cause, "own_self_s")
     if own is None and total is not None and total.baseline is not None:
         waited = _evidence(cause, "victims_wait_s")
         is_it = waited is None or total.value - total.baseline >= NOT_IT * waited.value
@@ -145,6 +148,15 @@ def _why(cause: Cause) -> Iterator[str]:
     yield from _lateness(cause)
     yield from _path(cause)
     yield from _stop(cause)
+
+
+def _model_rows(cause: Cause, topology: Topology | None) -> Iterator[tuple[str, str]]:
+    """That a rank said to compute slower has another GPU model than those it is compared with."""
+    if topology is None or len(cause.suspects) != 1 or not cause.fault_class.startswith(ON_DEVICE):
+        return
+    if others := across_models(topology).get(cause.suspects[0]):
+        shown = f"{', '.join(others[:2])}{', …' if len(others) > 2 else ''}"
+        yield "Why", f"its peers have another GPU model ({shown}): that may be the whole difference"
 
 
 def _lateness(cause: Cause) -> Iterator[str]:

@@ -19,7 +19,7 @@ from argus.agent.diagnosis import (
     RootCause,
 )
 from argus.agent.runbooks.catalogue import Remedy, is_settled, of_class
-from argus.agent.wording import CAUSES, UNHEARD, clip, phase_name, quantity, ranks, versus
+from argus.agent.wording import UNHEARD, UNHEARD_OF_MANY, clip, does, phase_name, quantity, ranks, versus
 from argus.analytics.classes import cause_classes
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.incident import Cause, Incident
@@ -94,9 +94,11 @@ def no_incident(*, missing: Sequence[str] = (), doubt: str = "", num_ranks: int)
 def headline(incident: Incident, topology: Topology) -> str:
     """One line: who, where, what, by how much."""
     cause = incident.cause
+    is_many = len(cause.suspects) > 1 and not cause.scope.startswith(("group:", "host:"))
     if cause.fault_class == "stop.lost" and cause.verdict == "INCONCLUSIVE":
-        return clip(f"{place(cause, topology)} {UNHEARD}", MAX_HEADLINE)
-    said = f"{place(cause, topology)} {CAUSES.get(cause.fault_class, 'is affected: ' + cause.fault_class)}"
+        unheard = UNHEARD_OF_MANY if is_many else UNHEARD
+        return clip(f"{place(cause, topology)} {unheard}", MAX_HEADLINE)
+    said = f"{place(cause, topology)} {does(cause.fault_class, is_many=is_many)}"
     return clip(f"{said}{_how_much(cause)}", MAX_HEADLINE)
 
 
@@ -123,7 +125,8 @@ def _how_much(cause: Cause) -> str:
             where = f"{phase_name(cause.phase)} " if name == "self_s" and cause.phase else ""
             return f": {where}{versus(item.value, item.baseline, name=against)}"
     if (waited := found.get("victims_wait_s")) is not None and waited.value > 0:
-        return f": {ranks(cause.victims)} wait {quantity(waited.value, 's')} a step"
+        wait = "waits" if len(cause.victims) == 1 else "wait"
+        return f": {ranks(cause.victims)} {wait} {quantity(waited.value, 's')} a step"
     if (stalled := found.get("stalled_s")) is not None:
         return f" for {quantity(stalled.value, 's')}"
     return ""

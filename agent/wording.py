@@ -29,8 +29,33 @@ CAUSES = {
 }
 """What a suspect does, by cause class, as the end of a sentence that begins with its name."""
 
+CAUSES_OF_MANY = {
+    "compute.slow": "compute slower than their peers",
+    "compute.memory": "are slow wherever they move memory",
+    "copy.slow": "copy from and to their host slowly",
+    "host.cpu_starved": "do not get the CPU",
+    "host.gc": "stop for garbage collection",
+    "host.jit": "compile inside steps",
+    "host.allocator": "wait for their memory allocators",
+    "host.lock": "wait for a lock",
+    "host.filesystem": "wait for a file system",
+    "host.numa": "work across sockets",
+    "data.slow_loader": "wait for their data",
+    "link.slow": "transfer slowly",
+    "imbalance.sequence": "wait for the longest sequences",
+    "imbalance.experts": "wait for crowded experts",
+    "pipeline.imbalance": "compute longer than the other stages: the model is cut unevenly",
+    "stop.hang": "hang: the job waits for them",
+    "stop.lost": "are gone: the job waits for them",
+    "run.changed": "are slower since the run was started again",
+    "step.slower": "take longer a step",
+    "unknown": "arrive last, why is not decided",
+}
+"""The same of several suspects."""
+
 UNHEARD = "is not heard of: it is gone, or only its processor or network is"
-"""What a lost suspect does while nothing else is heard of the job either."""
+UNHEARD_OF_MANY = "are not heard of: they are gone, or only their processors or network are"
+"""What a lost suspect does, what several do, while nothing else is heard of the job either."""
 
 _SHOWN_RANKS = 8
 
@@ -112,6 +137,16 @@ def ranks(numbers: Sequence[int]) -> str:
     parts = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in runs]
     shown = ", ".join(parts[:_SHOWN_RANKS]) + (", …" if len(parts) > _SHOWN_RANKS else "")
     return f"rank {shown}" if len(set(numbers)) == 1 else f"ranks {shown}"
+
+
+def does(fault_class: str, *, is_many: bool = False) -> str:
+    """What one suspect, or several, does: the end of a sentence that begins with its name.
+
+    >>> does("stop.hang"), does("stop.hang", is_many=True)
+    ('hangs: the job waits for it', 'hang: the job waits for them')
+    """
+    known = CAUSES_OF_MANY if is_many else CAUSES
+    return known.get(fault_class, f"{'are' if is_many else 'is'} affected: {fault_class}")
 
 
 def printable(text: str) -> str:

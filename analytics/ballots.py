@@ -96,11 +96,12 @@ def still_slow(
             if rank in known or row < 0 or not digest.own_s[row] > 0:
                 continue
             symptom = measure(window, waits, digest, rank=rank, worth_s=view.worth_s)
-            costs = (
-                min(symptom.impact_s, symptom.excess_s)
-                if symptom.sees_waits or symptom.worth_s is not None
-                else symptom.excess_s
-            )
+            if symptom.own_peers_s is None:  # own work that is compared with nobody's limits nothing
+                costs = symptom.impact_s
+            elif symptom.sees_waits or symptom.worth_s is not None:
+                costs = min(symptom.impact_s, symptom.excess_s)
+            else:
+                costs = symptom.excess_s
             if costs >= STILL * incident.cause.s_per_step > 0:
                 found.append(symptom)
     return tuple(found)

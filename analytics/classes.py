@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+ON_DEVICE = ("compute.", "copy.")
+"""How classes begin that lie in a device or on its way to the host, and that another model alone can bring about."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CauseClass:

@@ -56,8 +56,8 @@ def shares_of(symptoms: Sequence[RankSymptom]) -> Shares:
     data = sum(part.excess_s for part in parts if part.phase == "data")
     rest = [part for part in parts if part.phase != "data"]
     wall = sum(part.excess_s for part in rest if not part.on_gpu)
-    cpu = sum(part.cpu_s - part.peers_cpu_s for part in rest if not part.on_gpu)
-    recorded = any(part.cpu_s > 0 or part.peers_cpu_s > 0 for part in rest if not part.on_gpu)
+    cpu = sum(part.excess_cpu_s for part in rest if not part.on_gpu)
+    recorded = any(part.cpu_s > 0 or (part.peers_cpu_s or 0.0) > 0 for part in rest if not part.on_gpu)
     gc = sum(symptom.gc_s - symptom.peers_gc_s for symptom in symptoms)
     scale = max(total, 1e-12)
     return Shares(

@@ -224,5 +224,5 @@ def _gc(window: Window) -> Floats:
 
 
 def _late_share(late_s: Floats, classes: Ints, step_s: Floats) -> Floats:
-    """How much more the others waited for a rank than for its peers, as share of the step. (rank,)"""
+    """How much more the others waited for a rank than for its peers, as share of the step, NaN without peers. (rank,)"""
     return np.asarray((late_s - peer_medians(late_s, classes)) / _typical(step_s))

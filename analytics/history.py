@@ -15,7 +15,7 @@ from argus.analytics.kernel_kinds import COMM, kind_of
 from argus.analytics.kernel_table import dense, open_table
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.outside import unit_of
-from argus.analytics.peers import classes_of_kind, peer_medians, work_classes
+from argus.analytics.peers import across_models, classes_of_kind, peer_medians, work_classes
 from argus.analytics.run_facts import KERNEL_CHUNK
 from argus.analytics.window import Floats, Ints
 from argus.topology.layout import Topology
@@ -144,8 +144,16 @@ def _per_work(took: Floats, work: Floats, classes: Ints) -> Floats:
 
 
 def _units(topology: Topology) -> tuple[tuple[tuple[str, str], ...], dict[int, int]]:
-    """The GPUs of ranks whose host is known, and each rank's place among them."""
-    of = {rank: unit_of(topology, rank) for rank in topology.ranks if topology.host_of(rank)}
+    """The GPUs of ranks whose host is known, and each rank's place among them.
+
+    A GPU that is compared with other models only is left out: what it differs by is not its own.
+    """
+    apart = across_models(topology)
+    of = {
+        rank: unit_of(topology, rank)
+        for rank in topology.ranks
+        if topology.host_of(rank) and rank not in apart
+    }
     units = tuple(dict.fromkeys(of.values()))
     place = {unit: index for index, unit in enumerate(units)}
     return units, {rank: place[unit] for rank, unit in of.items()}

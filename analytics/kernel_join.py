@@ -25,6 +25,7 @@ from argus.analytics.lifecycle import (
     resolve_incident,
     update_incident,
 )
+from argus.analytics.peers import across_models
 from argus.analytics.same_cause import is_named_now, is_wider
 from argus.analytics.view import View
 
@@ -204,7 +205,9 @@ def _told_more(view: View, known: Incident, cause: Cause, steps_done: int) -> In
     index = view.window.index
     is_one_set = _is_set(known.cause) and _is_set(cause) and known.cause.fault_class == cause.fault_class
     if known.last_window == index:
-        newer = amend_incident(known, cause)
+        # Both levels see the same difference between two models, be it a fault or none.
+        is_independent = across_models(view.topology).keys().isdisjoint(cause.suspects)
+        newer = amend_incident(known, cause, is_independent=is_independent)
     else:
         newer = update_incident(
             known, cause, window=index, steps_done=steps_done, world=view.topology.world_size

@@ -66,13 +66,17 @@ def update_incident(
     return _weigh(newer, steps_done=steps_done, world=world)
 
 
-def amend_incident(incident: Incident, cause: Cause) -> Incident:
+def amend_incident(incident: Incident, cause: Cause, *, is_independent: bool = True) -> Incident:
     """The incident with what another level says of the same suspects in the same window.
 
     It keeps class, scope and cost; two levels that see the same class independently confirm it.
     """
     known = incident.cause
-    agree = cause.fault_class == known.fault_class and "INCONCLUSIVE" not in (known.verdict, cause.verdict)
+    agree = (
+        is_independent
+        and cause.fault_class == known.fault_class
+        and "INCONCLUSIVE" not in (known.verdict, cause.verdict)
+    )
     amended = replace(
         known,
         verdict="CONFIRMED" if agree else known.verdict,

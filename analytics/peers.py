@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 import numpy as np
 
 from argus.analytics.kernel_kinds import GROUPED
@@ -16,7 +19,8 @@ SMALL_CLASS = 2
 def work_classes(topology: Topology, ranks: Ints) -> Ints:
     """Class number per rank: same pipeline stage, same shard where replicas allow it, same GPU model.
 
-    The data-parallel group is the class; where it has two members or less, all ranks of the stage are.
+    The data-parallel group is the class; where it has two members or less, all ranks of the stage are. Who is the only
+    one of its GPU model there is compared with the ranks of another, see `_as_if`.
     """
     # Kept beside the topology it belongs to, so that it goes when the topology goes.
     cache: dict[bytes, Ints] = topology.__dict__.setdefault("_work_classes", {})
@@ -34,12 +38,53 @@ def _work_classes(topology: Topology, ranks: Ints) -> Ints:
             for rank in group.ranks:
                 if group.kind == "dp_cp" or rank not in replica:
                     replica[rank] = group.id
-    keys = [
-        (stage.get(int(rank), 0), replica.get(int(rank), ""), topology.gpu_models.get(int(rank), ""))
-        for rank in ranks
-    ]
+    places = {
+        rank: (stage.get(rank, 0), replica.get(rank, ""))
+        for rank in dict.fromkeys((*ranks.tolist(), *topology.gpu_models))
+    }
+    models: dict[tuple[int, str], Counter[str]] = {}
+    for rank, place in places.items():
+        models.setdefault(place, Counter())[topology.gpu_models.get(rank, "")] += 1
+    as_if = {place: _as_if(count) for place, count in models.items()}
+    keys = []
+    for rank in ranks.tolist():
+        place, model = places[rank], topology.gpu_models.get(rank, "")
+        keys.append((place, as_if[place].get(model, model)))
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     return np.array([numbers[key] for key in keys], np.int64)
+
+
+def _as_if(num_ranks: Mapping[str, int]) -> dict[str, str]:
+    """Models with one rank in a place -> the model it is compared with; `num_ranks` = ranks of each model there.
+
+    It is compared with the most frequent model, or with all others if no model is there twice: what it does beyond them
+    the job waits for, be it the model's doing. Nowhere does it join so few that it would shift what they are compared
+    with: two healthy ranks would both look slow beside one of a faster model. Ranks that tell no model, as missing ones
+    do, are no model to compare with.
+    """
+    alone = [model for model, num in num_ranks.items() if num == 1]
+    most = min(num_ranks, key=lambda model: (model == "", -num_ranks[model], model))
+    if 1 < num_ranks[most] < len(alone) + 2:
+        return {}
+    return dict.fromkeys(alone, most)
+
+
+def across_models(topology: Topology) -> dict[int, tuple[str, ...]]:
+    """Ranks that are compared with other GPU models alone -> those models."""
+    known: dict[int, tuple[str, ...]] | None = topology.__dict__.get("_across_models")
+    if known is None:
+        models = {rank: model for rank, model in topology.gpu_models.items() if model}
+        ranks = np.array(sorted(models), np.int64)
+        members: dict[int, Counter[str]] = {}
+        classes = dict(zip(ranks.tolist(), work_classes(topology, ranks).tolist(), strict=True))
+        for rank, number in classes.items():
+            members.setdefault(number, Counter())[models[rank]] += 1
+        known = topology.__dict__["_across_models"] = {
+            rank: tuple(sorted(set(members[number]) - {models[rank]}))
+            for rank, number in classes.items()
+            if len(members[number]) > 1 and members[number][models[rank]] == 1
+        }
+    return known
 
 
 def expert_classes(topology: Topology, ranks: Ints) -> Ints | None:

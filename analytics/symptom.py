@@ -39,19 +39,27 @@ Worth = Mapping[int, float] | None
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseExcess:
-    """One phase of the suspect against its peers, seconds per step; `on_gpu` = timed by the GPU's clock."""
+    """One phase of the suspect against its peers, seconds per step; `on_gpu` = timed by the GPU's clock.
+
+    What the peers take is None where the suspect has no peers.
+    """
 
     phase: str
     self_s: float
-    peers_s: float
+    peers_s: float | None
     cpu_s: float
-    peers_cpu_s: float
+    peers_cpu_s: float | None
     on_gpu: bool
 
     @property
     def excess_s(self) -> float:
-        """Self time beyond the peers'."""
-        return self.self_s - self.peers_s
+        """Self time beyond the peers', 0 without peers."""
+        return _beyond(self.self_s, self.peers_s)
+
+    @property
+    def excess_cpu_s(self) -> float:
+        """CPU time beyond the peers', 0 without peers."""
+        return _beyond(self.cpu_s, self.peers_cpu_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +67,8 @@ class RankSymptom:
     """One rank in one window. `signals` are the kinds of the culprit findings; `is_vote` = they agree.
 
     Seconds per usable step. `late_s` is the waiting it caused, `late_usual_s` that of the median rank.
-    `worth_s` is what the step would gain if the rank were healthy, None where nothing was replayed.
+    `worth_s` is what the step would gain if the rank were healthy, None where nothing was replayed; `own_peers_s` is
+    None where the rank has no peers.
     `explains` = own work shows the lateness (or nothing of the work was seen to contradict it).
     """
 
@@ -71,7 +80,7 @@ class RankSymptom:
     is_vote: bool
     phases: tuple[PhaseExcess, ...]
     own_s: float
-    own_peers_s: float
+    own_peers_s: float | None
     gc_s: float
     peers_gc_s: float
     late_s: float
@@ -88,8 +97,8 @@ class RankSymptom:
 
     @property
     def excess_s(self) -> float:
-        """Own work beyond the peers'."""
-        return self.own_s - self.own_peers_s
+        """Own work beyond the peers', 0 without peers: nothing is known of it."""
+        return _beyond(self.own_s, self.own_peers_s)
 
     @property
     def impact_s(self) -> float:
@@ -161,7 +170,7 @@ def measure(
     row = at(digest.ranks, rank)
     victims, waited, group = victims_of(waits, rank, window.groups)
     signals = frozenset(finding.kind for finding in findings)
-    own, peers = _number(digest.own_s[row]), _number(digest.own_peers_s[row])
+    own, peers = _number(digest.own_s[row]), _known(digest.own_peers_s[row])
     late, usual = _number(digest.late_s[row]), _number(_median_of_others(digest.late_s, row))
     worth = None if worth_s is None else worth_s.get(rank, 0.0)
     step_s = _number(digest.typical_step_s)
@@ -194,7 +203,7 @@ def _is_vote(
     signals: frozenset[str], waits: Waits, digest: Digest, *, row: int, late_s: float, worth_s: float | None
 ) -> bool:
     """Whether own work and lateness agree; what a replay says counts for more than who was waited for."""
-    excess = _number(digest.own_s[row]) - _number(digest.own_peers_s[row])
+    excess = _number(digest.own_s[row] - digest.own_peers_s[row])
     if worth_s is None:
         late = late_s if digest.sees_waits else np.inf
         return _agree(signals, excess=excess, late=late, leads=_leads(waits, row))
@@ -234,9 +243,9 @@ def _phases(window: Window, digest: Digest, row: int) -> tuple[PhaseExcess, ...]
         PhaseExcess(
             phase=name,
             self_s=_number(digest.self_s[index, row]),
-            peers_s=_number(digest.peers_s[index, row]),
+            peers_s=_known(digest.peers_s[index, row]),
             cpu_s=_number(digest.cpu_s[index, row]),
-            peers_cpu_s=_number(peers_cpu[index]),
+            peers_cpu_s=_known(peers_cpu[index]),
             on_gpu=name in gpu,
         )
         for index, name in enumerate(digest.phases)
@@ -270,3 +279,11 @@ def _median_of_others(values: Floats, row: int) -> float:
 
 def _number(value: float) -> float:
     return float(value) if np.isfinite(value) else 0.0
+
+
+def _known(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _beyond(got_s: float, peers_s: float | None) -> float:
+    return 0.0 if peers_s is None else got_s - peers_s

@@ -119,7 +119,7 @@ def _culprit(
         end_step=digest.first_step + digest.num_steps - 1,
         ratio=late / usual if usual > 0 else None,
         effect_s_per_step=late,
-        share_of_step=float(digest.late_share[row]),
+        share_of_step=_share(digest, row),
         significance=significance,
         evidence=(
             Evidence(name="caused_wait_s", value=late, unit="s", baseline=usual),
@@ -132,6 +132,12 @@ def _culprit(
             Evidence(name="by_durations", value=by_durations, note="calls judged without common clocks"),
         ),
     )
+
+
+def _share(digest: Digest, row: int) -> float:
+    """Waiting caused beyond that of its peers, or all of it where it has none, as share of the step."""
+    share = float(digest.late_share[row])
+    return share if np.isfinite(share) else float(digest.late_s[row] / digest.typical_step_s)
 
 
 def last_share(waits: Waits, rank: int) -> float:

@@ -23,7 +23,7 @@ def rank_evidence(view: View, symptoms: Sequence[RankSymptom], phase: str | None
         name="own_self_s",
         value=mean([s.own_s for s in symptoms]),
         unit="s",
-        baseline=mean([s.own_peers_s for s in symptoms]),
+        baseline=_mean_known([s.own_peers_s for s in symptoms]),
     )
     waits = _wait_evidence(symptoms)
     pauses = Evidence(
@@ -78,17 +78,23 @@ def _phase_evidence(found: list[PhaseExcess]) -> tuple[Evidence, ...]:
         name="self_s",
         value=float(np.mean([part.self_s for part in found])),
         unit="s",
-        baseline=float(np.mean([part.peers_s for part in found])),
+        baseline=_mean_known([part.peers_s for part in found]),
         note=f"{found[-1].phase}, {clock}",
     )
     cpu = Evidence(
         name="cpu_s",
         value=float(np.mean([part.cpu_s for part in found])),
         unit="s",
-        baseline=float(np.mean([part.peers_cpu_s for part in found])),
+        baseline=_mean_known([part.peers_cpu_s for part in found]),
         note=found[-1].phase,
     )
     return (own, cpu)
+
+
+def _mean_known(values: Sequence[float | None]) -> float | None:
+    """Mean over the windows in which the suspect had peers, None if it never had."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 def not_the_link(view: View, symptom: RankSymptom) -> tuple[RuledOut, ...]:

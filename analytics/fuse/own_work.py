@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from argus.analytics.classes import ON_DEVICE
 from argus.analytics.classify import Classification, classify
 from argus.analytics.fuse.lasting import Lasting, mean_share
 from argus.analytics.fuse.own_evidence import not_the_link, rank_evidence
 from argus.analytics.fuse.scope import as_known_half, as_visited_host, as_whole_half, join_ranks
 from argus.analytics.host_path import host_path
 from argus.analytics.incident import Cause
+from argus.analytics.peers import across_models
 from argus.analytics.symptom import RankSymptom
 from argus.analytics.view import View
 
@@ -54,7 +56,7 @@ def _rank_cause(view: View, symptoms: Sequence[RankSymptom], decided: Classifica
         if {"self_time", "wait"} <= s.signals
         or (s.worth_s is not None and s.is_vote and "self_time" in s.signals)
     ]
-    confirmed = decided.is_clear and len(loud) >= 2
+    confirmed = decided.is_clear and len(loud) >= 2 and not _may_be_model(view, last.rank, decided)
     known = "CONFIRMED" if confirmed else "LIKELY"
     impact = float(np.mean([s.impact_s for s in symptoms]))
     return Cause(
@@ -76,6 +78,11 @@ def _rank_cause(view: View, symptoms: Sequence[RankSymptom], decided: Classifica
         s_per_step=impact,
         onset_step=_onset(symptoms),
     )
+
+
+def _may_be_model(view: View, rank: int, decided: Classification) -> bool:
+    """Whether the GPU may be slower than the others only because it is another model: no reason to drain its host."""
+    return decided.fault_class.startswith(ON_DEVICE) and rank in across_models(view.topology)
 
 
 def _onset(symptoms: Sequence[RankSymptom]) -> int:

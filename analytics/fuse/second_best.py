@@ -40,15 +40,21 @@ def _separation(cause: Cause, second: str, view: View) -> Separation:
     pair = _pairs().get(frozenset((cause.fault_class, second)))
     if pair is None:
         other = cause_classes()[second]
-        own = cause_classes()[cause.fault_class].near_miss.get(second, f"that is not so: {other.definition}")
-        return Separation(
-            command=_filled(other.command, cause, view), first_if=own, second_if=other.definition
-        )
+        known = _clause(other.definition)
+        own = cause_classes()[cause.fault_class].near_miss.get(second, f"that is not so: {known}")
+        return Separation(command=_filled(other.command, cause, view), first_if=own, second_if=known)
     return Separation(
         command=_filled(pair.command, cause, view),
         first_if=pair.shows[cause.fault_class],
         second_if=pair.shows[second],
     )
+
+
+def _clause(sentence: str) -> str:
+    """A sentence to go on with after "if"; names keep their capital."""
+    first, _, rest = sentence.removesuffix(".").partition(" ")
+    is_name = first == "Python"
+    return f"{first if is_name else first.lower()} {rest}"
 
 
 def _filled(command: str, cause: Cause, view: View) -> str:

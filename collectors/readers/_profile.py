@@ -62,9 +62,18 @@ class Profile:
 
 
 def profile_of(
-    columns: Columns, layout: Layout, *, declared: Mapping[str, GroupInfo], base_ns: int, name: str
+    columns: Columns,
+    layout: Layout,
+    *,
+    declared: Mapping[str, GroupInfo],
+    base_ns: int,
+    name: str,
+    step_mark: str = "ProfilerStep",
 ) -> Profile:
-    """The records of one rank; `layout` lacks its groups, `base_ns` is the origin of the columns' times."""
+    """The records of one rank; `layout` lacks its groups, `base_ns` is the origin of the columns' times.
+
+    `step_mark` is what marks a step in files of this format, as their reader calls it.
+    """
     launched = _launch_times(columns)
     calls = find_calls(columns, launched=launched, groups=declared, world=layout.world_size)
     steps = find_steps(columns)
@@ -82,7 +91,7 @@ def profile_of(
         kernels=kernels,
         events=rows.launches(kernels),
         names=rows.names,
-        unseen=_unseen(columns, steps, calls),
+        unseen=_unseen(columns, steps, calls, step_mark=step_mark),
     )
     return Profile(records=records, warnings=_remarks(name, columns, calls), is_seq_known=calls.is_seq_known)
 
@@ -171,7 +180,7 @@ class _Rows:
         return step_events(kernels, intern=self._name)
 
 
-def _unseen(columns: Columns, steps: Steps, calls: Calls) -> tuple[str, ...]:
+def _unseen(columns: Columns, steps: Steps, calls: Calls, *, step_mark: str) -> tuple[str, ...]:
     unseen = [
         "CPU time of threads: a trace carries none",
         "gc: pauses of the garbage collector are not in a trace",
@@ -179,7 +188,7 @@ def _unseen(columns: Columns, steps: Steps, calls: Calls) -> tuple[str, ...]:
     if not columns.kernels:
         unseen.append("GPU activity: the trace has none")
     if not steps.is_marked:
-        unseen.append("step boundaries: no ProfilerStep, the whole trace counts as one step")
+        unseen.append(f"step boundaries: no {step_mark}, the whole trace counts as one step")
     if calls.num_unnamed:
         unseen.append(f"group or kind of {calls.num_unnamed} transfers")
     return tuple(unseen)

@@ -71,7 +71,9 @@ def _reading(
         gpu_model=process.gpu_model,
         source="nsight",
     )
-    profile = profile_of(columns, layout, declared={}, base_ns=base_ns, name=path.name)
+    profile = profile_of(
+        columns, layout, declared={}, base_ns=base_ns, name=path.name, step_mark="NVTX range of a step"
+    )
     remarks = list(told)
     if columns.num_bad:
         remarks.append(f"{path.name}: {columns.num_bad} events have no usable time and are left out")

@@ -13,7 +13,7 @@ from argus.agent.claims import FORMS, documents_of, resolve
 from argus.agent.claims import render as render_claim
 from argus.agent.diagnosis import MAX_HEADLINE
 from argus.agent.triage import describe, diagnose, no_incident
-from argus.agent.wording import clip, counted, quantity, ranks, versus
+from argus.agent.wording import clip, counted, does, quantity, ranks, versus
 from argus.analytics.classes import cause_classes
 from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Cost, Incident, RuledOut
@@ -156,6 +156,31 @@ def test_a_host_is_named_with_its_ranks() -> None:
     diagnosis = describe(one, findings=(), topology=topology())
     assert diagnosis.headline.startswith("host h1 (ranks 2, 3) does not get the CPU")
     assert ("host:h1", "rank:3") in [(edge.origin, edge.target) for edge in diagnosis.path]
+
+
+@pytest.mark.parametrize("fault_class", list(cause_classes()))
+def test_several_suspects_are_told_in_the_plural(fault_class: str) -> None:
+    many = describe(incident(fault_class, suspects=(2, 3), scope="job"), findings=(), topology=topology())
+    verb = many.headline.removeprefix("ranks 2, 3 on h1 ").split()[0]
+    assert not verb.endswith("s") and not re.search(r"\bits?\b", many.headline)
+    assert does(fault_class) != does(fault_class, is_many=True)
+
+
+def test_one_victim_waits() -> None:
+    waited = (Evidence(name="victims_wait_s", value=0.071, unit="s"),)
+    told = [
+        describe(incident("unknown", evidence=waited, victims=who), findings=(), topology=topology()).headline
+        for who in ((0,), (0, 1))
+    ]
+    assert told[0].endswith("rank 0 waits 71 ms a step") and told[1].endswith("ranks 0, 1 wait 71 ms a step")
+
+
+def test_own_work_without_peers_is_compared_with_nobody() -> None:
+    for names in (("own_self_s",), ("own_self_s", "self_s")):
+        alone = tuple(replace(item, baseline=None) for item in EVIDENCE if item.name in names)
+        one = incident("unknown", evidence=alone)
+        card = render(one, diagnose(one, findings=(), topology=topology()), topology=topology())
+        assert "own work 150 ms a step: no peer to compare with" in card and "vs peers" not in card
 
 
 def test_json_form_is_plain_and_complete() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -115,6 +116,7 @@ def test_every_cause_has_a_command_that_can_be_pasted(fault_class: str) -> None:
         assert told.second_best not in (None, fault_class) and told.separation is not None
         assert told.separation.command and told.separation.first_if and told.separation.second_if
         assert "{" not in told.separation.command.replace("awk '{", "")
+        assert not re.match(r"(?!Python)[A-Z][a-z]* ", told.separation.second_if)
 
 
 def test_commands_of_ours_parse_with_the_names_of_the_run() -> None:

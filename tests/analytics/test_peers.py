@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argus.analytics.peers import class_sizes, peer_medians, work_classes
+from argus.analytics.peers import across_models, class_sizes, peer_medians, work_classes
 from argus.topology.groups import Group
 from argus.topology.layout import Topology
 
@@ -42,6 +42,40 @@ def test_stages_of_a_pipeline_are_no_peers() -> None:
 def test_other_gpus_are_no_peers() -> None:
     layout = topology(4, ("world", (0, 1, 2, 3)), models={0: "A", 1: "A", 2: "B", 3: "B"})
     assert same(work_classes(layout, np.arange(4))) == {frozenset({0, 1}), frozenset({2, 3})}
+
+
+@pytest.mark.parametrize(
+    ("models", "classes"),
+    [
+        ("AAAB", {(0, 1, 2, 3)}),  # the only one of its model is compared with the others
+        ("ABCD", {(0, 1, 2, 3)}),  # and so are all, where no two are alike
+        ("AABB", {(0, 1), (2, 3)}),
+        ("AAAABBBB", {(0, 1, 2, 3), (4, 5, 6, 7)}),
+        ("AAAABBBC", {(0, 1, 2, 3, 7), (4, 5, 6)}),
+        ("AAB", {(0, 1), (2,)}),  # of two healthy ranks each would look slow beside a faster third
+        ("AAABC", {(0, 1, 2), (3,), (4,)}),
+        ("AAAA?", {(0, 1, 2, 3, 4)}),
+        ("AB??", {(0, 1), (2, 3)}),  # missing ranks tell no model
+        ("????", {(0, 1, 2, 3)}),
+    ],
+)
+def test_the_only_one_of_its_model(models: str, classes: set[tuple[int, ...]]) -> None:
+    told = {rank: model.replace("?", "") for rank, model in enumerate(models)}
+    layout = topology(len(models), ("world", tuple(range(len(models)))), models=told)
+    assert same(work_classes(layout, np.arange(len(models)))) == {frozenset(each) for each in classes}
+
+
+def test_who_is_compared_with_other_models_stays_so_when_ranks_are_missing() -> None:
+    layout = topology(8, ("world", tuple(range(8))), models=dict(enumerate("AAAABBBB")))
+    assert same(work_classes(layout, np.array([0, 1, 2, 3, 7]))) == {frozenset({0, 1, 2, 3}), frozenset({4})}
+    assert not across_models(layout)
+
+
+def test_who_is_compared_with_other_models_alone_is_told() -> None:
+    models = dict(enumerate("AAAABBBC"))
+    layout = topology(9, ("world", tuple(range(9))), models={**models, 8: ""})
+    assert across_models(layout) == {7: ("A",)}
+    assert across_models(topology(2, models={0: "A", 1: "B"})) == {0: ("B",), 1: ("A",)}
 
 
 def test_medians_leave_out_the_rank_itself_and_the_missing() -> None:

@@ -47,7 +47,7 @@ def test_steps_by_whatever_their_range_is_called(tmp_path: Path, name: str) -> N
 def test_without_steps_all_of_it_is_one(tmp_path: Path) -> None:
     (reading,) = read(fake_report(tmp_path / "rank0.sqlite", step_name="work"))
     assert len(reading.records.steps) == 1
-    assert any("step boundaries" in text for text in reading.records.unseen)
+    assert any("step boundaries: no NVTX range" in text for text in reading.records.unseen)
 
 
 def test_the_processes_of_a_node_are_ranks_in_the_order_of_their_gpus(tmp_path: Path) -> None:
