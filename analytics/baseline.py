@@ -308,4 +308,11 @@ def window_seconds(digest: Digest, *, is_lone: bool = False) -> float:
 
 def is_comparable(digest: Digest, min_coverage: float = MIN_COVERAGE) -> bool:
     """Enough of the window was seen, and half of its steps may be compared."""
-    return digest.coverage >= min_coverage and 2 * digest.num_usable >= digest.num_steps
+    return is_seen(
+        digest.coverage, num_usable=digest.num_usable, num_steps=digest.num_steps, least=min_coverage
+    )
+
+
+def is_seen(coverage: float, *, num_usable: int, num_steps: int, least: float = MIN_COVERAGE) -> bool:
+    """Whether a window with this share of its rank-steps can be compared."""
+    return coverage >= least and 2 * num_usable >= num_steps

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from argus.agent.triage import diagnose, no_incident
-from argus.agent.wording import counted, quantity
+from argus.agent.wording import counted
 from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.ballots import VOTES
 from argus.analytics.clocks import ALIGNED, DURATIONS, align
@@ -23,13 +23,15 @@ from argus.analytics.waits import Waits, waits_of
 from argus.analytics.whatif.graph import NotReplayable
 from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
 from argus.analytics.window import Window, assemble
+from argus.api.offline_doubt import FEW_STEPS, MIN_SHARE_READ, doubt_of
 from argus.api.offline_seen import Seen, analyse_seen, end_s, outside_of, seen_by, told_apart
 from argus.api.offline_series import SeriesReport, analyse_series
+from argus.api.offline_steps import Numbers
 from argus.api.offline_stops import analyse_dumps, unlike_sizes, with_hang
 from argus.api.report import NothingUsable, Report, costliest
 from argus.collectors.gather import Progress, gather
 from argus.collectors.host.window import cut
-from argus.collectors.job import Job, join
+from argus.collectors.job import Job, join, without_holes
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.plan import DEFAULT_STEPS, WindowPlan
 from argus.collectors.records.stacks import StackDump
@@ -41,16 +43,6 @@ MEANS = "training_log"
 
 NOBODY = Seen()
 """No witnesses."""
-
-MIN_SHARE_READ = 0.5
-"""Below half of the ranks nobody can be called late: most of those who might be later were not read."""
-
-
-FEW_STEPS = 5
-"""Fewer steps than this cannot repeat anything."""
-
-MUCH_WAITING = 0.25
-"""Waiting for a quarter of the step is no good health, even if it cannot be laid at one rank's door."""
 
 LATE_START = 0.5
 """A suspect that began the first step late by half of what it costs brought its lateness along."""
@@ -118,19 +110,20 @@ def analyse(
 ) -> Report:
     """The verdict on one job's records; `seen` are its witnesses."""
     topology = _as_read(build(one.layout for one in job.records), job)
-    windows = windows_of(job, topology, window_steps)
+    closed, numbers = without_holes(job), Numbers(steps=job.steps)
+    windows = windows_of(closed, topology, window_steps)
     replayer, replayed, doubts = _what_if(job, topology)
-    known = replayed if replayed is not None and replayed.is_close else None
-    witnesses = outside_of(seen, job, topology)
-    outside = replace(witnesses, stacks=(*stacks_of(job), *witnesses.stacks))
+    known = numbers.counted(replayed) if replayed is not None and replayed.is_close else None
+    witnesses = outside_of(seen, closed, topology)
+    outside = replace(witnesses, stacks=(*stacks_of(closed), *witnesses.stacks))
     now_s = end_s(job) if seen else now_s
-    state, findings = _advance_over(windows, topology, now_s=now_s, replayed=known, outside=outside)
+    told = _advance_over(windows, topology, now_s=now_s, replayed=known, outside=outside)
+    findings, found = numbers.told(*told)
     missing = missing_evidence(windows, job)
     incidents = tuple(
         replace(incident, diagnosis=diagnose(incident, findings=findings, topology=topology, missing=missing))
-        for incident in (_with_start_lag(one, job, windows[0]) for one in state.incidents)
+        for incident in (_with_start_lag(one, job, windows[0]) for one in found)
     )
-    worst = costliest(incidents)
     waits = [(window, waits_of(window)) for window in windows]
     return Report(
         job=job,
@@ -139,8 +132,7 @@ def analyse(
         collectives=tuple(row for window, seen in waits for row in _collective_rows(window, seen)),
         findings=findings,
         incidents=incidents,
-        diagnosis=(worst.diagnosis if worst else None)
-        or no_incident(missing=missing, doubt=_doubt(job, waits), num_ranks=len(job.ranks)),
+        diagnosis=_verdict(job, incidents, missing=missing, waits=waits),
         warnings=tuple(dict.fromkeys([*warnings, *job.warnings, *topology.conflicts, *doubts])),
         what_if=replayed,
         replayer=replayer,
@@ -150,6 +142,20 @@ def analyse(
     )
 
 
+def _verdict(
+    job: Job,
+    incidents: Sequence[Incident],
+    *,
+    missing: Sequence[str],
+    waits: Sequence[tuple[Window, Waits]],
+) -> dict[str, Any]:
+    """The costliest incident's diagnosis, or that of a job without any."""
+    worst = costliest(incidents)
+    if worst is not None and worst.diagnosis is not None:
+        return worst.diagnosis
+    return no_incident(missing=missing, doubt=doubt_of(job, waits), num_ranks=len(job.ranks))
+
+
 def _advance_over(
     windows: Sequence[Window],
     topology: Topology,
@@ -157,8 +163,8 @@ def _advance_over(
     now_s: float,
     replayed: WhatIf | None,
     outside: Outside,
-) -> tuple[AttemptState, tuple[Finding, ...]]:
-    """All windows taken in one after the other; one alone cannot repeat anything."""
+) -> tuple[tuple[Finding, ...], tuple[Incident, ...]]:
+    """Findings and incidents of all windows, taken in one after the other; one alone cannot repeat anything."""
     is_lone = len(windows) == 1
     state = AttemptState.start(topology.run, topology.attempt)
     findings: list[Finding] = []
@@ -176,7 +182,7 @@ def _advance_over(
         )
         state = step.state
         findings += step.findings
-    return state, tuple(findings)
+    return tuple(findings), state.incidents
 
 
 def _until(outside: Outside, window: Window, *, is_last: bool) -> Outside:
@@ -216,25 +222,6 @@ def _what_if(job: Job, topology: Topology) -> tuple[Replayer | None, WhatIf | No
     return replayer, result, told
 
 
-def _doubt(job: Job, waits: Sequence[tuple[Window, Waits]]) -> str:
-    """Why finding nothing proves nothing, "" if it does prove it."""
-    read = f"{len(job.ranks)} of {job.world_size} ranks"
-    num_seen = job.world_size - len(job.missing)
-    if num_seen < max(MIN_SHARE_READ * job.world_size, min(2, job.world_size)):
-        return f"only {read} were read"
-    if not any(window.usable.any() for window, _ in waits):
-        return "every step is a warm-up, a mark or incomplete"
-    if job.world_size > 1 and not any(len(seen.calls.first) for _, seen in waits):
-        return f"no collective can be compared over the {read}"
-    if job.num_steps >= FEW_STEPS:
-        return ""
-    window, seen = waits[0]
-    step_s, wait_s = float(np.nanmedian(window.step_s)), float(seen.waited_s.max(initial=0.0))
-    if wait_s < MUCH_WAITING * step_s:
-        return ""
-    return f"ranks wait up to {quantity(wait_s, 's')} of a {quantity(step_s, 's')} step, but none stands out"
-
-
 def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
     """What the verdict had to do without, as phrases."""
     missing = []
@@ -252,7 +239,8 @@ def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
 
 
 def windows_of(job: Job, topology: Topology, window_steps: int | None) -> tuple[Window, ...]:
-    """The job's windows, aligned; one alone if they would be too few to vote."""
+    """The job's windows, aligned; one alone if they would be too few to vote. They count the steps without holes."""
+    job = without_holes(job)
     size = window_steps or DEFAULT_STEPS
     if job.num_steps < (VOTES + MIN_PAST) * size:
         size = max(job.num_steps, 1)  # too few windows to vote: one, whose steps do

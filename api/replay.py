@@ -13,7 +13,7 @@ import numpy as np
 from argus.collectors.host.client import Answer, Post
 from argus.collectors.host.plans import parse_plans
 from argus.collectors.host.window import cut_window, with_looks
-from argus.collectors.job import Job
+from argus.collectors.job import Job, without_holes
 from argus.collectors.records.events import DTYPES, RankRecords
 from argus.collectors.records.heartbeat import Heartbeat, Status
 from argus.collectors.records.outside_event import OutsideEvent
@@ -208,7 +208,8 @@ class Replay:
 
 
 def as_attempt(job: Job, *, run: str = "", shift_s: float = 0.0) -> Job:
-    """The job with its steps counted from 0, under another name if one is given, its clocks moved by `shift_s`."""
+    """The job with its steps counted from 0 and without holes, under another name if one is given, its clocks moved by `shift_s`."""
+    job = without_holes(job)
     moved = tuple(
         _moved(one, run=run or one.layout.run, first=job.first_step, shift_ns=round(shift_s * 1e9))
         for one in job.records

@@ -29,7 +29,9 @@ Key = tuple[object, tuple[int, ...], int]
 class Job:
     """One attempt of one run; `records` are in rank order.
 
-    `missing` are ranks of the world no file was given for. Each recorded rank `stands_for` that many from it on.
+    `num_steps` counts the steps any rank recorded; a profiler's schedule leaves holes between them. `missing` are ranks
+    of the world no file was given for. Each recorded rank `stands_for` that many from it on. `num_unmatched` calls were
+    left out because the ranks' records disagree on them.
     """
 
     records: tuple[RankRecords, ...]
@@ -38,6 +40,14 @@ class Job:
     num_steps: int
     warnings: tuple[str, ...]
     stands_for: int = 1
+    num_unmatched: int = 0
+
+    @property
+    def steps(self) -> Ints:
+        """Numbers of the steps any rank recorded, in order. (step,)"""
+        return np.unique(
+            np.concatenate([np.empty(0, np.int64), *(one.steps["step"] for one in self.records)])
+        )
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -62,20 +72,45 @@ def join(readings: Sequence[Reading], *, run: str = "") -> Job:
         raise ValueError("no file holds a step of a rank")
     by_rank = _by_rank(one_launch(chosen, warnings), warnings)
     world = _world(by_rank, warnings)
-    records = [_placed(reading, world=world, run=run) for _, reading in sorted(by_rank.items())]
+    records, unmatched = [_placed(reading, world=world, run=run) for _, reading in sorted(by_rank.items())], 0
     if not all(reading.is_seq_known for reading in by_rank.values()):
-        records = _renumbered(records, warnings)
-    first = min(int(one.steps["step"].min()) for one in records)
-    last = max(int(one.steps["step"].max()) for one in records)
+        records, unmatched = _renumbered(records, warnings)
     job = Job(
         records=tuple(records),
         world_size=world,
-        first_step=first,
-        num_steps=last - first + 1,
+        first_step=min(int(one.steps["step"].min()) for one in records),
+        num_steps=0,
         warnings=(),
         stands_for=min(reading.stands_for for reading in by_rank.values()),
+        num_unmatched=unmatched,
     )
-    return replace(job, warnings=(*warnings, *_coverage(job)))
+    return replace(job, num_steps=len(job.steps), warnings=(*warnings, *_coverage(job)))
+
+
+def without_holes(job: Job) -> Job:
+    """The job with its steps counted on from the first without the holes: the n-th recorded one is `first_step` + n.
+
+    What lies in a hole has no step it could be compared in and is left out; stacks seen there are of the step before.
+    """
+    steps = job.steps
+    if len(steps) < 2 or int(steps[-1]) - int(steps[0]) + 1 == len(steps):
+        return job
+    return replace(job, records=tuple(_closed_up(one, steps) for one in job.records))
+
+
+def _closed_up(records: RankRecords, steps: Ints) -> RankRecords:
+    moved: dict[str, Rows] = {}
+    for kind in _ROWS:
+        rows = getattr(records, kind)
+        rows = rows[np.isin(rows["step"], steps)]
+        rows["step"] = steps[0] + np.searchsorted(steps, rows["step"])
+        moved[kind] = rows
+    before = np.searchsorted(steps, [dump.step for dump in records.stacks], side="right") - 1
+    stacks = tuple(
+        replace(dump, step=int(steps[0] + place)) if place >= 0 else dump
+        for dump, place in zip(records.stacks, before.tolist(), strict=True)
+    )
+    return replace(_with(records, moved), stacks=stacks)
 
 
 def _one_attempt(readings: Sequence[Reading], warnings: list[str]) -> list[Reading]:
@@ -188,8 +223,8 @@ def _placed(reading: Reading, *, world: int, run: str) -> RankRecords:
     return replace(reading.records, layout=named)
 
 
-def _renumbered(records: Sequence[RankRecords], warnings: list[str]) -> list[RankRecords]:
-    """Sequence numbers that count from the first common step on, and only calls all ranks agree on.
+def _renumbered(records: Sequence[RankRecords], warnings: list[str]) -> tuple[list[RankRecords], int]:
+    """Sequence numbers that count from the first common step on, and only calls all ranks agree on; how many are not.
 
     A profile may begin inside a step and a cut one may end in it: counting per (group, step) keeps a call
     missing in one step from shifting all later ones.
@@ -218,7 +253,7 @@ def _renumbered(records: Sequence[RankRecords], warnings: list[str]) -> list[Ran
             f"the ranks' traces hold different calls in {len(unlike)} of {len(sizes)} (group, step) pairs; "
             "those calls cannot be matched and are not compared"
         )
-    return out
+    return out, sum(sizes[name] for name in unlike)
 
 
 def _call_keys(one: RankRecords) -> dict[Key, Ints]:

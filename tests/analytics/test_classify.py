@@ -25,7 +25,7 @@ def part(
 
 
 def symptom(*phases: PhaseExcess, gc_s: float = 0.0, late_s: float | None = None) -> RankSymptom:
-    own, peers = sum(p.self_s for p in phases), sum(p.peers_s for p in phases)
+    own, peers = sum(p.self_s for p in phases), sum(p.peers_s or 0.0 for p in phases)
     return RankSymptom(
         rank=3,
         window=7,

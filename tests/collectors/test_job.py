@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argus.collectors.job import join
+from argus.collectors.job import join, without_holes
 from argus.collectors.readers import Reading
 from argus.collectors.records.events import STEP, RankRecords
 from argus.collectors.records.layout import Layout
+from argus.collectors.records.stacks import StackDump
 
 
 def reading(
@@ -116,3 +117,25 @@ def test_files_without_step_marks_of_one_process_are_not_taken_for_launches() ->
     for file in files:
         file.records.steps["user_step"] = -1
     assert starts_s(files) == [0] * 4
+
+
+def test_steps_nobody_recorded_are_no_steps_of_the_job() -> None:
+    one = reading("a", pid=10, start_s=0, num_steps=3, first=3)
+    other = reading("b", pid=10, start_s=6, num_steps=3, first=9)
+    job = join([one, other])
+    assert (job.first_step, job.num_steps, job.steps.tolist()) == (3, 6, [3, 4, 5, 9, 10, 11])
+    assert without_holes(job).steps.tolist() == [3, 4, 5, 6, 7, 8]
+
+
+def test_stacks_seen_in_a_hole_are_of_the_step_before() -> None:
+    job = join(
+        [reading("a", pid=10, start_s=0, num_steps=3), reading("b", pid=10, start_s=6, num_steps=3, first=6)]
+    )
+    dumps = tuple(StackDump(run="r", attempt=0, rank=0, host="h", ts_s=1.0, step=n) for n in (-1, 1, 4, 7))
+    seen = replace(job, records=(replace(job.records[0], stacks=dumps),))
+    assert [dump.step for dump in without_holes(seen).records[0].stacks] == [-1, 1, 2, 4]
+
+
+def test_a_job_without_holes_stays_as_it_is() -> None:
+    job = join([reading("a", pid=10, start_s=0, num_steps=3, first=3)])
+    assert without_holes(job) is job
