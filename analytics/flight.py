@@ -61,6 +61,7 @@ def _group_counts(dumps: Sequence[FlightDump], topology: Topology) -> dict[int, 
             group = topology.named.get((dump.rank, name))
             members[group.id if group else f"other/{name}"].append((dump, name))
     out: dict[int, dict[str, Counts]] = {dump.rank: {} for dump in dumps}
+    held: dict[int, set[str]] = {}
     for mine in members.values():
         if any(name in dump.p2p_groups for dump, name in mine):
             continue
@@ -72,7 +73,23 @@ def _group_counts(dumps: Sequence[FlightDump], topology: Topology) -> dict[int, 
                 out[dump.rank][name] = own
             elif before is not None:
                 out[dump.rank][name] = (before, before)
+        for dump, name in _held_unseen(mine, dumps):
+            held[dump.rank] = {*held.get(dump.rank, ()), name}
+    for rank, names in held.items():
+        # It cannot have come to calls that it does not wait in: that others wait there is not its doing.
+        out[rank] = {n: pair for n, pair in out[rank].items() if n in names or pair[0] > pair[1]}
     return out
+
+
+def _held_unseen(
+    mine: Sequence[tuple[FlightDump, str]], dumps: Sequence[FlightDump]
+) -> list[tuple[FlightDump, str]]:
+    """Ranks that may wait for a member without a dump: in a group nobody lists, as far as all that tell of it."""
+    told = {pair for dump, name in mine if (pair := dump.groups[name]) is not None}
+    is_whole = len(mine) > 1 and len(dumps) > max(dump.rank for dump in dumps)
+    if is_whole or len(told) != 1 or any(entered == done for entered, done in told):
+        return []
+    return [(dump, name) for dump, name in mine if name in dump.undescribed]
 
 
 def _pair_counts(dumps: Sequence[FlightDump]) -> dict[int, dict[str, Counts]]:

@@ -79,16 +79,24 @@ def _each_once(readings: Sequence[Reading]) -> tuple[dict[int, tuple[Reading, Fl
     """The first dump of each rank, and sentences about the others."""
     by_rank: dict[int, tuple[Reading, FlightDump]] = {}
     told: list[str] = []
-    # A recorder's dump says more than the lines its watchdog printed.
-    for reading in sorted(readings, key=lambda one: one.records.layout.source == LINES):
+    described = any(dump.groups and not dump.undescribed for one in readings if (dump := one.dump))
+    # A recorder's dump says more than the lines its watchdog printed, most where it lists its groups' members.
+    for reading in sorted(readings, key=_says_less):
         dump = reading.dump
         if dump is not None and dump.rank in by_rank and reading.records.layout.source == LINES:
             continue
         if dump is None or dump.rank in by_rank:
             told.append(f"{reading.source} is a second dump of one rank and is left out")
+        elif described and dump.groups and dump.undescribed.issuperset(dump.groups):
+            # Of another library, whose calls are counted apart under the same names.
+            told.append(f"{reading.source} does not list its groups as other dumps do, and is left out")
         else:
             by_rank[dump.rank] = (reading, dump)
     return by_rank, told
+
+
+def _says_less(reading: Reading) -> tuple[bool, bool]:
+    return reading.records.layout.source == LINES, not reading.are_members_known
 
 
 def _job(readings: Sequence[Reading]) -> Job:

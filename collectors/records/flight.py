@@ -29,7 +29,8 @@ class PendingCall:
 class FlightDump:
     """One rank's dump. `groups` maps a group's name to (calls entered, completed); None = not told.
 
-    `p2p_groups` are groups whose counters include sends and receives, which differ between members.
+    `p2p_groups` are groups whose counters include sends and receives, which differ between members;
+    `undescribed` are groups whose members the dump does not list.
     """
 
     rank: int
@@ -37,3 +38,4 @@ class FlightDump:
     p2p_groups: frozenset[str] = frozenset()
     pending: tuple[PendingCall, ...] = ()
     last_created_ns: int = 0
+    undescribed: frozenset[str] = frozenset()

@@ -140,6 +140,52 @@ def test_the_command_says_it_in_both_forms(tmp_path: Path, capsys: pytest.Captur
     assert said["incidents"][0]["suspects"] == [2] and said["stacks"][0]["ranks"] == [2]
 
 
+GLOO = {"": {"name": "", "desc": "", "ranks": "[]"}}
+PAIRS = {"1": (0, 1), "2": (2, 3)}
+
+
+def write_gloo(folder: Path, counts: Mapping[int, Mapping[str, tuple[int, int]]]) -> Path:
+    """Dumps that list no members; `counts` by rank name the default group and the rank's pair."""
+    for rank, own in counts.items():
+        groups: dict[str, tuple[str, Sequence[int]]] = {"0": ("default_pg", ())}
+        groups |= {name: ("undefined", ()) for name, pair in PAIRS.items() if rank in pair}
+        ended = [
+            fake_entry(name, groups[name][0], seq=done, state="completed") for name, (_, done) in own.items()
+        ]
+        raw = fake_dump(groups=groups, counts=own, extra=ended) | {"pg_config": GLOO}
+        (folder / f"gloo_rank_{rank}").write_bytes(pickle.dumps(raw, 2))
+    return folder
+
+
+def test_groups_that_no_dump_lists_are_matched_by_name(tmp_path: Path) -> None:
+    stuck, here = {"0": (9, 8), "1": (8, 8)}, {"0": (9, 8), "2": (8, 8)}
+    write_gloo(tmp_path, {0: stuck, 1: stuck, 2: {"0": (8, 8), "2": (8, 8)}, 3: here})
+    report = triage(tmp_path)
+    assert suspects(report) == (2,)
+    assert any("not listed" in text for text in report.warnings)
+
+
+def test_who_waits_in_a_pair_is_not_behind_the_others(tmp_path: Path) -> None:
+    """Rank 2 waits for rank 3 in their pair, and so never came to the call the others wait in."""
+    stuck = {"0": (9, 8), "1": (8, 8)}
+    counts = {0: stuck, 1: stuck, 2: {"0": (8, 8), "2": (9, 8)}, 3: {"0": (8, 8), "2": (8, 8)}}
+    (tmp_path / "all").mkdir()
+    assert suspects(triage(write_gloo(tmp_path / "all", counts))) == (3,)
+    (tmp_path / "few").mkdir()
+    del counts[3]
+    assert suspects(triage(write_gloo(tmp_path / "few", counts))) == ()
+
+
+@pytest.mark.parametrize("absent", [[], [0]])
+def test_a_dump_that_lists_no_groups_is_not_mixed_with_those_that_do(
+    tmp_path: Path, absent: list[int]
+) -> None:
+    write_gloo(tmp_path, {0: {"0": (2, 1), "1": (1, 1)}})
+    report = triage(write(tmp_path, {5: False}, absent=absent))
+    assert suspects(report) == (5,)
+    assert sum("gloo_rank_0" in text and "left out" in text for text in report.warnings) == 1
+
+
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "flight-recorder"
 
 
