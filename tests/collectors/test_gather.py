@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from argus.collectors.gather import gather
+from argus.collectors.readers import Reading, kineto
 from argus.collectors.readers._fake import fake_trace
 
 
@@ -28,3 +32,24 @@ def test_a_bad_file_among_good_ones_is_one_warning(tmp_path: Path) -> None:
     found = gather([tmp_path], tmp_path / "s")
     assert [one.source for one in found.readings] == ["rank0.json"]
     assert len(found.warnings) == 2 and all(warning.count("\n") == 0 for warning in found.warnings)
+
+
+def test_an_error_nobody_foresaw_costs_its_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for rank in range(2):
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(fake_trace(rank=rank, world_size=2)))
+    read = kineto.read
+
+    def fails(path: Path) -> Iterator[Reading]:
+        if path.name == "rank0.json":
+            raise TypeError("unbound method\nneeds an argument")
+        return read(path)
+
+    monkeypatch.setattr(kineto, "read", fails)
+    with caplog.at_level("DEBUG", logger="argus.gather"):
+        found = gather([tmp_path], tmp_path / "s")
+    assert [one.source for one in found.readings] == ["rank1.json"]
+    (warning,) = found.warnings
+    assert warning.startswith("rank0.json could not be read: TypeError") and "\n" not in warning
+    assert "Traceback" in caplog.text
