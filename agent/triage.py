@@ -19,7 +19,17 @@ from argus.agent.diagnosis import (
     RootCause,
 )
 from argus.agent.runbooks.catalogue import Remedy, is_settled, of_class
-from argus.agent.wording import CAUSES, UNHEARD, clip, phase_name, quantity, ranks, versus
+from argus.agent.wording import (
+    ALL_DIFFER,
+    CAUSES,
+    DIFFERS,
+    UNHEARD,
+    clip,
+    phase_name,
+    quantity,
+    ranks,
+    versus,
+)
 from argus.analytics.classes import cause_classes
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.incident import Cause, Incident
@@ -96,6 +106,9 @@ def headline(incident: Incident, topology: Topology) -> str:
     cause = incident.cause
     if cause.fault_class == "stop.lost" and cause.verdict == "INCONCLUSIVE":
         return clip(f"{place(cause, topology)} {UNHEARD}", MAX_HEADLINE)
+    if cause.fault_class == "stop.hang" and any(item.name == "call_differs" for item in cause.evidence):
+        what = DIFFERS if cause.suspects else ALL_DIFFER
+        return clip(f"{place(cause, topology)} {what}{_how_much(cause)}", MAX_HEADLINE)
     said = f"{place(cause, topology)} {CAUSES.get(cause.fault_class, 'is affected: ' + cause.fault_class)}"
     return clip(f"{said}{_how_much(cause)}", MAX_HEADLINE)
 

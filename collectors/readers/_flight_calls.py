@@ -76,6 +76,7 @@ def _pending(
         created_ns=_int(entry.get("time_created_ns")),
         timeout_ns=_int(entry.get("timeout_ms")) * 1_000_000,
         frames=tuple(map(_frame, frames[:MAX_FRAMES])) if isinstance(frames, list) else (),
+        state=str(entry.get("state", ""))[:20],
     )
 
 

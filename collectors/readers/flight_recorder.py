@@ -178,10 +178,10 @@ def _is_default(info: GroupInfo) -> bool:
 
 def _places(config: tuple[GroupInfo, ...], undescribed: tuple[GroupInfo, ...]) -> dict[str, Sequence[int]]:
     """Global rank at each place of a group; none is known where nothing lists the members."""
-    default: dict[str, Sequence[int]] = {
-        info.name: range(MAX_WORLD) for info in undescribed if _is_default(info)
-    }
-    return {info.name: info.ranks for info in config} | {info.name: () for info in undescribed} | default
+    places: dict[str, Sequence[int]] = {info.name: info.ranks for info in config}
+    for info in undescribed:
+        places[info.name] = range(MAX_WORLD) if _is_default(info) else ()
+    return places
 
 
 def _list(text: str) -> object:

@@ -11,7 +11,8 @@ class PendingCall:
     """A call that was entered and not completed.
 
     `seq` counts the calls of the group; a send or receive names its `peer` as global rank, else -1.
-    `frames` are the Python frames it was issued from, innermost first.
+    `frames` are the Python frames it was issued from, innermost first. `state` is "scheduled" or, once the
+    device has come to it and where that is recorded, "started".
     """
 
     group: str
@@ -23,6 +24,7 @@ class PendingCall:
     created_ns: int = 0
     timeout_ns: int = 0
     frames: tuple[str, ...] = ()
+    state: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -112,6 +112,8 @@ def test_calls_that_do_not_match_are_told(tmp_path: Path) -> None:
         (tmp_path / f"dump_{rank}.json").write_text(json.dumps(raw))
     report = triage(tmp_path)
     assert any("call 5 of world/0 differs" in text for text in report.warnings)
+    assert suspects(report) == () and report.incident is not None
+    assert report.incident.cause.evidence[0].name == "call_differs"
 
 
 def test_dumps_without_a_pending_call_prove_nothing(tmp_path: Path) -> None:
@@ -184,6 +186,89 @@ def test_a_dump_that_lists_no_groups_is_not_mixed_with_those_that_do(
     report = triage(write(tmp_path, {5: False}, absent=absent))
     assert suspects(report) == (5,)
     assert sum("gloo_rank_0" in text and "left out" in text for text in report.warnings) == 1
+
+
+def write_four(folder: Path, **odd: Any) -> Report:
+    """Four ranks in call 5 of their group; `odd` are fields of rank 3's entry, its `common` those of every entry."""
+    common = odd.pop("common", {})
+    for rank in range(4):
+        raw = fake_dump(groups={"0": ("default_pg", range(4))}, counts={"0": (5, 4)})
+        raw["entries"] = [{**entry, **common, **(odd if rank == 3 else {})} for entry in raw["entries"]]
+        (folder / f"dump_{rank}.json").write_text(json.dumps(raw))
+    return triage(folder)
+
+
+@pytest.mark.parametrize(
+    ("odd", "name"),
+    [
+        ({"profiling_name": "nccl:broadcast"}, "call_differs"),
+        ({"input_sizes": [[17]]}, "call_differs"),
+        ({"input_dtypes": ["Float"]}, "call_differs"),
+        ({"common": {"state": "started"}, "state": "scheduled"}, "call_not_started"),
+    ],
+)
+def test_who_makes_another_call_or_has_not_begun_it_is_waited_for(
+    tmp_path: Path, odd: dict[str, Any], name: str
+) -> None:
+    report = write_four(tmp_path, **odd)
+    assert suspects(report) == (3,) and report.findings[0].ranks == (3,)
+    assert report.incident is not None and report.diagnosis["verdict"] == "LIKELY"
+    assert report.incident.cause.evidence[0].name == name
+    assert "rank 3" in report.diagnosis["headline"] and report.stacks[0].ranks == (3,)
+    assert not report.stacks[0].what.startswith("missing")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"input_sizes": [[4, 4]]},
+        {"common": {"profiling_name": "nccl:all_gather"}, "input_sizes": [[17]]},
+        {"common": {"state": "scheduled"}},
+        {"common": {"state": "scheduled"}, "state": "started"},
+    ],
+)
+def test_calls_that_may_go_together_accuse_nobody(tmp_path: Path, odd: dict[str, Any]) -> None:
+    report = write_four(tmp_path, **odd)
+    assert suspects(report) == () and report.diagnosis["verdict"] == "INCONCLUSIVE"
+    assert not any("call 5" in text for text in report.warnings)
+
+
+def test_calls_after_the_one_that_differs_do_not_count(tmp_path: Path) -> None:
+    for rank in range(4):
+        counts = {"0": (5 + 3 * (rank == 3), 4)}
+        raw = fake_dump(
+            groups={"0": ("default_pg", range(4))}, counts=counts, ops={"0": "broadcast"} if rank == 3 else {}
+        )
+        (tmp_path / f"dump_{rank}.json").write_text(json.dumps(raw))
+    assert suspects(triage(tmp_path)) == (3,)
+
+
+def test_a_call_that_is_held_up_by_an_earlier_one_is_not_blamed(tmp_path: Path) -> None:
+    """Rank 2 stands in its pair, whose other end never came: its call of all ranks cannot begin."""
+    pair = {"1": ("dp", (2, 3))}
+    for rank in range(4):
+        groups: dict[str, tuple[str, Sequence[int]]] = {"0": ("default_pg", range(4))}
+        counts = {"0": (5, 4)}
+        if rank >= 2:
+            groups |= pair
+            counts = {"1": (8, 7), "0": (5, 4)} if rank == 2 else {"1": (7, 7), "0": (4, 4)}
+        raw = fake_dump(groups=groups, counts=counts)
+        for entry in raw["entries"]:
+            held = rank == 2 and entry["process_group"][0] == "0"
+            entry["state"] = "scheduled" if held else "started"
+        (tmp_path / f"dump_{rank}.json").write_text(json.dumps(raw))
+    assert suspects(triage(tmp_path)) == (3,)
+
+
+def test_calls_issued_as_one_are_not_compared(tmp_path: Path) -> None:
+    """Their parts share a number and are never marked as completed."""
+    for rank in range(4):
+        parts = [fake_entry("0", "default_pg", op="all_reduce", seq=5)] * (1 + (rank == 3))
+        last = fake_entry("0", "default_pg", op="coalesced" if rank == 3 else "all_reduce", seq=5)
+        raw = fake_dump(groups={"0": ("default_pg", range(4))}, counts={"0": (5, 4)}, extra=[*parts, last])
+        (tmp_path / f"dump_{rank}.json").write_text(json.dumps(raw))
+    assert suspects(triage(tmp_path)) == ()
 
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "flight-recorder"
