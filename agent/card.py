@@ -175,6 +175,9 @@ def _path(cause: Cause) -> Iterator[str]:
 
 
 def _stop(cause: Cause) -> Iterator[str]:
+    unlike = _evidence(cause, "call_differs") or _evidence(cause, "call_not_started")
+    if unlike is not None:
+        yield unlike.note
     stalled, usual = _evidence(cause, "stalled_s"), _evidence(cause, "median_step_s")
     if stalled is not None:
         against = f", a step usually takes {quantity(usual.value, 's')}" if usual else ""

@@ -104,6 +104,8 @@ FORMS: Mapping[str, _Form] = {
         with_baseline="It completed {v}, the furthest member {b} ({note}).",
         unit="calls",
     ),
+    "call_differs": _Form(text="Not all ranks make one call: {note}.", unit=""),
+    "call_not_started": _Form(text="Not all devices have come to the call: {note}.", unit=""),
     "kernel_ratio": _Form(text="Kernel {note} takes {v} of what it takes on the peers.", unit="x"),
     "kernel_lost_s": _Form(text="Its kernels take {v} a step longer than the peers': {note}."),
     "kernel_share": _Form(text="That kernel is {v} {note}.", unit="share"),

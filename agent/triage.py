@@ -19,7 +19,18 @@ from argus.agent.diagnosis import (
     RootCause,
 )
 from argus.agent.runbooks.catalogue import Remedy, is_settled, of_class
-from argus.agent.wording import UNHEARD, UNHEARD_OF_MANY, clip, does, phase_name, quantity, ranks, versus
+from argus.agent.wording import (
+    ALL_DIFFER,
+    DIFFERS,
+    UNHEARD,
+    UNHEARD_OF_MANY,
+    clip,
+    does,
+    phase_name,
+    quantity,
+    ranks,
+    versus,
+)
 from argus.analytics.classes import cause_classes
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.incident import Cause, Incident
@@ -98,6 +109,9 @@ def headline(incident: Incident, topology: Topology) -> str:
     if cause.fault_class == "stop.lost" and cause.verdict == "INCONCLUSIVE":
         unheard = UNHEARD_OF_MANY if is_many else UNHEARD
         return clip(f"{place(cause, topology)} {unheard}", MAX_HEADLINE)
+    if cause.fault_class == "stop.hang" and any(item.name == "call_differs" for item in cause.evidence):
+        what = DIFFERS if cause.suspects else ALL_DIFFER
+        return clip(f"{place(cause, topology)} {what}{_how_much(cause)}", MAX_HEADLINE)
     said = f"{place(cause, topology)} {does(cause.fault_class, is_many=is_many)}"
     return clip(f"{said}{_how_much(cause)}", MAX_HEADLINE)
 

@@ -57,6 +57,12 @@ UNHEARD = "is not heard of: it is gone, or only its processor or network is"
 UNHEARD_OF_MANY = "are not heard of: they are gone, or only their processors or network are"
 """What a lost suspect does, what several do, while nothing else is heard of the job either."""
 
+DIFFERS = "made another call than the rest of the group: the job waits"
+"""What suspects of a hang did whose call is not the one most of their group are in."""
+
+ALL_DIFFER = "hangs, its ranks made different calls: the job waits"
+"""What a group does whose ranks differ in a call without a side that is most of them."""
+
 _SHOWN_RANKS = 8
 
 COUNTED = frozenset(("allocations", "calls", "kernels", "other runs", "ranks", "steps", "times", "windows"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from argus.agent.triage import diagnose, no_incident
 from argus.analytics.attempt import AttemptState, advance
-from argus.analytics.flight import beats_of, merged_stacks, mismatches
+from argus.analytics.finding import Evidence
+from argus.analytics.flight import beats_of, merged_stacks
+from argus.analytics.incident import Cause
+from argus.analytics.unlike_calls import UnlikeCall, unlike_calls
 from argus.api.report import Report, Stack, costliest
 from argus.collectors.job import Job
 from argus.collectors.readers import Reading
@@ -19,6 +22,9 @@ _SHOWN = 8
 DEFAULT = "default_pg"
 """What c10d calls the group of all ranks."""
 
+MAX_TOLD = 10
+"""Sentences about calls that differ."""
+
 LINES = "nccl_log"
 """Source of dumps that are put together from lines of a log."""
 
@@ -29,7 +35,8 @@ def analyse_dumps(readings: Sequence[Reading], *, warnings: Sequence[str] = ()) 
     dumps = [dump for _, (_, dump) in sorted(by_rank.items())]
     job = _job([reading for _, (reading, _) in sorted(by_rank.items())])
     topology = build(one.layout for one in job.records)
-    beats = beats_of(dumps, topology)
+    unlike = unlike_calls(_of_one_source(by_rank.values()), topology)
+    beats = beats_of(dumps, topology, unlike=unlike)
     pending = any(dump.pending for dump in dumps)
     step = advance(
         AttemptState.start(topology.run, topology.attempt),
@@ -40,14 +47,15 @@ def analyse_dumps(readings: Sequence[Reading], *, warnings: Sequence[str] = ()) 
     )
     are_lines = all(one.layout.source == LINES for one in job.records)
     missing = _missing(job)
+    found = (replace(one, cause=_with_unlike(one.cause, unlike)) for one in step.state.incidents)
     incidents = tuple(
         replace(one, diagnosis=diagnose(one, findings=step.findings, topology=topology, missing=missing))
-        for one in step.state.incidents
+        for one in found
     )
     worst = costliest(incidents)
-    stacks = merged_stacks(dumps, worst.cause.suspects if worst else ())
+    stacks = merged_stacks(dumps, worst.cause.suspects if worst else (), unlike=unlike)
     doubt = "" if pending else "no call is pending in any dump"
-    remarks = [*warnings, *told, *missing, *mismatches(dumps, topology), *topology.conflicts]
+    remarks = [*warnings, *told, *missing, *(one.text for one in unlike[:MAX_TOLD]), *topology.conflicts]
     return Report(
         job=job,
         topology=topology,
@@ -99,16 +107,51 @@ def _each_once(readings: Sequence[Reading]) -> tuple[dict[int, tuple[Reading, Fl
     """The first dump of each rank, and sentences about the others."""
     by_rank: dict[int, tuple[Reading, FlightDump]] = {}
     told: list[str] = []
-    # A recorder's dump says more than the lines its watchdog printed.
-    for reading in sorted(readings, key=lambda one: one.records.layout.source == LINES):
+    described = any(dump.groups and not dump.undescribed for one in readings if (dump := one.dump))
+    # A recorder's dump says more than the lines its watchdog printed, most where it lists its groups' members.
+    for reading in sorted(readings, key=_says_less):
         dump = reading.dump
         if dump is not None and dump.rank in by_rank and reading.records.layout.source == LINES:
             continue
         if dump is None or dump.rank in by_rank:
             told.append(f"{reading.source} is a second dump of one rank and is left out")
+        elif described and dump.groups and dump.undescribed.issuperset(dump.groups):
+            # Of another library, whose calls are counted apart under the same names.
+            told.append(f"{reading.source} does not list its groups as other dumps do, and is left out")
         else:
             by_rank[dump.rank] = (reading, dump)
     return by_rank, told
+
+
+def _of_one_source(found: Collection[tuple[Reading, FlightDump]]) -> list[FlightDump]:
+    """The recorders' dumps if there are any: lines of a log name operations and sizes in their own way."""
+    recorded = [dump for reading, dump in found if reading.records.layout.source != LINES]
+    return recorded or [dump for _, dump in found]
+
+
+def _with_unlike(cause: Cause, unlike: Sequence[UnlikeCall]) -> Cause:
+    """The cause with the call that its suspects, or its group's members, made differently as its first evidence.
+
+    Counters of those ranks end before that call, so the number of completed calls is no evidence of theirs.
+    """
+    one = next((one for one in unlike if one.group == cause.group), None)
+    if one is None:
+        return cause
+    own = {f"rank {rank} in {one.group}" for rank in one.ranks}
+    up_to = "up to the call that differs" if one.is_begun else "as far as they started"
+    evidence = tuple(
+        replace(item, note=f"{item.note}, {up_to}") if item.name == "entered" and item.note in own else item
+        for item in cause.evidence
+        if item.name != "completed" or item.note not in own
+    )
+    name = "call_differs" if one.is_begun else "call_not_started"
+    first = Evidence(name=name, value=float(one.seq), unit="calls", note=one.text)
+    is_why = set(cause.suspects) <= set(one.ranks)
+    return replace(cause, evidence=(first, *evidence) if is_why else evidence)
+
+
+def _says_less(reading: Reading) -> tuple[bool, bool]:
+    return reading.records.layout.source == LINES, not reading.are_members_known
 
 
 def _job(readings: Sequence[Reading]) -> Job:

@@ -19,8 +19,12 @@ from argus.collectors.readers import (
 from argus.collectors.readers._files import Found, find, head_of, watched
 from argus.collectors.readers._fold import folded
 from argus.collectors.readers._members import completed, numbered
+from argus.collectors.records.text import tame
 
-_LOG = logging.getLogger(__name__)
+LOG = logging.getLogger("argus.gather")
+
+MAX_ERROR = 120
+"""Characters shown of an error nobody foresaw."""
 
 _LOOKS_LIKE_A_TRACE = (".json", ".gz", ".argus", ".pickle", ".sqlite", ".nsys-rep", ".qdrep", ".parquet")
 """Endings whose file is missed if no reader takes it; other files of a folder are passed over in silence."""
@@ -66,12 +70,17 @@ def gather(
         except OSError as error:
             why = f"{found.name} cannot be read ({error.strerror or error})"
             warnings.append((found.name, why))
-        except Exception as error:  # noqa: BLE001 a file that no reader foresaw costs itself, not the others
-            _LOG.debug("reading %s", found.path, exc_info=True)
-            why = f"{found.name} could not be read, its reader failed ({type(error).__name__}: {str(error)[:80]})"
-            warnings.append((found.name, why))
+        except Exception as error:  # what no reader foresaw must not cost the other files
+            LOG.debug("%s could not be read", found.name, exc_info=True)
+            warnings.append((found.name, f"{found.name} could not be read: {_unforeseen(error)}"))
     ranked, told = numbered(files)
     return Gathered(readings=completed(ranked), warnings=tuple(dict.fromkeys((*folded(warnings), *told))))
+
+
+def _unforeseen(error: Exception) -> str:
+    """Type and words of an error that no reader expected, on one line."""
+    said = tame(str(error), MAX_ERROR)
+    return f"{type(error).__name__} ({said})" if said else type(error).__name__
 
 
 class _Meter:

@@ -69,6 +69,7 @@ stops
   stalled_s (limit)         no step ended for so long
   median_step_s             usual step time
   entered, completed (furthest member)      calls of the rank behind (calls), rank and group in the note
+  call_differs, call_not_started            number of the call some ranks made differently or have not begun, which in the note
   lost (rank number)        one per vanished rank, state and exit reason in the note
   last_step                 last step of the lost rank (step)
 what hosts measured, beside any cause (ratio of the window's time unless the unit says otherwise)

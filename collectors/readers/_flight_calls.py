@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from argus.collectors.records.flight import PendingCall
-from argus.collectors.records.layout import GroupInfo
 
 MAX_FRAMES = 64
 _PEERS = re.compile(r"^\w+:(send|recv) (\d+)(->|<-)(\d+)")
@@ -24,16 +23,19 @@ class Told:
 
 
 def pending_calls(
-    entries: Sequence[Mapping[str, Any]], groups: Mapping[str, GroupInfo]
+    entries: Sequence[Mapping[str, Any]], groups: Mapping[str, Sequence[int]]
 ) -> tuple[tuple[PendingCall, ...], Told]:
-    """Calls not completed, in the order they were made, and what the others tell; odd entries count for nothing."""
+    """Calls not completed, in the order they were made, and what the others tell; odd entries count for nothing.
+
+    `groups` holds the global rank at each place of a group, as far as it is known.
+    """
     pending: list[PendingCall] = []
     entered: dict[str, int] = {}
     completed: dict[str, int] = {}
     p2p: set[str] = set()
     last = 0
     for entry in entries:
-        group, op = group_of(entry), str(entry.get("profiling_name", ""))
+        group, op = _group(entry), str(entry.get("profiling_name", ""))
         if group not in groups:
             continue
         last = max(last, _int(entry.get("time_created_ns")))
@@ -47,7 +49,7 @@ def pending_calls(
             if is_done:
                 completed[group] = max(completed.get(group, 0), seq)
         if not is_done:
-            pending.append(_pending(entry, group=groups[group], op=op, seq=seq))
+            pending.append(_pending(entry, group=group, places=groups[group], op=op, seq=seq))
     for call in pending:
         if call.peer < 0:
             completed[call.group] = min(completed.get(call.group, call.seq - 1), call.seq - 1)
@@ -55,15 +57,17 @@ def pending_calls(
     return tuple(pending), Told(counts=counts, p2p_groups=frozenset(p2p), last_created_ns=last)
 
 
-def _pending(entry: Mapping[str, Any], *, group: GroupInfo, op: str, seq: int) -> PendingCall:
+def _pending(
+    entry: Mapping[str, Any], *, group: str, places: Sequence[int], op: str, seq: int
+) -> PendingCall:
     match = _PEERS.match(op)
     peer, is_send = -1, False
     if match is not None:
         place = int(match.group(4)[:9])
-        peer, is_send = (group.ranks[place] if place < len(group.ranks) else -1), match.group(1) == "send"
+        peer, is_send = (places[place] if place < len(places) else -1), match.group(1) == "send"
     frames = entry.get("frames")
     return PendingCall(
-        group=group.name,
+        group=group,
         op=(match.group(1) if match else op.rpartition(":")[2].lstrip("_").removesuffix("_base"))[:80],
         seq=seq,
         peer=peer,
@@ -72,11 +76,11 @@ def _pending(entry: Mapping[str, Any], *, group: GroupInfo, op: str, seq: int) -
         created_ns=_int(entry.get("time_created_ns")),
         timeout_ns=_int(entry.get("timeout_ms")) * 1_000_000,
         frames=tuple(map(_frame, frames[:MAX_FRAMES])) if isinstance(frames, list) else (),
+        state=str(entry.get("state", ""))[:20],
     )
 
 
-def group_of(entry: Mapping[str, Any]) -> str:
-    """Name of the process group of a call, "" if it says none."""
+def _group(entry: Mapping[str, Any]) -> str:
     group = entry.get("process_group")
     return str(group[0])[:256] if isinstance(group, list | tuple) and group else ""
 

@@ -1,7 +1,8 @@
 """Read dumps of PyTorch's flight recorder, one file a rank, pickled or as JSON.
 
 Format: torch/csrc/distributed/c10d/FlightRecorder.hpp, versions 2.x. A pickle from a cluster is untrusted
-input: only plain values are loaded. The rank is in the file's name; a dump does not state it.
+input: only plain values are loaded. The rank is in the file's name; a dump does not state it. Of gloo it describes no
+group: those of its calls are then held to be made of the ranks whose dumps name them.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from argus.collectors.readers import ReaderError, Reading
 from argus.collectors.readers._files import Inflated
-from argus.collectors.readers._flight_calls import group_of, pending_calls
+from argus.collectors.readers._flight_calls import pending_calls
 from argus.collectors.readers._plain_pickle import NotPlain, load_plain
 from argus.collectors.records.events import RankRecords
 from argus.collectors.records.flight import FlightDump
@@ -24,6 +26,13 @@ from argus.collectors.records.layout import MAX_WORLD, GroupInfo, Layout
 MAX_BYTES = 1 << 30
 MAX_GROUPS = 4096
 """What the layout of a rank may hold at most."""
+
+DEFAULT = ("0", "default_pg")
+"""Name and description of the group that holds every rank."""
+
+NOT_LISTED = (
+    "the members of its process groups are not listed, and are taken to be the ranks whose dumps name them"
+)
 
 _RANK_IN_NAME = re.compile(r"(\d+)(?:\.(?:json|pkl|pickle|pt|gz))*$", re.IGNORECASE)
 _PICKLE = re.compile(rb"\A\x80[\x02-\x05]")
@@ -50,48 +59,44 @@ def read(path: Path) -> Iterator[Reading]:
         raise ReaderError(
             f"{path.name} is a flight-recorder dump of version {str(raw['version'])[:20]}, not 2.x"
         )
-    config = _config(raw.get("pg_config"), path.name)
-    rank = _rank(path.name, config)
+    listed = _config(raw.get("pg_config"), path.name)
+    rank = _rank(path.name, listed)
     entries = raw.get("entries")
     entries = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    groups = {info.name: info for info in config}
-    pending, told = pending_calls(entries, groups)
+    found = _undescribed(entries, listed, path.name)
+    config = (*(info for info in listed if info.ranks), *(_of_rank(info, rank) for info in found))
+    pending, told = pending_calls(entries, _places(config, found))
     counts = _counts(raw.get("pg_status"), entries, config)
-    for name in groups:
-        counts.setdefault(name, told.counts.get(name))
-    world = max((max(info.ranks) + 1 for info in config if info.ranks), default=rank + 1)
+    for info in config:
+        counts.setdefault(info.name, told.counts.get(info.name))
     dump = FlightDump(
         rank=rank,
         groups=counts,
         p2p_groups=told.p2p_groups,
         pending=pending,
         last_created_ns=told.last_created_ns,
+        undescribed=frozenset(info.name for info in found),
     )
-    versions = {"nccl": str(raw["nccl_version"])[:40]} if "nccl_version" in raw else {}
-    layout = Layout(
+    yield Reading(
+        records=RankRecords(layout=_layout(raw, config, rank)),
+        source=path.name,
+        warnings=(f"{path.name}: {NOT_LISTED}",) if found else (),
+        dump=dump,
+        is_world_known=any(info.ranks for info in listed),
+        are_members_known=not found,
+    )
+
+
+def _layout(raw: Mapping[str, Any], config: tuple[GroupInfo, ...], rank: int) -> Layout:
+    world = max((max(info.ranks) + 1 for info in config), default=rank + 1)
+    return Layout(
         run="dump",
         attempt=0,
         rank=rank,
         world_size=max(world, rank + 1),
         groups=config,
-        versions=versions,
+        versions={"nccl": str(raw["nccl_version"])[:40]} if "nccl_version" in raw else {},
         source="flight_recorder",
-    )
-    yield Reading(
-        records=RankRecords(layout=layout),
-        source=path.name,
-        dump=dump,
-        warnings=_undescribed(entries, groups, path.name),
-    )
-
-
-def _undescribed(entries: list[Any], groups: Mapping[str, GroupInfo], name: str) -> tuple[str, ...]:
-    """A sentence where calls are of groups that pg_config does not have, as in dumps of Gloo."""
-    num = sum(group_of(entry) not in groups for entry in entries)
-    if not num:
-        return ()
-    return (
-        f"{name} does not describe the process groups of {num} of its {len(entries)} calls (pg_config): they are left out",
     )
 
 
@@ -145,6 +150,40 @@ def _config(raw: object, name: str) -> tuple[GroupInfo, ...]:
     return tuple(groups)
 
 
+def _undescribed(
+    entries: list[dict[str, Any]], config: tuple[GroupInfo, ...], name: str
+) -> tuple[GroupInfo, ...]:
+    """Groups of calls, or of the configuration, whose members nothing lists, without ranks."""
+    known = {info.name for info in config if info.ranks}
+    found = {info.name: info for info in config if info.name and not info.ranks}
+    for entry in entries:
+        group = entry.get("process_group")
+        if isinstance(group, list | tuple) and group and (called := str(group[0])[:256]) not in known:
+            found.setdefault(
+                called, GroupInfo(name=called, desc=str(group[1])[:256] if group[1:] else "", ranks=())
+            )
+    if len(found) > MAX_GROUPS:
+        raise ReaderError(f"{name} names more than {MAX_GROUPS} process groups, which is refused")
+    return tuple(found.values())
+
+
+def _of_rank(info: GroupInfo, rank: int) -> GroupInfo:
+    """The group with the members one rank knows of: the default one holds every rank up to it."""
+    return replace(info, ranks=tuple(range(rank + 1)) if _is_default(info) else (rank,))
+
+
+def _is_default(info: GroupInfo) -> bool:
+    return (info.name, info.desc) == DEFAULT
+
+
+def _places(config: tuple[GroupInfo, ...], undescribed: tuple[GroupInfo, ...]) -> dict[str, Sequence[int]]:
+    """Global rank at each place of a group; none is known where nothing lists the members."""
+    places: dict[str, Sequence[int]] = {info.name: info.ranks for info in config}
+    for info in undescribed:
+        places[info.name] = range(MAX_WORLD) if _is_default(info) else ()
+    return places
+
+
 def _list(text: str) -> object:
     try:
         return ast.literal_eval(text)
@@ -154,11 +193,11 @@ def _list(text: str) -> object:
 
 def _rank(name: str, config: tuple[GroupInfo, ...]) -> int:
     """The number in the file's name if the groups may hold it, else the only rank that is in all of them."""
-    held = [set(info.ranks) for info in config if info.ranks]
-    able = set.intersection(*held) if held else set()
+    members = [set(info.ranks) for info in config if info.ranks]
+    able = set.intersection(*members) if members else set()
     match = _RANK_IN_NAME.search(name)
     stated = int(match.group(1)) if match and len(match.group(1)) < 8 else None
-    if stated is not None and (stated in able or not able):
+    if stated is not None and stated < MAX_WORLD and (stated in able or not able):
         return stated
     if len(able) == 1:
         return able.pop()

@@ -11,7 +11,8 @@ class PendingCall:
     """A call that was entered and not completed.
 
     `seq` counts the calls of the group; a send or receive names its `peer` as global rank, else -1.
-    `frames` are the Python frames it was issued from, innermost first.
+    `frames` are the Python frames it was issued from, innermost first. `state` is "scheduled" or, once the
+    device has come to it and where that is recorded, "started".
     """
 
     group: str
@@ -23,13 +24,15 @@ class PendingCall:
     created_ns: int = 0
     timeout_ns: int = 0
     frames: tuple[str, ...] = ()
+    state: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlightDump:
     """One rank's dump. `groups` maps a group's name to (calls entered, completed); None = not told.
 
-    `p2p_groups` are groups whose counters include sends and receives, which differ between members.
+    `p2p_groups` are groups whose counters include sends and receives, which differ between members;
+    `undescribed` are groups whose members the dump does not list.
     """
 
     rank: int
@@ -37,3 +40,4 @@ class FlightDump:
     p2p_groups: frozenset[str] = frozenset()
     pending: tuple[PendingCall, ...] = ()
     last_created_ns: int = 0
+    undescribed: frozenset[str] = frozenset()

@@ -112,6 +112,8 @@ def test_calls_that_do_not_match_are_told(tmp_path: Path) -> None:
         (tmp_path / f"dump_{rank}.json").write_text(json.dumps(raw))
     report = triage(tmp_path)
     assert any("call 5 of world/0 differs" in text for text in report.warnings)
+    assert suspects(report) == () and report.incident is not None
+    assert report.incident.cause.evidence[0].name == "call_differs"
 
 
 def test_dumps_without_a_pending_call_prove_nothing(tmp_path: Path) -> None:
@@ -138,6 +140,135 @@ def test_the_command_says_it_in_both_forms(tmp_path: Path, capsys: pytest.Captur
     assert main(["triage", str(tmp_path), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["incidents"][0]["suspects"] == [2] and said["stacks"][0]["ranks"] == [2]
+
+
+GLOO = {"": {"name": "", "desc": "", "ranks": "[]"}}
+PAIRS = {"1": (0, 1), "2": (2, 3)}
+
+
+def write_gloo(folder: Path, counts: Mapping[int, Mapping[str, tuple[int, int]]]) -> Path:
+    """Dumps that list no members; `counts` by rank name the default group and the rank's pair."""
+    for rank, own in counts.items():
+        groups: dict[str, tuple[str, Sequence[int]]] = {"0": ("default_pg", ())}
+        groups |= {name: ("undefined", ()) for name, pair in PAIRS.items() if rank in pair}
+        ended = [
+            fake_entry(name, groups[name][0], seq=done, state="completed") for name, (_, done) in own.items()
+        ]
+        raw = fake_dump(groups=groups, counts=own, extra=ended) | {"pg_config": GLOO}
+        (folder / f"gloo_rank_{rank}").write_bytes(pickle.dumps(raw, 2))
+    return folder
+
+
+def test_groups_that_no_dump_lists_are_matched_by_name(tmp_path: Path) -> None:
+    stuck, here = {"0": (9, 8), "1": (8, 8)}, {"0": (9, 8), "2": (8, 8)}
+    write_gloo(tmp_path, {0: stuck, 1: stuck, 2: {"0": (8, 8), "2": (8, 8)}, 3: here})
+    report = triage(tmp_path)
+    assert suspects(report) == (2,)
+    assert any("not listed" in text for text in report.warnings)
+
+
+def test_who_waits_in_a_pair_is_not_behind_the_others(tmp_path: Path) -> None:
+    """Rank 2 waits for rank 3 in their pair, and so never came to the call the others wait in."""
+    stuck = {"0": (9, 8), "1": (8, 8)}
+    counts = {0: stuck, 1: stuck, 2: {"0": (8, 8), "2": (9, 8)}, 3: {"0": (8, 8), "2": (8, 8)}}
+    (tmp_path / "all").mkdir()
+    assert suspects(triage(write_gloo(tmp_path / "all", counts))) == (3,)
+    (tmp_path / "few").mkdir()
+    del counts[3]
+    assert suspects(triage(write_gloo(tmp_path / "few", counts))) == ()
+
+
+@pytest.mark.parametrize("absent", [[], [0]])
+def test_a_dump_that_lists_no_groups_is_not_mixed_with_those_that_do(
+    tmp_path: Path, absent: list[int]
+) -> None:
+    write_gloo(tmp_path, {0: {"0": (2, 1), "1": (1, 1)}})
+    report = triage(write(tmp_path, {5: False}, absent=absent))
+    assert suspects(report) == (5,)
+    assert sum("gloo_rank_0" in text and "left out" in text for text in report.warnings) == 1
+
+
+def write_four(folder: Path, **odd: Any) -> Report:
+    """Four ranks in call 5 of their group; `odd` are fields of rank 3's entry, its `common` those of every entry."""
+    common = odd.pop("common", {})
+    for rank in range(4):
+        raw = fake_dump(groups={"0": ("default_pg", range(4))}, counts={"0": (5, 4)})
+        raw["entries"] = [{**entry, **common, **(odd if rank == 3 else {})} for entry in raw["entries"]]
+        (folder / f"dump_{rank}.json").write_text(json.dumps(raw))
+    return triage(folder)
+
+
+@pytest.mark.parametrize(
+    ("odd", "name"),
+    [
+        ({"profiling_name": "nccl:broadcast"}, "call_differs"),
+        ({"input_sizes": [[17]]}, "call_differs"),
+        ({"input_dtypes": ["Float"]}, "call_differs"),
+        ({"common": {"state": "started"}, "state": "scheduled"}, "call_not_started"),
+    ],
+)
+def test_who_makes_another_call_or_has_not_begun_it_is_waited_for(
+    tmp_path: Path, odd: dict[str, Any], name: str
+) -> None:
+    report = write_four(tmp_path, **odd)
+    assert suspects(report) == (3,) and report.findings[0].ranks == (3,)
+    assert report.incident is not None and report.diagnosis["verdict"] == "LIKELY"
+    assert report.incident.cause.evidence[0].name == name
+    assert "rank 3" in report.diagnosis["headline"] and report.stacks[0].ranks == (3,)
+    assert not report.stacks[0].what.startswith("missing")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"input_sizes": [[4, 4]]},
+        {"common": {"profiling_name": "nccl:all_gather"}, "input_sizes": [[17]]},
+        {"common": {"state": "scheduled"}},
+        {"common": {"state": "scheduled"}, "state": "started"},
+    ],
+)
+def test_calls_that_may_go_together_accuse_nobody(tmp_path: Path, odd: dict[str, Any]) -> None:
+    report = write_four(tmp_path, **odd)
+    assert suspects(report) == () and report.diagnosis["verdict"] == "INCONCLUSIVE"
+    assert not any("call 5" in text for text in report.warnings)
+
+
+def test_calls_after_the_one_that_differs_do_not_count(tmp_path: Path) -> None:
+    for rank in range(4):
+        counts = {"0": (5 + 3 * (rank == 3), 4)}
+        raw = fake_dump(
+            groups={"0": ("default_pg", range(4))}, counts=counts, ops={"0": "broadcast"} if rank == 3 else {}
+        )
+        (tmp_path / f"dump_{rank}.json").write_text(json.dumps(raw))
+    assert suspects(triage(tmp_path)) == (3,)
+
+
+def test_a_call_that_is_held_up_by_an_earlier_one_is_not_blamed(tmp_path: Path) -> None:
+    """Rank 2 stands in its pair, whose other end never came: its call of all ranks cannot begin."""
+    pair = {"1": ("dp", (2, 3))}
+    for rank in range(4):
+        groups: dict[str, tuple[str, Sequence[int]]] = {"0": ("default_pg", range(4))}
+        counts = {"0": (5, 4)}
+        if rank >= 2:
+            groups |= pair
+            counts = {"1": (8, 7), "0": (5, 4)} if rank == 2 else {"1": (7, 7), "0": (4, 4)}
+        raw = fake_dump(groups=groups, counts=counts)
+        for entry in raw["entries"]:
+            held = rank == 2 and entry["process_group"][0] == "0"
+            entry["state"] = "scheduled" if held else "started"
+        (tmp_path / f"dump_{rank}.json").write_text(json.dumps(raw))
+    assert suspects(triage(tmp_path)) == (3,)
+
+
+def test_calls_issued_as_one_are_not_compared(tmp_path: Path) -> None:
+    """Their parts share a number and are never marked as completed."""
+    for rank in range(4):
+        parts = [fake_entry("0", "default_pg", op="all_reduce", seq=5)] * (1 + (rank == 3))
+        last = fake_entry("0", "default_pg", op="coalesced" if rank == 3 else "all_reduce", seq=5)
+        raw = fake_dump(groups={"0": ("default_pg", range(4))}, counts={"0": (5, 4)}, extra=[*parts, last])
+        (tmp_path / f"dump_{rank}.json").write_text(json.dumps(raw))
+    assert suspects(triage(tmp_path)) == ()
 
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "flight-recorder"

@@ -34,20 +34,22 @@ def test_a_bad_file_among_good_ones_is_one_warning(tmp_path: Path) -> None:
     assert len(found.warnings) == 2 and all(warning.count("\n") == 0 for warning in found.warnings)
 
 
-def test_a_file_its_reader_did_not_foresee_costs_only_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_error_nobody_foresaw_costs_its_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for rank in range(2):
         (tmp_path / f"rank{rank}.json").write_text(json.dumps(fake_trace(rank=rank, world_size=2)))
     read = kineto.read
 
-    def fail_on_one(path: Path) -> Iterator[Reading]:
-        if path.name == "rank1.json":
-            raise TypeError("nobody thought of that")
-        yield from read(path)
+    def fails(path: Path) -> Iterator[Reading]:
+        if path.name == "rank0.json":
+            raise TypeError("unbound method\nneeds an argument")
+        return read(path)
 
-    monkeypatch.setattr(kineto, "read", fail_on_one)
-    found = gather([tmp_path], tmp_path / "s")
-    assert [one.source for one in found.readings] == ["rank0.json"]
+    monkeypatch.setattr(kineto, "read", fails)
+    with caplog.at_level("DEBUG", logger="argus.gather"):
+        found = gather([tmp_path], tmp_path / "s")
+    assert [one.source for one in found.readings] == ["rank1.json"]
     (warning,) = found.warnings
-    assert "rank1.json could not be read" in warning and "TypeError: nobody thought of that" in warning
+    assert warning.startswith("rank0.json could not be read: TypeError") and "\n" not in warning
+    assert "Traceback" in caplog.text

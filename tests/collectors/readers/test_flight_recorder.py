@@ -56,17 +56,6 @@ def test_all_forms_say_the_same(tmp_path: Path, protocol: int | str) -> None:
     assert (layout.rank, layout.world_size, layout.versions["nccl"]) == (3, 4, "2.27.3")
 
 
-def test_groups_that_only_the_calls_name_are_said_to_be_left_out(tmp_path: Path) -> None:
-    """As in the dumps of Gloo, whose pg_config has one group without a name or ranks."""
-    raw = dump() | {"pg_config": {"": {"name": "", "desc": "", "ranks": "[]"}}}
-    path = tmp_path / "nccl_trace_rank_3"
-    path.write_bytes(pickle.dumps(raw, 2))
-    reading, found = read(path)
-    assert found.rank == 3 and not found.pending
-    (warning,) = reading.warnings
-    assert f"of {len(raw['entries'])} of its {len(raw['entries'])} calls" in warning
-
-
 @pytest.mark.parametrize(
     ("name", "rank"),
     [("_dump_2", 2), ("trace-rank-3.json", 3), ("fr2.pickle", 2), ("nccl_trace_rank_3.json.gz", 3)],
@@ -198,3 +187,33 @@ def test_the_pickles_of_a_real_recorder_use_plain_opcodes_only() -> None:
 def test_a_trace_that_names_its_process_groups_is_no_dump() -> None:
     head = b'{"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "pg_config": [{"pg_name": "0"}]}}'
     assert not flight_recorder.sniff(head, "rank-3.pt.trace.json")
+
+
+def of_gloo(counts: dict[str, tuple[int, int]], **options: Any) -> dict[str, Any]:
+    """A dump as gloo's recorder leaves it: its one group has no name, its calls name others."""
+    raw = fake_dump(groups=GROUPS, counts=counts, **options)
+    return raw | {"pg_config": {"": {"name": "", "desc": "", "ranks": "[]"}}}
+
+
+def test_groups_that_are_not_listed_are_those_of_the_calls(tmp_path: Path) -> None:
+    (tmp_path / "rank_2").write_bytes(pickle.dumps(of_gloo({"0": (9, 8), "7": (4, 3)}), 2))
+    reading, found = read(tmp_path / "rank_2")
+    assert found.groups == {"0": (9, 8), "7": (4, 3)} and found.undescribed == {"0", "7"}
+    assert [(call.group, call.seq) for call in found.pending] == [("0", 9), ("7", 4)]
+    groups = {group.name: group.ranks for group in reading.records.layout.groups}
+    assert groups == {"0": (0, 1, 2), "7": (2,)} and not reading.are_members_known
+    (warning,) = reading.warnings
+    assert warning.startswith("rank_2: the members of its process groups are not listed")
+
+
+def test_the_other_end_of_a_send_is_known_where_the_group_holds_everybody(tmp_path: Path) -> None:
+    ends = [fake_entry(n, GROUPS[n][0], op="send 1->0", seq=5, is_p2p=True) for n in ("0", "7")]
+    (tmp_path / "r1").write_bytes(as_json(of_gloo({}, extra=ends, has_status=False)))
+    assert [(call.group, call.peer) for call in read(tmp_path / "r1")[1].pending] == [("0", 0), ("7", -1)]
+
+
+def test_a_dump_without_members_and_without_a_rank_is_refused(tmp_path: Path) -> None:
+    for name in ("dump.json", "dump_9999999.json"):
+        (tmp_path / name).write_bytes(as_json(of_gloo({"0": (9, 8)})))
+        with pytest.raises(ReaderError, match="does not say its rank"):
+            read(tmp_path / name)
