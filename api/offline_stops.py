@@ -54,7 +54,7 @@ def analyse_dumps(readings: Sequence[Reading], *, warnings: Sequence[str] = ()) 
     )
     worst = costliest(incidents)
     stacks = merged_stacks(dumps, worst.cause.suspects if worst else (), unlike=unlike)
-    doubt = "" if pending else "no call is pending in any dump"
+    doubt = "calls are pending, but nobody is behind in them" if pending else "no call is pending in any dump"
     remarks = [*warnings, *told, *missing, *(one.text for one in unlike[:MAX_TOLD]), *topology.conflicts]
     return Report(
         job=job,

@@ -162,3 +162,16 @@ def test_dumps_of_another_number_of_ranks_are_of_another_launch(
     assert len(told) == is_told and all(
         f"of 8 ranks and the dumps of one of {num_ranks}" in text for text in told
     )
+
+
+def test_calls_that_are_pending_clear_nobody(tmp_path: Path, capsys: Capture) -> None:
+    """Entries without numbers or times: the ranks are stuck somewhere, and no counter says who is behind."""
+    entry = {"process_group": ["0", "default_pg"], "state": "scheduled"}
+    for rank in range(2):
+        raw = fake_dump(groups={"0": ("default_pg", (0, 1))}, counts={"0": (1, 1)}) | {
+            "entries": [entry],
+            "pg_status": {},
+        }
+        (tmp_path / f"rank_{rank}.json").write_text(json.dumps(raw))
+    _, report = triage(capsys, tmp_path)
+    assert "calls are pending" in json.dumps(report) and "NO_FAULT" not in json.dumps(report)
