@@ -83,13 +83,22 @@ def test_a_verdict_names_every_condition_that_is_lost_and_why() -> None:
             row(0.0, 0.1, luck=0.4, budget=0.1, count=4),
             row(0.0, 0.0, luck=1.0, budget=0.0, count=5),
             row(0.0, 0.3, luck=0.0, budget=0.1, count=6),
+            {**row(0.0, 0.2, luck=0.0, budget=0.9), "family": "tail 0.5 %"},
         ],
         [row(0.9, 0.4, luck=0.0, budget=0.9, count=6)],
     )
-    assert "loses more than 0.01 of F1 on 4; 1 of these ran again" in text
-    assert "fails (F1 < 0.9) on 6; the default has the higher F1 on 2 of them" in text
-    assert "loses more than 0.01 on 3." in text
-    for title in ("Lost, although", "Lost to the budget", "Lost to luck", "Neither finds", "Run again"):
+    assert "loses more than 0.01 of F1 on 5; 1 of these ran again" in text
+    assert "fails (F1 < 0.9) on 7; the default has the higher F1 on 2 of them" in text
+    assert "loses more than 0.01 on 4." in text
+    titles = (
+        "Lost, although",
+        "Lost to persistence",
+        "Lost to the budget",
+        "Lost to luck",
+        "Neither",
+        "Run again",
+    )
+    for title in titles:
         (line,) = [one for one in text.splitlines() if one.startswith(title)]
         assert line.endswith("(1):")
 
