@@ -132,7 +132,7 @@ def analyse(
         collectives=tuple(row for window, seen in waits for row in _collective_rows(window, seen)),
         findings=findings,
         incidents=incidents,
-        diagnosis=_verdict(job, incidents, missing=missing, waits=waits),
+        diagnosis=_verdict(job, incidents, missing=missing, doubt=doubt_of(job, waits, findings)),
         warnings=tuple(dict.fromkeys([*warnings, *job.warnings, *topology.conflicts, *doubts])),
         what_if=replayed,
         replayer=replayer,
@@ -147,13 +147,13 @@ def _verdict(
     incidents: Sequence[Incident],
     *,
     missing: Sequence[str],
-    waits: Sequence[tuple[Window, Waits]],
+    doubt: str,
 ) -> dict[str, Any]:
     """The costliest incident's diagnosis, or that of a job without any."""
     worst = costliest(incidents)
     if worst is not None and worst.diagnosis is not None:
         return worst.diagnosis
-    return no_incident(missing=missing, doubt=doubt_of(job, waits), num_ranks=len(job.ranks))
+    return no_incident(missing=missing, doubt=doubt, num_ranks=len(job.ranks))
 
 
 def _advance_over(
