@@ -19,6 +19,7 @@ from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.startup import MIN_PAST
 from argus.analytics.incident import Incident
 from argus.analytics.outside import Outside
+from argus.analytics.recorded_steps import Numbers
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.whatif.graph import NotReplayable
 from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
@@ -26,7 +27,6 @@ from argus.analytics.window import Window, assemble
 from argus.api.offline_doubt import FEW_STEPS, MIN_SHARE_READ, doubt_of
 from argus.api.offline_seen import Seen, analyse_seen, end_s, outside_of, seen_by, told_apart
 from argus.api.offline_series import SeriesReport, analyse_series
-from argus.api.offline_steps import Numbers
 from argus.api.offline_stops import analyse_dumps, unlike_sizes, with_hang
 from argus.api.report import NothingUsable, Report, costliest
 from argus.collectors.gather import Progress, gather
