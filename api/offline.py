@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from argus.agent.triage import diagnose, no_incident
-from argus.agent.wording import counted
+from argus.agent.wording import counted, ranks
 from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.ballots import VOTES
 from argus.analytics.clocks import ALIGNED, DURATIONS, align
@@ -19,6 +19,7 @@ from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.startup import MIN_PAST
 from argus.analytics.incident import Incident
 from argus.analytics.outside import Outside
+from argus.analytics.peers import without_peers
 from argus.analytics.recorded_steps import Numbers
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.whatif.graph import NotReplayable
@@ -231,6 +232,9 @@ def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
         missing.append("repetition: too few steps to tell a lasting cause from chance")
     if any(not np.isfinite(window.clock_residual_s) for window in windows):
         missing.append("a common clock: no collective ties the ranks' clocks together")
+    alone = without_peers(windows[0].topology) if windows else ()
+    if alone:
+        missing.append(f"peers of {ranks(alone)}: no other rank of that GPU model does the same work")
     dropped = sum(sum(window.coverage.dropped.values()) for window in windows)
     if dropped:
         missing.append(f"{counted(dropped, 'records')} the collectors dropped")

@@ -11,6 +11,7 @@ from argus.analytics.ballots import VOTES
 from argus.analytics.baseline import is_seen
 from argus.analytics.finding import Finding
 from argus.analytics.lone import excludes_chance
+from argus.analytics.peers import without_peers
 from argus.analytics.waits import Waits
 from argus.analytics.window import Window
 from argus.collectors.job import Job
@@ -39,6 +40,7 @@ def doubt_of(job: Job, waits: Waited, findings: Sequence[Finding] = ()) -> str:
         _too_few_ranks(job)
         or _incomparable(job, waits)
         or _unread(job, waits)
+        or _without_peers(waits)
         or _much_waiting(job, waits)
         or _once(waits, findings)
     )
@@ -89,6 +91,17 @@ def _unread(job: Job, waits: Waited) -> str:
     if whole < MIN_SHARE_SEEN * num:
         return f"only {whole} of {num} collectives can be compared, the ranks' records hold different ones"
     return ""
+
+
+def _without_peers(waits: Waited) -> str:
+    """Ranks whose own work nobody's could be held against: slow, they show in waits alone, and only if grossly so."""
+    alone = without_peers(waits[0][0].topology)
+    if not alone:
+        return ""
+    return (
+        f"own work of {ranks(alone)} is compared with nobody's, "
+        "for no other rank of that GPU model does the same work"
+    )
 
 
 def _much_waiting(job: Job, waits: Waited) -> str:
