@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from argus.agent.wording import counted, phase_name, printable, quantity, ranks, versus
+from argus.agent.wording import counted, per, phase_name, printable, quantity, ranks, versus
 from argus.analytics.classes import ON_DEVICE, cause_classes
 from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Incident
@@ -138,7 +138,7 @@ def _why(cause: Cause) -> Iterator[str]:
         yield f"own work {versus(total.value, total.baseline)} a step{'' if is_it else ': that is not it'}"
     step = _evidence(cause, "step_s")
     if cause.fault_class == "step.slower" and step is not None and step.baseline is not None:
-        yield f"a step takes {versus(step.value, step.baseline, name='after')}"
+        yield f"a step takes {versus(step.value, step.baseline, unit=step.unit, name='after')}"
     gain = _evidence(cause, "replay_gain_s")
     if gain is not None:
         yield f"replay of the pipeline: a step would be {quantity(gain.value, 's')} shorter if it were healthy"
@@ -231,8 +231,9 @@ def _cost(incident: Incident, topology: Topology | None) -> str:
     parts = []
     if cost.s_per_step > 0 and not incident.cause.fault_class.startswith("stop."):
         whole = f" of {quantity(step.value, 's')}" if step is not None else ""
+        each = per(step.unit if step is not None else "s")
         parts.append(
-            f"{quantity(cost.s_per_step, 's')}{whole} a step ({quantity(cost.share_of_step, 'share')})"
+            f"{quantity(cost.s_per_step, 's')}{whole} {each} ({quantity(cost.share_of_step, 'share')})"
         )
     if cost.gpu_hours_so_far >= 0.005:
         parts.append(f"{quantity(cost.gpu_hours_so_far)} {unit} so far")

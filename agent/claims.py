@@ -8,7 +8,7 @@ from typing import Any
 
 from argus.agent.diagnosis import Claim, Value
 from argus.agent.evidence import NoSuchPlace, at_pointer
-from argus.agent.wording import quantity
+from argus.agent.wording import SECONDS_A, quantity
 from argus.analytics.finding import Evidence, Finding
 
 CAUSE = "cause"
@@ -185,10 +185,11 @@ def _claims(evidence: Sequence[Evidence]) -> Iterator[Claim]:
         if form is None:
             continue
         number += 1
-        values = {"v": Value(evidence=CAUSE, path=f"/evidence/{index}/value", unit=form.unit)}
+        unit = item.unit if item.unit.startswith(SECONDS_A) else form.unit
+        values = {"v": Value(evidence=CAUSE, path=f"/evidence/{index}/value", unit=unit)}
         text = form.text
         if item.baseline is not None and form.with_baseline:
-            values["b"] = Value(evidence=CAUSE, path=f"/evidence/{index}/baseline", unit=form.unit)
+            values["b"] = Value(evidence=CAUSE, path=f"/evidence/{index}/baseline", unit=unit)
             text = form.with_baseline
         # A note is text of ours or a group's name: braces in it must not become fields.
         note = item.note.replace("{", "(").replace("}", ")")

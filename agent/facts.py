@@ -24,7 +24,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class WindowFact:
-    """One analysed window and what of it arrived; `analysed_s` is Unix time."""
+    """One analysed window and what of it arrived; `analysed_s` is Unix time, `end_step` the number of the last step
+    where holes lie between those recorded."""
 
     index: int
     first_step: int
@@ -33,11 +34,12 @@ class WindowFact:
     coverage_ratio: float
     missing_ranks: tuple[int, ...]
     unseen: tuple[str, ...] = ()
+    end_step: int | None = None
 
     @property
     def last_step(self) -> int:
         """The last step in it."""
-        return self.first_step + self.num_steps - 1
+        return self.first_step + self.num_steps - 1 if self.end_step is None else self.end_step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from argus.analytics.incident import Incident
 from argus.analytics.kernel_table import KernelTable, open_table
 from argus.analytics.numbers import WindowNumbers, window_numbers
 from argus.analytics.outcome import Outcome
+from argus.analytics.recorded_steps import Numbers
 from argus.analytics.run_facts import RunFacts as Compared
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window
@@ -27,10 +28,14 @@ from argus.topology.layout import Topology
 
 @dataclass(frozen=True, kw_only=True)
 class HeldRun:
-    """One attempt: its windows oldest first, what was found in them and what else was seen; None = not kept."""
+    """One attempt: its windows oldest first, what was found in them and what else was seen; None = not kept.
+
+    The windows count the steps without holes; `steps` tells the ranks' own numbers, None where they are those.
+    """
 
     topology: Topology
     windows_held: tuple[Window, ...] = ()
+    steps: Numbers | None = None
     findings_held: tuple[Finding, ...] = ()
     incidents: tuple[Incident, ...] = ()
     graph: Fleet | None = None
@@ -60,7 +65,7 @@ class HeldRun:
 
     def windows(self, *, limit: int, upto: int | None = None) -> Sequence[WindowFact]:
         """Its last windows, none beyond `upto`, the latest first."""
-        return tuple(_fact(window) for window in self._until(upto)[: -limit - 1 : -1])
+        return tuple(self._fact(window) for window in self._until(upto)[: -limit - 1 : -1])
 
     def _until(self, upto: int | None) -> tuple[Window, ...]:
         return tuple(one for one in self.windows_held if upto is None or one.index <= upto)
@@ -81,7 +86,17 @@ class HeldRun:
 
     def step_times(self, *, ranks: Sequence[int], limit: int, upto: int | None = None) -> Sequence[StepPoint]:
         """Step times of the last windows, none beyond `upto`, oldest first."""
-        return tuple(_point(window, ranks) for window in self._until(upto)[-limit:])
+        return tuple(
+            replace(_point(window, ranks), first_step=self._step(window.first_step))
+            for window in self._until(upto)[-limit:]
+        )
+
+    def _fact(self, window: Window) -> WindowFact:
+        last = self._step(window.first_step + window.num_steps - 1)
+        return replace(_fact(window), first_step=self._step(window.first_step), end_step=last)
+
+    def _step(self, place: int) -> int:
+        return place if self.steps is None else self.steps.of(place)
 
     def group_window(self, window: int, *, ranks: Sequence[int]) -> Window | None:
         """The whole window, whatever ranks are asked for."""

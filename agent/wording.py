@@ -76,21 +76,38 @@ def phase_name(phase: str) -> str:
     )
 
 
+SECONDS_A = "s a "
+"""Begins the units of a series whose values are no times of steps but of what was counted in them."""
+
+
 def quantity(value: float, unit: str = "") -> str:
     """A number with a unit a person would choose.
 
     >>> quantity(0.1324, "s"), quantity(71e-6, "s"), quantity(0.142, "share"), quantity(2.21, "x"), quantity(1, "ranks")
     ('132 ms', '71 µs', '14 %', '2.2×', '1 rank')
+    >>> quantity(71e-6, "s a token")
+    '71 µs a token'
     """
     if not math.isfinite(value):
         return "unknown"
     if unit == "s":
         return duration(value)
+    if unit.startswith(SECONDS_A):
+        return f"{duration(value)} {per(unit)}"
     if unit in ("share", "%"):
         return f"{_digits(value * 100)} %"
     if unit in ("x", "ratio"):
         return f"{value:.1f}×" if abs(value) < 9.95 else f"{_digits(value)}×"
     return f"{_digits(value)} {unit[:-1] if value == 1 and unit in COUNTED else unit}".strip()
+
+
+def per(unit: str) -> str:
+    """What the seconds of a unit are counted by: of its own work where it says which, else of a step.
+
+    >>> per("s a token"), per("s")
+    ('a token', 'a step')
+    """
+    return unit.removeprefix("s ") if unit.startswith(SECONDS_A) else "a step"
 
 
 def counted(number: int, noun: str) -> str:

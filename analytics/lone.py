@@ -21,6 +21,15 @@ LEAD = 1.5
 """Among too few steps the rank waited for must cost half as much again as the next."""
 
 
+def excludes_chance(*, num_steps: int, num_ranks: int) -> bool:
+    """Whether a rank that is the slowest of all these steps is rarely so by chance.
+
+    >>> excludes_chance(num_steps=4, num_ranks=4), excludes_chance(num_steps=5, num_ranks=4)
+    (False, True)
+    """
+    return num_ranks >= 2 and num_ranks * (1 / num_ranks) ** num_steps <= CHANCE
+
+
 def repeats(excess: Floats) -> Bools | None:
     """Ranks that have the largest excess (step, rank) in more steps than chance allows. (rank,)
 
@@ -31,7 +40,7 @@ def repeats(excess: Floats) -> Bools | None:
     """
     seen = excess[np.isfinite(excess).all(axis=1)]
     steps, ranks = seen.shape
-    if ranks < 2 or ranks * (1 / ranks) ** steps > CHANCE:
+    if not excludes_chance(num_steps=steps, num_ranks=ranks):
         return None
     wins = np.bincount(seen.argmax(axis=1), minlength=ranks)
     return np.asarray(wins >= _needed(steps, ranks))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -85,6 +86,17 @@ def across_models(topology: Topology) -> dict[int, tuple[str, ...]]:
             if len(members[number]) > 1 and members[number][models[rank]] == 1
         }
     return known
+
+
+def without_peers(topology: Topology) -> tuple[int, ...]:
+    """Ranks whose own work is compared with nobody's only because no other rank at their place has their GPU model."""
+    ranks = np.array(sorted(rank for rank, model in topology.gpu_models.items() if model), np.int64)
+    if len(set(topology.gpu_models.values()) - {""}) < 2:
+        return ()
+    everyone = np.ones(len(ranks), np.bool_)
+    here = class_sizes(work_classes(topology, ranks), everyone)
+    of_any = class_sizes(work_classes(replace(topology, gpu_models={}), ranks), everyone)
+    return tuple(ranks[(here == 1) & (of_any > 1)].tolist())
 
 
 def expert_classes(topology: Topology, ranks: Ints) -> Ints | None:

@@ -11,6 +11,7 @@ from argus.analytics.detectors.l2_self_time import NOT_WORK
 from argus.analytics.detectors.l2_wait import last_share, victims_of
 from argus.analytics.digest import own_series
 from argus.analytics.finding import Finding
+from argus.analytics.lone import excludes_chance
 from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.robust import at, split_gain
 from argus.analytics.view import Digest, View
@@ -22,7 +23,7 @@ AGREEMENT = 0.3
 
 MIN_WORTH = 0.02
 """Part of the step that a replay must promise for it to agree with own work: a pipeline hides most of what a rank does
-too slowly, and what is left is a cost all the same."""
+too slowly, and what is left is a cost all the same. Of too few steps to vote a rank that costs less is not named."""
 
 LEAD = 0.5
 """Beside the rank that is waited for most, one that is waited for half as long is no bystander either."""
@@ -124,7 +125,7 @@ def rank_symptoms(view: View, findings: Sequence[Finding]) -> tuple[RankSymptom,
         )
         for rank, mine in sorted(suspects.items())
     ]
-    measured = _share_lateness(measured)
+    measured = _worth_telling(_share_lateness(measured), window)
     largest = max((symptom.impact_s for symptom in measured), default=0.0)
     kept = [
         symptom
@@ -132,6 +133,17 @@ def rank_symptoms(view: View, findings: Sequence[Finding]) -> tuple[RankSymptom,
         if symptom.impact_s >= OVERSHADOWED * largest or _is_equal(symptom, measured)
     ]
     return tuple(sorted(kept, key=lambda symptom: (-symptom.impact_s, symptom.rank)))
+
+
+def _worth_telling(measured: list[RankSymptom], window: Window) -> list[RankSymptom]:
+    """Without those that cost next to nothing where the steps are too few to exclude chance.
+
+    In one step some phase of some rank is always long; what makes nobody wait by it is no matter.
+    """
+    num_steps, num_ranks = int(window.usable.sum()), len(window.ranks)
+    if excludes_chance(num_steps=num_steps, num_ranks=num_ranks):
+        return measured
+    return [s for s in measured if not s.is_lone or s.impact_s >= MIN_WORTH * s.step_s]
 
 
 def _is_equal(symptom: RankSymptom, others: Sequence[RankSymptom]) -> bool:

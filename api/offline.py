@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from argus.agent.triage import diagnose, no_incident
-from argus.agent.wording import counted
+from argus.agent.wording import counted, ranks
 from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.ballots import VOTES
 from argus.analytics.clocks import ALIGNED, DURATIONS, align
@@ -19,6 +19,8 @@ from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.startup import MIN_PAST
 from argus.analytics.incident import Incident
 from argus.analytics.outside import Outside
+from argus.analytics.peers import without_peers
+from argus.analytics.recorded_steps import Numbers
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.whatif.graph import NotReplayable
 from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
@@ -26,7 +28,6 @@ from argus.analytics.window import Window, assemble
 from argus.api.offline_doubt import FEW_STEPS, MIN_SHARE_READ, doubt_of
 from argus.api.offline_seen import Seen, analyse_seen, end_s, outside_of, seen_by, told_apart
 from argus.api.offline_series import SeriesReport, analyse_series
-from argus.api.offline_steps import Numbers
 from argus.api.offline_stops import analyse_dumps, unlike_sizes, with_hang
 from argus.api.report import NothingUsable, Report, costliest
 from argus.collectors.gather import Progress, gather
@@ -132,7 +133,7 @@ def analyse(
         collectives=tuple(row for window, seen in waits for row in _collective_rows(window, seen)),
         findings=findings,
         incidents=incidents,
-        diagnosis=_verdict(job, incidents, missing=missing, waits=waits),
+        diagnosis=_verdict(job, incidents, missing=missing, doubt=doubt_of(job, waits, findings)),
         warnings=tuple(dict.fromkeys([*warnings, *job.warnings, *topology.conflicts, *doubts])),
         what_if=replayed,
         replayer=replayer,
@@ -147,13 +148,13 @@ def _verdict(
     incidents: Sequence[Incident],
     *,
     missing: Sequence[str],
-    waits: Sequence[tuple[Window, Waits]],
+    doubt: str,
 ) -> dict[str, Any]:
     """The costliest incident's diagnosis, or that of a job without any."""
     worst = costliest(incidents)
     if worst is not None and worst.diagnosis is not None:
         return worst.diagnosis
-    return no_incident(missing=missing, doubt=doubt_of(job, waits), num_ranks=len(job.ranks))
+    return no_incident(missing=missing, doubt=doubt, num_ranks=len(job.ranks))
 
 
 def _advance_over(
@@ -231,6 +232,9 @@ def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
         missing.append("repetition: too few steps to tell a lasting cause from chance")
     if any(not np.isfinite(window.clock_residual_s) for window in windows):
         missing.append("a common clock: no collective ties the ranks' clocks together")
+    alone = without_peers(windows[0].topology) if windows else ()
+    if alone:
+        missing.append(f"peers of {ranks(alone)}: no other rank of that GPU model does the same work")
     dropped = sum(sum(window.coverage.dropped.values()) for window in windows)
     if dropped:
         missing.append(f"{counted(dropped, 'records')} the collectors dropped")

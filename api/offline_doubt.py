@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from argus.agent.wording import quantity, ranks
+from argus.agent.wording import counted, quantity, ranks
 from argus.analytics.ballots import VOTES
 from argus.analytics.baseline import is_seen
+from argus.analytics.finding import Finding
+from argus.analytics.lone import excludes_chance
+from argus.analytics.peers import without_peers
 from argus.analytics.waits import Waits
 from argus.analytics.window import Window
 from argus.collectors.job import Job
@@ -28,10 +31,18 @@ MUCH_WAITING = 0.25
 Waited = Sequence[tuple[Window, Waits]]
 
 
-def doubt_of(job: Job, waits: Waited) -> str:
-    """The first reason to doubt, as a phrase; "" if finding nothing does prove that there is nothing."""
+def doubt_of(job: Job, waits: Waited, findings: Sequence[Finding] = ()) -> str:
+    """The first reason to doubt, as a phrase; "" if finding nothing does prove that there is nothing.
+
+    `findings` are those of which no incident came.
+    """
     return (
-        _too_few_ranks(job) or _incomparable(job, waits) or _unread(job, waits) or _much_waiting(job, waits)
+        _too_few_ranks(job)
+        or _incomparable(job, waits)
+        or _unread(job, waits)
+        or _without_peers(waits)
+        or _much_waiting(job, waits)
+        or _once(waits, findings)
     )
 
 
@@ -82,6 +93,17 @@ def _unread(job: Job, waits: Waited) -> str:
     return ""
 
 
+def _without_peers(waits: Waited) -> str:
+    """Ranks whose own work nobody's could be held against: slow, they show in waits alone, and only if grossly so."""
+    alone = without_peers(waits[0][0].topology)
+    if not alone:
+        return ""
+    return (
+        f"own work of {ranks(alone)} is compared with nobody's, "
+        "for no other rank of that GPU model does the same work"
+    )
+
+
 def _much_waiting(job: Job, waits: Waited) -> str:
     if job.num_steps >= FEW_STEPS:
         return ""
@@ -90,3 +112,20 @@ def _much_waiting(job: Job, waits: Waited) -> str:
     if wait_s < MUCH_WAITING * step_s:
         return ""
     return f"ranks wait up to {quantity(wait_s, 's')} of a {quantity(step_s, 's')} step, but none stands out"
+
+
+def _once(waits: Waited, findings: Sequence[Finding]) -> str:
+    """A rank whose own work is long in so few steps that it may be chance, though nobody waits for it."""
+    window, _ = waits[0]
+    num_steps, num_ranks = int(window.usable.sum()), len(window.ranks)
+    if len(waits) > 1 or excludes_chance(num_steps=num_steps, num_ranks=num_ranks):
+        return ""
+    long = sorted(
+        {rank for one in findings if one.role == "culprit" and one.level == "L2" for rank in one.ranks}
+    )
+    if not long:
+        return ""
+    steps = counted(num_steps, "steps")
+    return (
+        f"{ranks(long)} took longer than others over some work, but {steps} cannot tell chance from a cause"
+    )

@@ -56,8 +56,12 @@ class SeriesReport:
 
     @property
     def incident(self) -> Incident | None:
-        """The one that cost most so far, the first of equals."""
-        return max(self.incidents, key=lambda one: one.cost.gpu_hours_so_far, default=None)
+        """The one that cost most so far, or where that is not known most a day; the first of equals."""
+        return max(
+            self.incidents,
+            key=lambda one: (one.cost.gpu_hours_so_far, one.cost.gpu_hours_per_day),
+            default=None,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The object `argus triage --json` prints."""

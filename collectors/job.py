@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.collectors.call_order import numbered
 from argus.collectors.launches import one_launch
 from argus.collectors.readers import Reading
 from argus.collectors.records.events import DTYPES, STRING_COLUMNS, RankRecords, Rows
@@ -20,9 +21,6 @@ _ROWS = tuple(DTYPES)
 
 _UNNAMED = frozenset({"kineto", "nsight", "nccl_inspector", "training_log"})
 """Sources whose files do not say the name of their run."""
-
-Key = tuple[object, tuple[int, ...], int]
-"""Group, sender and receiver of a point-to-point call, step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +72,7 @@ def join(readings: Sequence[Reading], *, run: str = "") -> Job:
     world = _world(by_rank, warnings)
     records, unmatched = [_placed(reading, world=world, run=run) for _, reading in sorted(by_rank.items())], 0
     if not all(reading.is_seq_known for reading in by_rank.values()):
-        records, unmatched = _renumbered(records, warnings)
+        records, unmatched = numbered(records, warnings)
     job = Job(
         records=tuple(records),
         world_size=world,
@@ -221,78 +219,6 @@ def _placed(reading: Reading, *, world: int, run: str) -> RankRecords:
         host=layout.host if reading.is_time_known else "",
     )
     return replace(reading.records, layout=named)
-
-
-def _renumbered(records: Sequence[RankRecords], warnings: list[str]) -> tuple[list[RankRecords], int]:
-    """Sequence numbers that count from the first common step on, and only calls all ranks agree on; how many are not.
-
-    A profile may begin inside a step and a cut one may end in it: counting per (group, step) keeps a call
-    missing in one step from shifting all later ones.
-    """
-    keys = [_call_keys(one) for one in records]
-    sizes: dict[Key, int] = {}
-    for key in keys:
-        for name, rows in key.items():
-            sizes[name] = max(sizes.get(name, 0), len(rows))
-    base: dict[Key, int] = {}
-    total: dict[tuple[object, ...], int] = defaultdict(int)
-    for name in sorted(sizes, key=lambda key: (repr(key[:-1]), key[-1])):
-        base[name] = total[name[:-1]]
-        total[name[:-1]] += sizes[name]
-    unlike = _disagreeing(records, keys)
-    out = []
-    for one, key in zip(records, keys, strict=True):
-        calls: Rows = one.collectives.copy()
-        keep = np.ones(len(calls), np.bool_)
-        for name, index in key.items():
-            calls["seq"][index] = base[name] + np.arange(len(index))
-            keep[index] = name not in unlike
-        out.append(replace(one, collectives=calls[keep]))
-    if unlike:
-        warnings.append(
-            f"the ranks' traces hold different calls in {len(unlike)} of {len(sizes)} (group, step) pairs; "
-            "those calls cannot be matched and are not compared"
-        )
-    return out, sum(sizes[name] for name in unlike)
-
-
-def _call_keys(one: RankRecords) -> dict[Key, Ints]:
-    """Row numbers by (group's ranks, direction and peer of send/recv, step), in order of entry."""
-    rows = one.collectives
-    ranks = {group.name: group.ranks for group in one.layout.groups}
-    keys: dict[Key, list[int]] = defaultdict(list)
-    for i in np.argsort(rows["entry_ns"], kind="stable").tolist():
-        op, group = one.name(int(rows["op"][i])), one.name(int(rows["group"][i]))
-        pair: tuple[int, ...] = ()
-        if op in ("send", "recv"):
-            ends = (one.layout.rank, int(rows["peer"][i]))
-            pair = ends if op == "send" else ends[::-1]
-        members = ranks.get(group, ())
-        keys[group if not members else hash(members), pair, int(rows["step"][i])].append(i)
-    return {key: np.array(index, np.int64) for key, index in keys.items()}
-
-
-def _disagreeing(records: Sequence[RankRecords], keys: Sequence[Mapping[Key, Ints]]) -> set[Key]:
-    """(group, step) pairs in which ranks show other operations in another order, as far as both go."""
-    seen: dict[Key, list[tuple[str, int]]] = {}
-    unlike: set[Key] = set()
-    for one, key in zip(records, keys, strict=True):
-        rows = one.collectives
-        for name, index in key.items():
-            if name[1]:
-                continue
-            calls = [(one.name(int(rows["op"][i])), int(rows["bytes"][i])) for i in index]
-            if not all(map(_same_call, seen.setdefault(name, calls), calls)):
-                unlike.add(name)
-            if len(calls) > len(seen[name]):
-                seen[name] = calls
-    return unlike
-
-
-def _same_call(one: tuple[str, int], other: tuple[str, int]) -> bool:
-    """An all-reduce has the same size on all ranks; sizes of 0 are unknown."""
-    is_sized = one[0] == "all_reduce" and one[1] > 0 and other[1] > 0
-    return one[0] == other[0] and (not is_sized or one[1] == other[1])
 
 
 def _coverage(job: Job) -> list[str]:

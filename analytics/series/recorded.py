@@ -71,7 +71,7 @@ def _incident(series: StepSeries, slow: Slowdown, findings: Sequence[Finding]) -
         f for f in findings if f.kind in ("spike", "shift") and first <= (f.measure(START) or 0.0) <= last
     ]
     evidence = (
-        Evidence(name="step_s", value=slow.got, unit="s", baseline=slow.expected),
+        Evidence(name="step_s", value=slow.got, unit=series.unit, baseline=slow.expected),
         Evidence(name=START, value=float(first)),
         Evidence(name=END, value=float(last)),
     )
@@ -86,4 +86,6 @@ def _incident(series: StepSeries, slow: Slowdown, findings: Sequence[Finding]) -
     opened = open_incident(
         cause, run=series.name, attempt=0, window=first, steps_done=step_of(series, last), world=1
     )
+    if series.unit != "s":  # how much of its work a step did is not known
+        opened = replace(opened, cost=replace(opened.cost, gpu_hours_so_far=0.0))
     return opened if slow.end is None else resolve_incident(opened, end_step=step_of(series, last))

@@ -46,6 +46,7 @@ def face_of(args: argparse.Namespace) -> Face:
 def recorded(paths: Sequence[Path]) -> Toolbox:
     """The tools over files that are triaged first. Raises CliError."""
     from argus.agent.held_facts import HeldFacts, HeldRun
+    from argus.analytics.recorded_steps import Numbers
     from argus.api.facts import job_facts
     from argus.api.offline import samples_of, stacks_of, triage_files
     from argus.api.report import NothingUsable, Report
@@ -63,6 +64,7 @@ def recorded(paths: Sequence[Path]) -> Toolbox:
     held = HeldRun(
         topology=report.topology,
         windows_held=report.windows,
+        steps=Numbers(steps=report.job.steps),
         findings_held=report.findings,
         incidents=report.incidents,
         dumps=(*stacks_of(report.job), *report.witnesses.stacks) or None,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.collectors.readers import ReaderError, Reading
+from argus.collectors.readers._column_names import kind_of
 from argus.collectors.readers._files import Inflated
 from argus.collectors.readers._step_lines import has_step_lines
 from argus.collectors.readers._step_table import table_series
@@ -27,6 +28,11 @@ MAX_STEP_S = 1e7
 """Four months: what is longer is a time of day or a count."""
 
 MAX_SERIES, MAX_VALUES = 10_000, 5_000_000
+
+_GOLDEN = {"start_step", "end_step", "step_interval"}
+"""Keys by which Megatron's golden values are told from other series."""
+
+MAX_NAMED = 6
 
 _NUMBER = rb"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
 _JSON = re.compile(
@@ -113,6 +119,8 @@ def _from_json(text: str, name: str, file: str) -> tuple[list[StepSeries], list[
         return [_series(name, raw)], []
     if isinstance(raw.get("iteration-time"), dict):  # beside it are losses and memory, which are no times
         raw = {name: raw["iteration-time"]}
+    else:
+        _refuse_golden(raw, file)
     found, odd = [], 0
     for key, item in list(raw.items())[:MAX_SERIES]:
         if isinstance(item, dict) and isinstance(item.get("values"), list | dict):
@@ -120,6 +128,15 @@ def _from_json(text: str, name: str, file: str) -> tuple[list[StepSeries], list[
         else:
             odd += 1
     return found, [f"{file}: {odd} entries are no series and are left out"] if odd else []
+
+
+def _refuse_golden(raw: Mapping[str, Any], file: str) -> None:
+    """Golden values name what they hold. Raises ReaderError if that is no time."""
+    golden = [key for key, item in raw.items() if isinstance(item, dict) and _GOLDEN & item.keys()]
+    if golden and not any(kind_of(key) in ("duration", "time") for key in golden):
+        held = ", ".join(repr(key[:40]) for key in golden[:MAX_NAMED])
+        more = f" and {len(golden) - MAX_NAMED} more" if len(golden) > MAX_NAMED else ""
+        raise ReaderError(f"{file} holds no step times: there is no 'iteration-time', only {held}{more}")
 
 
 def _series(name: str, raw: Mapping[str, Any]) -> StepSeries:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from argus.api.offline import analyse
 from argus.api.report import Report
 from argus.collectors.job import join
 from argus.collectors.readers import Reading
+from argus.collectors.records.events import DTYPES, RankRecords
 from argus.evals.simulator.job import QUIET, Fault, Job
 from argus.evals.simulator.simulate import simulate
 
@@ -86,3 +89,40 @@ def test_one_step_needs_a_gross_excess() -> None:
     values[2] = 2.0
     gross = stands_out(values, classes, deviation=np.log(values[:, 0]), share=share)
     assert gross.tolist() == [False, False, True, False]
+
+
+def few_steps(*, steps: int, severity: float = 1.0, move_ns: int = 0) -> Report:
+    """The verdict on a recording of only `steps` usable steps, whose rank 3 is slow, or works longer at forward by so
+    much, shorter at backward, and enters its calls half a millisecond after the others."""
+    job = Job(ranks=4, steps=steps + 3, noise=QUIET, step_s=0.1)
+    faults = [Fault(kind="starved", ranks=(3,), severity=severity)] if severity > 1 else []
+    records = [last_of(one, steps) for one in simulate(job, faults, rng=np.random.default_rng(0)).records]
+    names = np.array(records[3].names)[records[3].phases["name"]]
+    records[3].phases["dur_ns"][names == "forward"] += move_ns
+    records[3].phases["start_ns"][names == "backward"] += move_ns
+    records[3].phases["dur_ns"][names == "backward"] -= move_ns
+    if move_ns:
+        entries = np.stack([one.collectives["entry_ns"] for one in records[:3]])
+        records[3].collectives["entry_ns"] = entries.max(axis=0) + 500_000
+    return analyse(join([Reading(records=one, source="x") for one in records]), now_s=0.0)
+
+
+def last_of(records: RankRecords, num_steps: int) -> RankRecords:
+    """Only the records of the last steps."""
+    first = int(records.steps["step"].max()) - num_steps + 1
+    kept = {kind: getattr(records, kind) for kind in DTYPES}
+    return replace(records, **{kind: rows[rows["step"] >= first] for kind, rows in kept.items()})
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_in_few_steps_a_long_phase_that_nobody_waits_for_names_nobody(steps: int) -> None:
+    report = few_steps(steps=steps, move_ns=50_000_000)
+    assert (3,) in {finding.ranks for finding in report.findings if finding.role == "culprit"}
+    assert not report.incidents
+    assert report.diagnosis["verdict"] == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_in_few_steps_a_fifth_of_the_step_is_named(steps: int) -> None:
+    report = few_steps(steps=steps, severity=1.3)
+    assert [incident.cause.suspects for incident in report.incidents] == [(3,)]

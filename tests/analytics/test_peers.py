@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argus.analytics.peers import across_models, class_sizes, peer_medians, work_classes
+from argus.analytics.peers import across_models, class_sizes, peer_medians, without_peers, work_classes
 from argus.topology.groups import Group
 from argus.topology.layout import Topology
 
@@ -87,3 +87,17 @@ def test_medians_leave_out_the_rank_itself_and_the_missing() -> None:
 
 def test_a_rank_without_peers_is_not_compared() -> None:
     assert np.isnan(peer_medians(np.array([1.0, 2.0]), np.array([0, 1]))).all()
+
+
+@pytest.mark.parametrize(
+    ("models", "alone"),
+    [("AAB", (2,)), ("AAABC", (3, 4)), ("AAAB", ()), ("ABCD", ()), ("AABB", ()), ("AAAA", ()), ("??", ())],
+)
+def test_ranks_that_only_their_gpu_model_leaves_without_peers(models: str, alone: tuple[int, ...]) -> None:
+    known = {rank: model for rank, model in enumerate(models) if model != "?"}
+    assert without_peers(topology(len(models), models=known)) == alone
+
+
+def test_a_stage_of_one_rank_has_no_peers_of_any_model() -> None:
+    layout = topology(3, ("pp", (0, 1, 2)), models={0: "A", 1: "A", 2: "B"})
+    assert without_peers(layout) == ()

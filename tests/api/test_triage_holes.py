@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from argus.api.cli import main
+from argus.api.cli.face import recorded
 from argus.api.offline import analyse
 from argus.api.report import Report
 from argus.collectors.job import join
@@ -69,6 +70,19 @@ def test_the_steps_of_a_profile_in_cycles_are_those_recorded(
     assert capsys.readouterr().out.startswith(" 8 of 8 ranks · 9 steps · 18 collectives compared")
     _, report, _ = triage(capsys, folder)
     assert [(i["suspects"], i["onset_step"]) for i in report["incidents"]] == [([5], 3)]
+
+
+def test_tools_count_the_steps_as_triage_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = in_cycles(traces(tmp_path / "job", {5: 4_000}, num_steps=15))
+    assert main(["tools", "call", "step_series", "--recording", str(folder)]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    _, report, _ = triage(capsys, folder)
+    last = max(finding["end_step"] for finding in report["findings"])
+    assert answer["as_of"]["step"] == last == 17, "nine steps from 3 on would end with step 11"
+    job = recorded([folder]).facts.run("job")
+    assert job is not None
+    (window,) = job.windows(limit=9)
+    assert (window.first_step, window.num_steps, window.last_step) == (3, len(CYCLES), last)
 
 
 @pytest.mark.slow

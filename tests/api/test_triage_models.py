@@ -78,3 +78,26 @@ def test_without_peers_own_work_is_compared_with_nobody(tmp_path: Path) -> None:
     assert own.baseline is None and "no peer to compare with" in card(report)
     shares = [finding.share_of_step for finding in report.findings if finding.role == "culprit"]
     assert shares and all(share is not None and 0 < share < 1 for share in shares)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("models", "late_ms", "verdict", "alone"),
+    [
+        ("AAB", (0.0, 0.0, 0.0), "INCONCLUSIVE", "rank 2"),
+        ("AAB", (6.0, 6.0, 0.0), "INCONCLUSIVE", "rank 2"),
+        ("AAABC", (0.0,) * 5, "INCONCLUSIVE", "ranks 3, 4"),
+        ("AAB", (0.0, 15.0, 0.0), "LIKELY", "rank 2"),  # of two of one model each is the other's peer
+        ("AAA", (0.0, 0.0, 0.0), "NO_FAULT", ""),
+        ("AAAB", (0.0, 0.0, 0.0, 0.0), "NO_FAULT", ""),
+        ("AABB", (0.0, 0.0, 6.0, 6.0), "NO_FAULT", ""),
+    ],
+)
+def test_a_rank_without_peers_is_named_and_not_cleared(
+    tmp_path: Path, models: str, late_ms: tuple[float, ...], verdict: str, alone: str
+) -> None:
+    diagnosis = triaged(tmp_path, models, late_ms).diagnosis
+    assert diagnosis["verdict"] == verdict
+    told = [text for text in diagnosis["missing_evidence"] if text.startswith("peers of")]
+    assert bool(told) == bool(alone) and all(text.startswith(f"peers of {alone}:") for text in told)
+    assert (f"own work of {alone} is compared" in diagnosis["headline"]) == (verdict == "INCONCLUSIVE")

@@ -110,6 +110,11 @@ def test_throughput_that_falls_is_a_slowdown_and_one_that_rises_is_none(
     said = json.loads(capsys.readouterr().out)
     assert len(said["incidents"]) == num_incidents and said["series"][0]["unit"] == "s a token"
     assert any("s a token" in missing for missing in said["diagnosis"]["missing_evidence"])
+    assert all(incident["diagnosis"]["evidence"][0]["unit"] == "s a token" for incident in said["incidents"])
+    assert main(["triage", str(path)]) == 0
+    card = capsys.readouterr().out
+    assert ("1.4 ms a token after" in card and " a token (30 %)" in card) == bool(num_incidents)
+    assert "ms a step" not in card
 
 
 def test_a_table_without_times_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

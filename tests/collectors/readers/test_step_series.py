@@ -188,3 +188,16 @@ def test_a_step_in_seconds_is_a_time_and_no_counter(tmp_path: Path, head: str) -
     rows = [",".join(f"1.{n}" if i == column else str(n) for i in range(width)) for n in range(3)]
     (series,) = read(tmp_path / "t.csv", "\n".join([head, *rows]))
     assert series.values_s == (1.0, 1.1, 1.2)
+
+
+def golden(*names: str) -> dict[str, object]:
+    """Golden values of Megatron of these names."""
+    values = {str(step): 10.0 - step / 10 for step in range(1, 60)}
+    return {name: {"start_step": 1, "end_step": 59, "step_interval": 1, "values": values} for name in names}
+
+
+def test_golden_values_without_times_are_refused_by_what_they_hold(tmp_path: Path) -> None:
+    with pytest.raises(ReaderError, match=r"run\.json holds no step times: .*'lm loss', 'num-zeros'$"):
+        read(tmp_path / "run.json", js(golden("lm loss", "num-zeros")))
+    (one,) = read(tmp_path / "run.json", js(golden("lm loss", "iteration-time")))
+    assert one.name == "run" and len(one.values_s) == 59

@@ -9,7 +9,7 @@ import numpy as np
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.whatif.shares import WhatIf
-from argus.collectors.job import Ints
+from argus.analytics.window import Ints
 
 
 @dataclass(frozen=True, kw_only=True)
