@@ -46,7 +46,7 @@ from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
 from argus.analytics.run_diff import change_finding
-from argus.analytics.same_cause import is_named_now, is_wider, member_of
+from argus.analytics.same_cause import is_named_now, is_wider, member_of, that_it_may_name
 from argus.analytics.series.live import LiveSeries, hear
 from argus.analytics.stops import EXITED_S, all_gone_s, is_over, was_cancelled
 from argus.analytics.symptom import RankSymptom, rank_symptoms
@@ -260,7 +260,8 @@ def _judge(
 
 def _with_cause(state: AttemptState, view: View, cause: Cause, *, window: int) -> AttemptState:
     """The cause's incident opened, updated, or opened in place of those that said less."""
-    known = find_open(state.incidents, cause) or member_of(state.incidents, cause)
+    asked = that_it_may_name(state.incidents, cause)
+    known = find_open(asked, cause) or member_of(asked, cause)
     parts = [i for i in state.incidents if i.status == "open" and is_wider(i.cause, cause)]
     if known is not None and (is_named_now(known.cause, cause) or is_better_seen(known.cause, cause)):
         parts.append(known)

@@ -26,7 +26,7 @@ from argus.analytics.lifecycle import (
     update_incident,
 )
 from argus.analytics.peers import across_models
-from argus.analytics.same_cause import is_named_now, is_wider
+from argus.analytics.same_cause import is_covered, is_named_now, is_wider, that_it_may_name
 from argus.analytics.view import View
 
 LEVEL = "l3_"
@@ -159,7 +159,7 @@ def _known(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
     # That all ranks are slower is the same only where these account for it.
     asked = [
         i
-        for i in incidents
+        for i in that_it_may_name(incidents, cause)
         if i.cause.fault_class != "step.slower" or not cause.suspects or _is_explanation(i, cause)
     ]
     return find_open(asked, cause) or next((i for i in asked if _is_about(i, cause)), None)
@@ -179,7 +179,7 @@ def _is_same(known: Cause, cause: Cause) -> bool:
 def _is_explanation(known: Incident, cause: Cause) -> bool:
     """Nobody knew why or only roughly, and the kernels account for enough of it."""
     is_closer = known.cause.fault_class in CLOSER.get(cause.fault_class, ())
-    is_news = is_named_now(known.cause, cause) or (is_closer and cause.fault_class != known.cause.fault_class)
+    is_news = is_named_now(known.cause, cause) or (is_closer and is_covered(known.cause, cause))
     return is_news and cause.s_per_step >= EXPLAINS * known.cause.s_per_step
 
 

@@ -15,6 +15,11 @@ def member_of(incidents: Sequence[Incident], cause: Cause) -> Incident | None:
     )
 
 
+def that_it_may_name(incidents: Sequence[Incident], cause: Cause) -> list[Incident]:
+    """The incidents but those of which the cause names some ranks and leaves the others without a reason."""
+    return [i for i in incidents if not _is_news(i.cause, cause) or is_covered(i.cause, cause)]
+
+
 UNNAMED = ("unknown", "step.slower")
 """Classes that say only that something is slow."""
 
@@ -23,7 +28,17 @@ EXPLAINS = 0.5
 
 
 def is_named_now(known: Cause, cause: Cause) -> bool:
-    """Whether a cause says why where the known one says only that something is slow."""
+    """Whether a cause says why, and of all the ranks of which the known one says only that something is slow."""
+    return _is_news(known, cause) and is_covered(known, cause)
+
+
+def is_covered(known: Cause, cause: Cause) -> bool:
+    """Whether no suspect of the known cause is left out: each is one of this cause's, or of the object it accuses."""
+    is_same_object = known.scope == cause.scope and not known.scope.startswith("run:")
+    return is_same_object or set(known.suspects) <= set(cause.suspects)
+
+
+def _is_news(known: Cause, cause: Cause) -> bool:
     return known.fault_class in UNNAMED and cause.fault_class not in UNNAMED
 
 
