@@ -84,8 +84,8 @@ def _words_of(error: openai.APIStatusError) -> str:
 def tidy(text: str, *, key: str = "") -> str:
     """Foreign text for one line of ours, without the endpoint's key and what looks like a secret.
 
-    >>> tidy("no such token='abcdefgh'"), tidy("max_tokens must be 4096")
-    ('no such ***\'', 'max_tokens must be 4096')
+    >>> tidy("no such token=abcdefgh"), tidy("max_tokens must be 4096")
+    ('no such ***', 'max_tokens must be 4096')
     """
     masked = _SECRET.sub(MASK, _line(str(safe(text, key=key))))
     return masked if len(masked) <= MAX_REASON else masked[: MAX_REASON - 1] + "…"

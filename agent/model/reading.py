@@ -34,7 +34,7 @@ def read_completion(raw: object, ask: Ask) -> Reply:
     if raw.get("error"):
         raise ModelError("server", f"the endpoint reports an error: {_error_text(raw['error'])}")
     choices = raw.get("choices")
-    if "choices" in raw and not choices:
+    if "choices" in raw and choices in (None, [], [None]):
         raise ModelError("malformed", "the endpoint's answer is empty: the model gave nothing")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
         raise ModelError("not_an_api", NOT_AN_API)

@@ -200,7 +200,7 @@ def test_a_parameter_that_is_refused_as_a_key_is_still_left_out() -> None:
         assert "temperature" in asyncio.run(refused())
 
 
-@pytest.mark.parametrize("choices", ["[]", "null"])
+@pytest.mark.parametrize("choices", ["[]", "null", "[null]"])
 def test_an_answer_without_an_answer_does_not_blame_the_url(choices: str) -> None:
     with serving(f'{{"id": "x", "choices": {choices}}}') as url:
         error = failed(url)
