@@ -20,6 +20,7 @@ from argus.agent.evidence import Answer, Json, ToolResult
 from argus.agent.fit import fitted
 from argus.agent.schema import ArgumentError, Field, fields_of, read_arguments, schema_of
 from argus.analytics.store.documents import clean
+from argus.collectors.records.text import tame
 from argus.topology.names import NotInTopology
 
 MAX_ARGS_BYTES = 1 << 16
@@ -64,7 +65,7 @@ class Registry:
     def call(self, name: str, args: object, context: ToolContext) -> ToolResult:
         """Call a tool and keep what it said. What is wrong with a call is its status; only the book may raise."""
         tool = self.tools.get(name)
-        shown = _kept(args)
+        name, shown = tame(name, 64), _kept(args)
         answer = _no_tool(name, self.tools) if tool is None else _answered(tool, args, context)
         try:
             result = _result(name, shown, fitted(answer))

@@ -181,6 +181,15 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
 
 
+def ended(text: str) -> str:
+    """Text of others as the end of a sentence: with a full stop where nothing ends it.
+
+    >>> ended("the server fails (500)"), ended('it says "too many tokens."')
+    ('the server fails (500).', 'it says "too many tokens."')
+    """
+    return text if text.rstrip("\"')").endswith((".", "!", "?", "…")) else f"{text}."
+
+
 def clip(text: str, limit: int) -> str:
     """At most `limit` characters, cut at a word."""
     if len(text) <= limit:

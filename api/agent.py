@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,15 @@ from argus.agent.guard import Guard
 from argus.agent.loop.chat import Answered, chat_turn
 from argus.agent.loop.course import Course, Step
 from argus.agent.loop.drive import Surroundings, drive_async
-from argus.agent.loop.investigate import NO_MODEL, Desk, Outcome, investigate, without_model
+from argus.agent.loop.investigate import (
+    BROKE_OFF,
+    NO_MODEL,
+    Desk,
+    Outcome,
+    broke_off,
+    investigate,
+    without_model,
+)
 from argus.agent.loop.limits import Limits
 from argus.agent.loop.spans import span
 from argus.agent.model.endpoint import Endpoint
@@ -32,6 +41,11 @@ from argus.api.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from argus.agent.model.client import Model
+
+LOG = logging.getLogger("argus.agent")
+
+FORESEEN = (Unknown, ModuleNotFoundError)
+"""What callers have a sentence of their own for."""
 
 T = TypeVar("T")
 Watch = Callable[[Step], None]
@@ -66,12 +80,19 @@ class Agent:
     async def investigate(
         self, toolbox: Toolbox, case: Case, *, question: str = "", watch: Watch = lambda step: None
     ) -> Outcome:
-        """The final diagnosis of a case."""
+        """The final diagnosis of a case; the triage's where the model or the agent fails. Raises Unknown."""
         if self.endpoint is None:
             return without_model(case, reason=NO_MODEL)
         course = investigate(case, self._desk(self.endpoint, toolbox), question=question)
-        outcome = await self._run(course, endpoint=self.endpoint, toolbox=toolbox, case=case, watch=watch)
-        self.metrics.outcome(outcome)
+        try:
+            outcome = await self._run(course, endpoint=self.endpoint, toolbox=toolbox, case=case, watch=watch)
+            self.metrics.outcome(outcome)
+        except FORESEEN:
+            raise
+        except Exception as error:
+            LOG.error("an investigation broke off", exc_info=error)
+            outcome = without_model(case, reason=broke_off(error), failure=BROKE_OFF)
+            self.metrics.outcome(outcome)
         return outcome
 
     async def answer(
@@ -84,19 +105,29 @@ class Agent:
         conversation: str = "",
         watch: Watch = lambda step: None,
     ) -> Answered:
-        """The answer to one question of a chat; `conversation` is its id for who traces it."""
+        """The answer to one question of a chat, without text where the model or the agent fails. Raises Unknown.
+
+        `conversation` is its id for who traces it.
+        """
         if self.endpoint is None:
             return Answered(text="", note=NO_MODEL, failure="no_model")
         desk = self._desk(self.endpoint, toolbox)
-        answered = await self._run(
-            chat_turn(case, desk, question=question, history=history),
-            endpoint=self.endpoint,
-            toolbox=toolbox,
-            case=case,
-            watch=watch,
-            conversation=conversation,
-        )
-        self.metrics.answered(answered)
+        try:
+            answered = await self._run(
+                chat_turn(case, desk, question=question, history=history),
+                endpoint=self.endpoint,
+                toolbox=toolbox,
+                case=case,
+                watch=watch,
+                conversation=conversation,
+            )
+            self.metrics.answered(answered)
+        except FORESEEN:
+            raise
+        except Exception as error:
+            LOG.error("a question broke off", exc_info=error)
+            answered = Answered(text="", note=broke_off(error), failure=BROKE_OFF)
+            self.metrics.answered(answered)
         return answered
 
     def _desk(self, endpoint: Endpoint, toolbox: Toolbox) -> Desk:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from argus.api.agent import Agent
 from argus.api.memory import Memory, kept_conversation
 from argus.api.service import Service
 from argus.api.toolbox import Toolbox
+
+LOG = logging.getLogger("argus.agent")
 
 Json = dict[str, Any]
 
@@ -72,9 +75,21 @@ class Asking:
             watch=watch,
         )
         said = answer.to_json()
-        await to_thread.run_sync(memory.add, question, said)
-        kept = memory.id if self.store is not None else None
+        kept = await to_thread.run_sync(self.kept, memory, question, said)
         return {"conversation": kept, "answer": said, "diagnosis": dict(case.diagnosis)}
+
+    def kept(self, memory: Memory, question: str, said: Json) -> str | None:
+        """Keep a question with its answer; the conversation's id, None if there is none.
+
+        An answer that cannot be kept is given all the same, with a note.
+        """
+        try:
+            memory.add(question, said)
+        except Exception as error:
+            LOG.error("an answer is not kept", exc_info=error)
+            note = f"This answer is not kept in the conversation ({type(error).__name__})."
+            said["note"] = f"{said['note']} {note}".strip()
+        return memory.id if self.store is not None and memory.is_begun else None
 
 
 def asking_of(service: Service, agent: Agent, toolbox: Toolbox) -> Asking:

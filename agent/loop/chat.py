@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from argus.agent import wording
 from argus.agent.case import Case, triage_page
 from argus.agent.grounding_text import Checked, check_text
 from argus.agent.guard import question_of
@@ -123,7 +124,7 @@ def _failed(talk: Talk, ended: Ended, pages: Sequence[str]) -> Answered:
     if ended.leaked:
         failure, note = "leaked", "The model's answer was thrown away: it repeated its instructions."
     elif ended.error is not None:
-        failure, note = ended.error.kind, f"Without the model: {ended.error}."
+        failure, note = ended.error.kind, f"Without the model: {wording.ended(str(ended.error))}"
     else:
         failure, note = "budget", f"The model came to no answer ({ended.budget or 'it said nothing'})."
     return Answered(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from argus.agent import wording
 from argus.agent.arbiter import ADOPTED, Judged, has_news, judge
 from argus.agent.case import Case, triage_page
 from argus.agent.evidence import EvidenceBook, ToolResult
@@ -28,6 +29,9 @@ TRIAGE, AGENT = "triage", "agent"
 """Stages: which of them the answer comes from."""
 
 NO_MODEL = "No model is set up (ARGUS_MODEL_URL), so this is the deterministic triage."
+
+BROKE_OFF = "error"
+"""The failure of what ended in an error that nobody foresaw."""
 
 LAST_CALL = "Your budget is used up. Answer now as one JSON object with the fields of submit_diagnosis, with what you have."
 
@@ -98,9 +102,14 @@ class Desk:
     limits: Limits
 
 
-def without_model(case: Case, *, reason: str) -> Outcome:
+def without_model(case: Case, *, reason: str, failure: str = "") -> Outcome:
     """The triage alone, with the reason why no model added to it."""
-    return Outcome(diagnosis=case.diagnosis, stage=TRIAGE, stance="failed", note=reason)
+    return Outcome(diagnosis=case.diagnosis, stage=TRIAGE, stance="failed", note=reason, failure=failure)
+
+
+def broke_off(error: Exception) -> str:
+    """One sentence for who asked about an error that nobody foresaw; whoever says it logs the error."""
+    return f"Without the model: the agent broke off ({type(error).__name__}); Argus's log has the error."
 
 
 def investigate(case: Case, desk: Desk, *, question: str = "") -> Course[Outcome]:
@@ -201,7 +210,7 @@ def _failed(case: Case, talk: Talk, ended: Ended, pages: list[str]) -> Outcome:
     if ended.leaked:
         failure, why = "leaked", "The model's answer was thrown away: it repeated its instructions."
     elif ended.error is not None:
-        failure, why = ended.error.kind, f"Without the model: {ended.error}."
+        failure, why = ended.error.kind, f"Without the model: {wording.ended(str(ended.error))}"
     elif ended.budget:
         failure, why = "budget", f"The model came to no answer within its budget ({ended.budget})."
     else:

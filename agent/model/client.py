@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import openai
 
 from argus.agent.model import failures
 from argus.agent.model.endpoint import NO_KEY, Endpoint
+from argus.agent.model.foreign import safe, safe_reply
 from argus.agent.model.message import Ask, ModelError, Reply
 from argus.agent.model.reading import read_completion
 from argus.agent.model.stream import Accumulator
@@ -48,10 +51,13 @@ class Model:
     async def models(self) -> list[Mapping[str, Any]]:
         """What the endpoint lists. Raises ModelError."""
         try:
-            page = await self._client.models.list()
+            # Not `models.list`: that expects a page, and breaks on any other JSON.
+            page = safe(await self._client.get("/models", cast_to=object), key=self.endpoint.key)
         except openai.APIError as error:
             raise self._failure(error, timeout_s=0.0) from None
-        listed = page.to_dict(warnings=False).get("data") if hasattr(page, "to_dict") else None
+        except (ValueError, RecursionError):
+            page = None
+        listed = page.get("data") if isinstance(page, Mapping) else None
         if not isinstance(listed, list):
             raise ModelError("not_an_api", "the endpoint does not list its models as an OpenAI API does")
         return [item for item in listed if isinstance(item, Mapping)]
@@ -63,7 +69,7 @@ class Model:
                 answer = await self._client.get(url, cast_to=object)
             else:
                 answer = await self._client.post(url, cast_to=object, body=dict(body))
-        except (openai.APIError, ValueError):
+        except (openai.APIError, ValueError, RecursionError):
             return {}
         return answer if isinstance(answer, Mapping) else {}
 
@@ -95,7 +101,7 @@ class Model:
                 num_retries, is_streamed = num_retries + 1, False
                 await asyncio.sleep(failed.wait_s)
                 continue
-            return Reply(**{**vars(reply), "num_retries": num_retries})
+            return replace(safe_reply(reply, key=self.endpoint.key), num_retries=num_retries)
 
     async def _first_model(self) -> str:
         listed = await self.models()
@@ -110,11 +116,11 @@ class Model:
             # The body is made by name for servers of many kinds; the overloads want it spelled out.
             answer: Any = await cast(Any, self._client.chat.completions).create(**body, timeout=ask.timeout_s)
             if on_text is None:
-                return read_completion(_plain(answer), ask)
+                return read_completion(safe(_plain(answer), key=self.endpoint.key), ask)
             return await _read_stream(answer, ask, on_text)
         except openai.APIStatusError as error:
             if error.status_code in (400, 422) and (
-                name := refusable(failures.reason_of(error), self.dialect, body)
+                name := refusable(failures.said_by(error), self.dialect, body)
             ):
                 raise _Refused(name) from None
             raise _retryable(self._failure(error, timeout_s=ask.timeout_s), _wait_s(error)) from None
@@ -124,18 +130,20 @@ class Model:
             raise _retryable(error, 0.0) from None
         except (ValueError, RecursionError) as error:
             # JSON with status 200 that is none: the library hands the parser's error through.
-            raise ModelError(
-                "not_an_api", f"the endpoint's answer is no JSON: {failures.tidy(str(error))}"
-            ) from None
+            raise ModelError("not_an_api", f"the endpoint's answer is no JSON: {self._tidy(error)}") from None
 
     def _failure(self, error: openai.APIError, *, timeout_s: float) -> ModelError:
         if isinstance(error, openai.APIStatusError):
-            return failures.from_status(error, url=self.endpoint.url, model=self._name)
+            endpoint = replace(self.endpoint, model=self._name)
+            return failures.from_status(error, endpoint=endpoint)
         if isinstance(error, openai.APITimeoutError):
             return failures.timed_out(timeout_s)
         if isinstance(error, openai.APIConnectionError):
-            return failures.unreachable(self.endpoint.url, error.__cause__ or error)
-        return ModelError("server", f"the endpoint reports an error: {failures.tidy(str(error))}")
+            return failures.unreachable(self.endpoint.url, self._tidy(error.__cause__ or error))
+        return ModelError("server", f"the endpoint reports an error: {self._tidy(error)}")
+
+    def _tidy(self, error: BaseException) -> str:
+        return failures.tidy(str(error), key=self.endpoint.key)
 
 
 class _Refused(Exception):
@@ -161,9 +169,10 @@ def _retryable(error: ModelError, wait_s: float) -> Exception:
 def _wait_s(error: openai.APIStatusError) -> float:
     raw = error.response.headers.get("retry-after", "")
     try:
-        return max(float(raw), 0.0)
+        wait_s = float(raw)
     except ValueError:
         return RETRY_AFTER_S
+    return wait_s if math.isfinite(wait_s) and wait_s >= 0.0 else RETRY_AFTER_S
 
 
 def _plain(answer: Any) -> object:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from argus.agent.model.arguments import read_arguments
+from argus.agent.model.failures import tidy
 from argus.agent.model.message import Ask, ModelError, Reply, ToolCall, Usage, tokens_of
 from argus.agent.model.spoken_calls import split_thoughts, spoken_calls
 
@@ -17,6 +18,9 @@ MAX_CONTENT = 100_000
 
 MAX_NAME = 64
 """Characters of a tool's name: what the protocol allows."""
+
+MAX_TOKENS = 100_000_000
+"""Tokens of one request that are believed: ten times the largest context there is. What is beyond counts as not told."""
 
 NOT_AN_API = (
     "the endpoint answers, but not like an OpenAI API: is its URL right, is there a proxy's page in front?"
@@ -30,6 +34,8 @@ def read_completion(raw: object, ask: Ask) -> Reply:
     if raw.get("error"):
         raise ModelError("server", f"the endpoint reports an error: {_error_text(raw['error'])}")
     choices = raw.get("choices")
+    if "choices" in raw and choices in (None, [], [None]):
+        raise ModelError("malformed", "the endpoint's answer is empty: the model gave nothing")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
         raise ModelError("not_an_api", NOT_AN_API)
     message = choices[0].get("message")
@@ -111,9 +117,13 @@ def _ids_of(ask: Ask) -> frozenset[str]:
 def _usage(raw: object, ask: Ask, *, said: str) -> Usage:
     if isinstance(raw, Mapping):
         prompt, completion = raw.get("prompt_tokens"), raw.get("completion_tokens")
-        if isinstance(prompt, int) and isinstance(completion, int):
+        if _is_count(prompt) and _is_count(completion):
             return Usage(prompt_tokens=prompt, completion_tokens=completion)
     return Usage(prompt_tokens=ask_tokens(ask), completion_tokens=tokens_of(said), is_estimated=True)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
 
 
 def counted(reply: Reply, ask: Ask) -> Reply:
@@ -150,4 +160,4 @@ def _text(value: object) -> str:
 
 def _error_text(error: object) -> str:
     text = error.get("message") if isinstance(error, Mapping) else error
-    return str(text)[:200]
+    return tidy(str(text))

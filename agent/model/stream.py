@@ -50,7 +50,8 @@ class Accumulator:
         for name, into in (("reasoning_content", self.reasoning), ("reasoning", self.reasoning)):
             if isinstance(delta.get(name), str):
                 into.append(delta[name])
-        for item in delta.get("tool_calls") or ():
+        calls = delta.get("tool_calls")
+        for item in calls if isinstance(calls, list) else ():
             if isinstance(item, Mapping):
                 self._add_call(item)
         text = delta.get("content")

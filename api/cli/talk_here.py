@@ -81,9 +81,9 @@ class Here:
                 watch=watch,
             )
         )
-        memory.add(question, answer.to_json())
-        self.conversation = memory.id if asking.store is not None else None
-        return answer
+        said = answer.to_json()
+        self.conversation = asking.kept(memory, question, said)
+        return Answered.from_json(said)
 
     def investigate(self, question: str, *, watch: Watch) -> Outcome:
         """The whole case looked into."""

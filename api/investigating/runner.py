@@ -12,8 +12,10 @@ from typing import Any, Self
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from argus.agent.case import Case
 from argus.agent.context import Unknown
 from argus.agent.loop.course import Step
+from argus.agent.loop.investigate import BROKE_OFF, broke_off, without_model
 from argus.agent.model.message import Message
 from argus.analytics.store import investigations
 from argus.analytics.store.engine import Store
@@ -171,6 +173,7 @@ class Runner:
 
     async def _investigate(self, asked: Investigation) -> None:
         """From the triage to the outcome; every end is kept."""
+        case: Case | None = None
         try:
             await asyncio.to_thread(self._note, asked.id, "started", {}, RUNNING)
             agent = await asyncio.to_thread(self._agent_of)
@@ -190,8 +193,12 @@ class Runner:
             await asyncio.to_thread(self._end, asked.id, FAILED, {"text": str(error)})
         except Exception as error:
             LOG.error("investigation %s failed", asked.id, exc_info=error)
-            text = f"the investigation failed: {type(error).__name__}"
-            await asyncio.to_thread(self._end, asked.id, FAILED, {"text": text})
+            if case is None:
+                text = f"the investigation failed: {type(error).__name__}"
+                await asyncio.to_thread(self._end, asked.id, FAILED, {"text": text})
+                return
+            left = without_model(case, reason=broke_off(error), failure=BROKE_OFF).to_json()
+            await asyncio.to_thread(self._end, asked.id, DONE, left, outcome=left)
 
     async def _answer(self, kept: Investigation, text: str) -> None:
         """One more question, with the outcome and what was asked before as history."""
@@ -306,4 +313,7 @@ class _Steps:
     async def _write(self) -> None:
         while (step := await self._queue.get()) is not None:
             body = {"what": step.what, "text": step.text, "details": dict(step.details)}
-            await asyncio.to_thread(self._runner._note, self._id, "step", body)
+            try:
+                await asyncio.to_thread(self._runner._note, self._id, "step", body)
+            except Exception as error:  # a step less is no reason to lose the outcome
+                LOG.error("a step of investigation %s is not kept", self._id, exc_info=error)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from argus.agent.answer import why_lines
 from argus.agent.context import Unknown
 from argus.agent.guard import question_of
+from argus.agent.loop.investigate import broke_off
 from argus.agent.wording import printable
 from argus.analytics.store import heard, marks, notices, silences
 from argus.analytics.store.engine import Store
@@ -100,7 +101,7 @@ class Ears:
             incident, what = tame(_at(action, "value"), 64), str(_at(action, "action_id"))
             if what in ACTIONS and self._is_new(f"{what} {_at(action, 'action_ts')} {user}"):
                 press = Press(incident=incident, user=user, who=who, thread=thread)
-                self._do(partial(ACTIONS[what], self, press))
+                self._do(partial(ACTIONS[what], self, press), otherwise=partial(self._excuse, press))
 
     def hear_event(self, payload: Mapping[str, Any]) -> None:
         """A message in a thread of ours, or one that names us."""
@@ -116,7 +117,10 @@ class Ears:
             return
         question = question_of(html.unescape(_MENTION.sub(" ", str(event.get("text", "")))))
         if question and self._is_new(f"said {ts}"):
-            self._do(lambda: self._answer(question, told, thread=thread or ts))
+            self._do(
+                lambda: self._answer(question, told, thread=thread or ts),
+                otherwise=lambda error: self._left(error, told, thread=thread or ts),
+            )
 
     def details(self, press: Press) -> None:
         """The whole card, for one person."""
@@ -209,6 +213,23 @@ class Ears:
         key = f"answer {thread} {hashlib.sha256(question.encode()).hexdigest()[:12]}"
         self.client.post(self.channel, render.said(text, note=note), key=key, thread=thread)
 
+    def _left(self, error: Exception, told: Notice | None, *, thread: str) -> None:
+        """The triage with one sentence, where an answer broke off."""
+        try:
+            text = self._triage(self.asking(), told.incident_id if told is not None else None)
+        except (
+            Exception
+        ) as second:  # what broke the answer may break this, and a sentence is better than silence
+            LOG.error("the triage for a question asked in Slack broke off", exc_info=second)
+            text = ""
+        key = f"left {thread} {self.clock()}"
+        self.client.post(self.channel, render.said(text, note=broke_off(error)), key=key, thread=thread)
+
+    def _excuse(self, press: Press, error: Exception) -> None:
+        """To who pressed a button that did nothing."""
+        text = f"That did not work ({type(error).__name__}); Argus's log has the error."
+        self.client.whisper(self.channel, press.user, render.said(text), thread=press.thread)
+
     def _triage(self, asking: Asking, incident: str | None) -> str:
         case = asking.case(run=None, incident=incident)
         return "\n".join(why_lines(case, case.diagnosis, asking.toolbox.book))
@@ -224,13 +245,18 @@ class Ears:
         with self.store.write() as connection:
             return heard.hear(connection, SOURCE, tame(key, 128), now_s=self.clock())
 
-    def _do(self, act: Callable[[], None]) -> None:
+    def _do(self, act: Callable[[], None], *, otherwise: Callable[[Exception], None] | None = None) -> None:
+        """Act; `otherwise` tells who asked of an error that nobody foresaw: Slack does not ask again."""
         try:
             act()
         except (Later, Refused) as error:
             LOG.error("an answer did not reach Slack: %s", printable(str(error)))
         except Unknown as error:
             LOG.warning("asked in Slack about what is not known: %s", printable(str(error)))
+        except Exception as error:
+            LOG.error("what was asked in Slack broke off", exc_info=error)
+            if otherwise is not None:
+                self._do(partial(otherwise, error))
 
 
 @dataclass(frozen=True, kw_only=True)
