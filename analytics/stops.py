@@ -31,6 +31,9 @@ PAUSE_PHASES = ("checkpoint", "eval")
 STATUS_S = 1.0
 """Age that a rank's last word may have when it is killed: it speaks once a second."""
 
+TOLD_S = 30.0
+"""How long its peers may live on after a rank that was told to stop: as long as launchers wait before they kill."""
+
 SILENT_S = 45.0
 """A rank whose host has said nothing for this long while others have is lost: nine reports were missed."""
 
@@ -75,13 +78,14 @@ def all_gone_s(beats: Sequence[Heartbeat], *, world_size: int, now_s: float) -> 
 
 
 def lost_ranks(beats: Sequence[Heartbeat]) -> tuple[Heartbeat, ...]:
-    """Ranks that vanished of themselves; those merely told to stop only if there is no other."""
+    """Ranks that vanished of themselves; those merely told to stop only if there is no other, after `TOLD_S`."""
     if was_cancelled(beats):
         return ()
     gone = [beat for beat in beats if beat.state in GONE and not _ended_quietly(beat)]
     gone += _silent(beats)
     causes = [beat for beat in gone if beat.exit_reason not in STOP_REASONS]
-    return tuple(causes or gone)
+    newest = newest_s(beats)
+    return tuple(causes or [beat for beat in gone if newest - _last_s(beat) >= TOLD_S])
 
 
 def ranks_left(

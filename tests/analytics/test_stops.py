@@ -246,3 +246,12 @@ def test_ranks_told_to_stop_that_leave_with_a_code_are_cancelled() -> None:
     assert was_cancelled(beats) and detect(beats) == ()
     limit = [replace(one, exit_reason="signal 24") for one in beats]  # CPU time used up
     assert not was_cancelled(limit) and detect(limit)
+
+
+def test_a_rank_told_to_stop_is_lost_only_if_its_peers_live_on() -> None:
+    """All are told at once, but one is the first to end, and a heartbeat may come between."""
+    for reason in ("signal 15", "signal 2", "code 143"):
+        first = replace(beat(1, {"dp": (9, 9)}, state="exited", reason=reason), status_age_s=1.0)
+        others = [beat(rank, {"dp": (10, 9)}, stalled_s=2.0) for rank in (0, 2, 3)]
+        assert detect([first, *others]) == ()
+        assert detect([replace(first, ts_s=NOW_S - 40.0), *others])[0].ranks == (1,)
