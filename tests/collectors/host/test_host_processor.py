@@ -167,7 +167,6 @@ def test_a_stopped_rank_shows_its_state_at_once(start: Start, service: FakeServi
         ("os._exit(7)", "exited", "code 7"),
         ("os.kill(os.getpid(), 11)", "exited", "signal 11"),
         ("rank.bye(); os._exit(0)", "ended", ""),
-        ("rank.bye(); os._exit(3)", "exited", "code 3"),
         ("rank.bye(); time.sleep(0.5); os._exit(3)", "exited", "code 3"),
         ("rank.bye(); os.kill(os.getpid(), 15)", "ended", ""),
     ],
