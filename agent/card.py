@@ -183,7 +183,7 @@ def _stop(cause: Cause) -> Iterator[str]:
         against = f", a step usually takes {quantity(usual.value, 's')}" if usual else ""
         yield f"no step ended for {quantity(stalled.value, 's')}{against}"
     for item in cause.evidence:
-        if item.name == "lost":
+        if item.name in ("lost", "left"):
             yield f"rank {item.value:.0f} {item.note}"
         elif item.name in ("entered", "completed") and item.baseline is not None:
             yield f"{item.name} {counted(round(item.value), 'calls')}, the furthest member {item.baseline:,.0f} ({item.note})"

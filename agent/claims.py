@@ -93,6 +93,7 @@ FORMS: Mapping[str, _Form] = {
     "stalled_s": _Form(text="No step has ended for {v}."),
     "median_step_s": _Form(text="A step usually takes {v}."),
     "lost": _Form(text="Rank {v} is gone: {note}.", unit=""),
+    "left": _Form(text="Rank {v} left: {note}.", unit=""),
     "last_step": _Form(text="Its last step was {v}.", unit=""),
     "entered": _Form(
         text="It entered {v} ({note}).",

@@ -22,6 +22,7 @@ from argus.agent.runbooks.catalogue import Remedy, is_settled, of_class
 from argus.agent.wording import (
     ALL_DIFFER,
     DIFFERS,
+    LEFT,
     UNHEARD,
     UNHEARD_OF_MANY,
     clip,
@@ -109,6 +110,8 @@ def headline(incident: Incident, topology: Topology) -> str:
     if cause.fault_class == "stop.lost" and cause.verdict == "INCONCLUSIVE":
         unheard = UNHEARD_OF_MANY if is_many else UNHEARD
         return clip(f"{place(cause, topology)} {unheard}", MAX_HEADLINE)
+    if any(item.name == "left" for item in cause.evidence):
+        return clip(f"{place(cause, topology)} {LEFT}", MAX_HEADLINE)
     if cause.fault_class == "stop.hang" and any(item.name == "call_differs" for item in cause.evidence):
         what = DIFFERS if cause.suspects else ALL_DIFFER
         return clip(f"{place(cause, topology)} {what}{_how_much(cause)}", MAX_HEADLINE)

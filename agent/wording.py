@@ -57,6 +57,9 @@ UNHEARD = "is not heard of: it is gone, or only its processor or network is"
 UNHEARD_OF_MANY = "are not heard of: they are gone, or only their processors or network are"
 """What a lost suspect does, what several do, while nothing else is heard of the job either."""
 
+LEFT = "left before the rest of the group, which failed or waits"
+"""What suspects did that ended in order while their peers still made calls."""
+
 DIFFERS = "made another call than the rest of the group: the job waits"
 """What suspects of a hang did whose call is not the one most of their group are in."""
 

@@ -14,13 +14,25 @@ GONE = ("exited", "lost")
 ENDED_REASONS = ("code 0",)
 """Exits that are the program's own end although it said no goodbye."""
 
-STOP_REASONS = ("signal 2", "signal 15")
-"""What launcher and scheduler do to ranks when a peer died or the job is cancelled: effect, not cause."""
+STOP_REASONS = ("signal 2", "signal 15", "code 130", "code 143")
+"""What launcher and scheduler do to ranks when a peer died or the job is cancelled: effect, not cause.
+
+The codes are those of a rank that caught the signal and left, 128 and its number.
+"""
+
+DRIVEN_REASONS = ("code ", "signal 6")
+"""How begins the exit of a rank whose call failed for a member that had left: an exception, or the watchdog's abort."""
 
 EXITED_S = 120.0
 """A run of which no process is left for so long has ended: a launcher that restarts does so within a minute."""
 
 PAUSE_PHASES = ("checkpoint", "eval")
+
+STATUS_S = 1.0
+"""Age that a rank's last word may have when it is killed: it speaks once a second."""
+
+TOLD_S = 30.0
+"""How long its peers may live on after a rank that was told to stop: as long as launchers wait before they kill."""
 
 SILENT_S = 45.0
 """A rank whose host has said nothing for this long while others have is lost: nine reports were missed."""
@@ -51,7 +63,7 @@ def is_over(beats: Sequence[Heartbeat]) -> bool:
 
 def was_cancelled(beats: Sequence[Heartbeat]) -> bool:
     """Every rank is gone and nobody died of anything but being told to stop."""
-    stopped = [b for b in beats if b.state in GONE and b.exit_reason.startswith(STOP_REASONS)]
+    stopped = [b for b in beats if b.state in GONE and b.exit_reason in STOP_REASONS]
     return bool(stopped) and all(b in stopped or b.state == "ended" or _ended_quietly(b) for b in beats)
 
 
@@ -66,13 +78,42 @@ def all_gone_s(beats: Sequence[Heartbeat], *, world_size: int, now_s: float) -> 
 
 
 def lost_ranks(beats: Sequence[Heartbeat]) -> tuple[Heartbeat, ...]:
-    """Ranks that vanished of themselves; those merely told to stop only if there is no other."""
+    """Ranks that vanished of themselves; those merely told to stop only if there is no other, after `TOLD_S`."""
     if was_cancelled(beats):
         return ()
     gone = [beat for beat in beats if beat.state in GONE and not _ended_quietly(beat)]
     gone += _silent(beats)
-    causes = [beat for beat in gone if not beat.exit_reason.startswith(STOP_REASONS)]
-    return tuple(causes or gone)
+    causes = [beat for beat in gone if beat.exit_reason not in STOP_REASONS]
+    newest = newest_s(beats)
+    return tuple(causes or [beat for beat in gone if newest - _last_s(beat) >= TOLD_S])
+
+
+def ranks_left(
+    beats: Sequence[Heartbeat], lost: Sequence[Heartbeat], topology: Topology
+) -> tuple[Behind, ...]:
+    """Ranks that ended in order before every one of `lost`, with fewer calls entered in a group they share.
+
+    The lost ones failed for them then. A pipeline's counters differ by stage and say nothing; those of a rank
+    without a goodbye may be a second old.
+    """
+    if not all(beat.exit_reason.startswith(DRIVEN_REASONS) for beat in lost):
+        return ()
+    victims = {beat.rank for beat in lost}
+    end_s = min(_last_s(beat) + (STATUS_S if beat.exit_reason == "signal 6" else 0.0) for beat in lost)
+    ended = {beat.rank for beat in beats if beat.state == "ended" and _last_s(beat) < end_s}
+    left: dict[int, Behind] = {}
+    for group, members in _counts(beats, topology).items():
+        if not group.startswith("pp/") and victims & members.keys():
+            pairs = {rank: pair for rank, pair in members.items() if rank in victims | ended}
+            for item in _late_members(group, pairs):
+                if item.rank in ended and item.entered < item.furthest_entered:
+                    left.setdefault(item.rank, item)
+    return tuple(item for _, item in sorted(left.items()))
+
+
+def _last_s(beat: Heartbeat) -> float:
+    """When the rank itself last spoke, on its host's clock; at its end, if it could tell of it."""
+    return beat.ts_s - beat.status_age_s
 
 
 def _silent(beats: Sequence[Heartbeat]) -> list[Heartbeat]:

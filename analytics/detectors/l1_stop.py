@@ -14,12 +14,16 @@ from argus.analytics.stops import (
     lost_ranks,
     pending_groups,
     ranks_behind,
+    ranks_left,
     stalled_s,
 )
 from argus.analytics.view import View
 from argus.collectors.records.heartbeat import Heartbeat
 
 NEEDS = "hang"
+
+MAX_NAMED = 4
+"""Ranks named in a note; of many that fail together a few tell as much."""
 
 
 def detect(
@@ -33,8 +37,9 @@ def detect(
     if not beats or is_over(beats):
         return ()
     stall = stalled_s(beats)
-    lost = lost_ranks(beats)
-    if lost:
+    if lost := lost_ranks(beats):
+        if left := ranks_left(beats, lost, view.topology):
+            return (_left_finding(view, beats, left, lost),)
         return (_finding(view, beats, tuple(b.rank for b in lost), _lost_evidence(lost, stall), None),)
     median_s = max((beat.status.step_p50_ns for beat in beats), default=0) * 1e-9
     limit = max(min_stall_s, num_medians * median_s)
@@ -44,9 +49,11 @@ def detect(
         or all(beat.state != "running" for beat in beats)
     ):
         return ()
-    behind = ranks_behind(beats, view.topology)
+    behind = tuple(item for item in ranks_behind(beats, view.topology) if _is_waited_for(item, beats))
     if not behind and not view.is_stopped and in_known_pause(beats):
         return ()
+    if behind and len(_gone_of(behind, beats)) == len(behind):
+        return (_left_finding(view, beats, behind),)
     pending = pending_groups(beats, view.topology)
     group = behind[0].group if behind else (pending[0] if pending else None)
     evidence = (
@@ -55,6 +62,45 @@ def detect(
         *(part for item in behind for part in _behind_evidence(item, beats)),
     )
     return (_finding(view, beats, tuple(item.rank for item in behind), evidence, group),)
+
+
+def _left_finding(
+    view: View, beats: tuple[Heartbeat, ...], left: tuple[Behind, ...], lost: tuple[Heartbeat, ...] = ()
+) -> Finding:
+    """Ranks that ended before their group, and those `lost` for it: if none, the rest waits."""
+    failed = ", ".join(f"rank {beat.rank} ({beat.exit_reason})" for beat in lost[:MAX_NAMED])
+    then = f": {failed} failed after it" if failed else ", which waits for it"
+    said = {beat.rank: f"{_how_ended(beat)} at step {beat.status.step}" for beat in beats}
+    gone = tuple(
+        Evidence(
+            name="left",
+            value=float(item.rank),
+            unit="rank",
+            note=f"{said[item.rank]}, before its group{then}",
+        )
+        for item in left
+    )
+    stall = stalled_s(beats)
+    stalled = () if stall is None else (Evidence(name="stalled_s", value=stall, unit="s"),)
+    evidence = (*gone, *(part for item in left for part in _behind_evidence(item, beats)), *stalled)
+    return _finding(view, beats, tuple(item.rank for item in left), evidence, left[0].group)
+
+
+def _how_ended(beat: Heartbeat) -> str:
+    return "ended in order" if beat.state == "ended" else f"exited ({beat.exit_reason or 'reason unknown'})"
+
+
+def _gone_of(behind: tuple[Behind, ...], beats: tuple[Heartbeat, ...]) -> tuple[Behind, ...]:
+    gone = {beat.rank for beat in beats if beat.state in ("ended", "exited")}
+    return tuple(item for item in behind if item.rank in gone)
+
+
+def _is_waited_for(item: Behind, beats: tuple[Heartbeat, ...]) -> bool:
+    """A rank that has left makes nobody wait who is in no call: they may have a longer way to their own end."""
+    if not _gone_of((item,), beats):
+        return True
+    running = [beat.status.groups for beat in beats if beat.state == "running"]
+    return any(entered > completed for groups in running for entered, completed in groups.values())
 
 
 def _lost_evidence(lost: tuple[Heartbeat, ...], stall: float | None) -> tuple[Evidence, ...]:
@@ -76,7 +122,10 @@ def _lost_evidence(lost: tuple[Heartbeat, ...], stall: float | None) -> tuple[Ev
 def _behind_evidence(item: Behind, beats: tuple[Heartbeat, ...]) -> tuple[Evidence, ...]:
     beat = next(beat for beat in beats if beat.rank == item.rank)
     seen = f", phase {beat.status.phase}" if beat.status.phase else ""
-    seen += f", process {beat.process_state}" if beat.process_state else ""
+    if beat.state == "running":
+        seen += f", process {beat.process_state}" if beat.process_state else ""
+    else:
+        seen = f", {_how_ended(beat)} at step {beat.status.step}"
     return (
         Evidence(
             name="entered",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from argus.analytics.baseline import baseline_step_s
 from argus.analytics.finding import Finding
 from argus.analytics.fuse.scope import scope_of_ranks
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.view import View
+from argus.collectors.records.heartbeat import Heartbeat
 
 
 def stop_cause(view: View, finding: Finding) -> Cause:
@@ -14,29 +17,43 @@ def stop_cause(view: View, finding: Finding) -> Cause:
 
     Where nobody is heard any more, the job may be well and only its reporters gone: that decides nothing.
     """
-    lost = finding.measure("lost") is not None
+    left = finding.measure("left") is not None
+    lost = left or finding.measure("lost") is not None
     if finding.ranks:
         scope = scope_of_ranks(view, finding.ranks)
     else:
         scope = f"group:{finding.group}" if finding.group else f"run:{view.run}"
     running = {beat.rank for beat in view.beats if beat.state == "running"}
-    exited = any(beat.state == "exited" for beat in view.beats if beat.rank in finding.ranks)
+    suspects = [beat for beat in view.beats if beat.rank in finding.ranks]
+    exited = any(beat.state in ("exited", "ended") for beat in suspects)
     is_seen = exited or bool(running - set(finding.ranks)) if lost else bool(finding.ranks)
+    # One that ended in order may have been meant to, and an exit without a reason may have been in order.
+    is_sure = lost and not left and all(b.state != "exited" or b.exit_reason for b in suspects)
+    failed = (
+        {b.rank for b in view.beats if b.state == "exited" and b.exit_reason != "code 0"} if left else set()
+    )
+    victims = tuple(sorted((running | failed) - set(finding.ranks)))
     look_alike = "stop.hang" if lost else "stop.lost"
-    why = "the process is gone" if lost else "every process is still there"
+    why = "the process is gone" if lost else _why_not_lost(suspects)
+    is_ruled_out = bool(why) and (is_seen or not lost)
     return Cause(
         fault_class="stop.lost" if lost else "stop.hang",
-        verdict=("CONFIRMED" if lost else "LIKELY") if is_seen else "INCONCLUSIVE",
+        verdict=("CONFIRMED" if is_sure else "LIKELY") if is_seen else "INCONCLUSIVE",
         suspects=finding.ranks,
         scope=scope,
-        victims=tuple(sorted(running - set(finding.ranks))),
+        victims=victims,
         phase=finding.phase,
         group=finding.group,
         second_best=look_alike,
-        ruled_out=(RuledOut(fault_class=look_alike, why=why),) if is_seen or not lost else (),
+        ruled_out=(RuledOut(fault_class=look_alike, why=why),) if is_ruled_out else (),
         evidence=finding.evidence,
         findings=(finding.id,),
         share_of_step=1.0,
         s_per_step=baseline_step_s(view.past) or 0.0,
         onset_step=finding.start_step or 0,
     )
+
+
+def _why_not_lost(suspects: Sequence[Heartbeat]) -> str:
+    """Why nobody is lost where a group hangs; "" if a suspect's process may have ended."""
+    return "" if any(beat.state != "running" for beat in suspects) else "every process is still there"

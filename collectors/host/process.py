@@ -18,17 +18,22 @@ _PIDFD_GET_INFO = 0xC040FF0B
 _PIDFD_INFO_EXIT = 1 << 3
 _PIDFD_INFO = struct.Struct("<QQ11Ii")
 _START_FIELD = 19
+_CODE_FIELD = 23
 _EXIT_FIELD = 49
 """Fields of /proc/PID/stat behind the name, counted from the state letter as 0 (proc(5))."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stat:
-    """/proc/PID/stat: state letter, start time in clock ticks, exit status if readable."""
+    """/proc/PID/stat: state letter, start time in clock ticks, exit status, 0 also where it may not be read.
+
+    `is_readable`: it may be; known only while the process lives.
+    """
 
     letter: str
     start: int
     exit_status: int
+    is_readable: bool = False
 
 
 def read_stat(pid: int) -> Stat | None:
@@ -40,6 +45,8 @@ def read_stat(pid: int) -> Stat | None:
             letter=fields[0].decode("ascii", "replace"),
             start=int(fields[_START_FIELD]),
             exit_status=int(fields[_EXIT_FIELD]),
+            # fs/proc/array.c shows both fields or neither: 1 stands for an address that is kept back.
+            is_readable=int(fields[_CODE_FIELD]) > 1,
         )
     except (OSError, ValueError, IndexError):
         return None  # gone, or going while it was read
@@ -56,6 +63,7 @@ class Process:
         self.is_visible = is_visible
         first = read_stat(pid) if is_visible else None
         self._start = first.start if first else None
+        self._is_readable = first is not None and first.is_readable
         self._kills = oom_kills(pid) if first else 0
         self._kills_path = _oom_file(pid) if first else None
         self._exit_status: int | None = None
@@ -66,7 +74,8 @@ class Process:
         stat = read_stat(self.pid) if self._start is not None else None
         if stat is None or stat.start != self._start:
             return ""
-        if stat.letter in "ZX" and stat.exit_status:
+        self._is_readable = self._is_readable or stat.is_readable
+        if stat.letter in "ZX" and (stat.exit_status or self._is_readable):
             self._exit_status = stat.exit_status
         return stat.letter
 

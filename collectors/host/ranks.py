@@ -22,6 +22,9 @@ RECONNECT_S = 30.0
 BLIND_EXIT_S = 5.0
 """Silence after which a rank counts as exited whose process cannot be seen."""
 
+LEAVE_S = 60.0
+"""How long the end of a process is waited for whose rank said goodbye: it may still close its devices."""
+
 STOPPED = frozenset("TtZX")
 """Letters of a process that does not run on its own: stopped, traced, dead."""
 
@@ -47,6 +50,7 @@ class Member:
     stopped_s: float | None = None
     told: str = ""
     is_cut: bool = False
+    is_leaving: bool = False  # it said goodbye, its process has not ended yet
 
     @property
     def is_connected(self) -> bool:
@@ -57,6 +61,15 @@ class Member:
     def is_gone(self) -> bool:
         """Whether the process is known to have ended."""
         return self.process.is_visible and self.letter in ("", "Z", "X")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its process ended with a code other than 0, which a goodbye does not tell (`sys.exit(1)`).
+
+        A signal after the goodbye met a rank that was done.
+        """
+        reason = self.process.exit_reason() if self.is_gone else ""
+        return reason.startswith("code ") and reason != "code 0"
 
 
 class Ranks:
@@ -195,6 +208,9 @@ class Ranks:
             member.stopped_s = None
         elif member.stopped_s is None:
             member.stopped_s = now_s
+        is_late = now_s - member.closed_s >= LEAVE_S
+        may_tell = member.process.is_visible and not member.is_gone and not is_late
+        member.is_leaving = member.state.has_ended and may_tell
         news = _news(member, now_s)
         is_new, member.told = news != member.told, news
         return is_new
@@ -208,11 +224,12 @@ class Ranks:
         return now_s - member.closed_s >= wait_s
 
     def _is_done(self, member: Member) -> bool:
-        return member.is_cut and not member.is_connected and self._state(member) != "running"
+        is_silent = member.is_cut and not member.is_connected and not member.is_leaving
+        return is_silent and self._state(member) != "running"
 
     def _state(self, member: Member) -> str:
         if member.state.has_ended:
-            return "ended"
+            return "exited" if member.has_failed else "ended"
         if member.is_gone or (member.is_cut and not member.process.is_visible and not member.is_connected):
             return "exited"
         return "running"
@@ -236,10 +253,10 @@ class Ranks:
 
 def _news(member: Member, now_s: float) -> str:
     """What of a rank the service should hear at once when it changes; "" in the ordinary case."""
-    if member.state.has_ended:
-        return "ended"
     if member.is_gone:
         return "gone"
+    if member.state.has_ended:
+        return "ended"
     if not member.is_connected:
         return "closed"
     is_stopped = member.stopped_s is not None and now_s - member.stopped_s >= STOPPED_S

@@ -248,7 +248,10 @@ def _finish(session: Session) -> None:
 
 
 def _leave() -> None:
-    """The process ends, on its own accord or by an exception nobody caught: that is no goodbye."""
+    """The process ends, on its own accord or by an exception nobody caught: that is no goodbye.
+
+    The code of a `SystemExit` cannot be seen here: the host reads it from the process.
+    """
     detach(in_order=not hasattr(sys, "last_type") and sys.exc_info()[0] is None)
 
 

@@ -65,7 +65,8 @@ class Status:
 
 
 STATES = ("running", "exited", "lost", "ended")
-"""running; exited = the process is gone after BYE is missing; lost = its host went silent; ended = BYE."""
+"""running; exited = the process is gone without BYE or with a code other than 0; lost = its host went silent;
+ended = BYE."""
 
 
 @dataclass(frozen=True, kw_only=True)

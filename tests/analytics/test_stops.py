@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
 from argus.analytics.detectors import l1_stop
 from argus.analytics.finding import Finding
+from argus.analytics.fuse import stop_cause
+from argus.analytics.incident import Cause
 from argus.analytics.stops import is_over, ranks_behind, was_cancelled
 from argus.analytics.view import View
 from argus.collectors.records.heartbeat import Heartbeat, Status
@@ -165,3 +168,90 @@ def test_an_exit_without_a_goodbye_is_the_end_if_its_peers_ended_in_order(state:
     assert bool(detect(beats)) != is_end
     killed = [beat(0, {}, state="exited", reason="signal 9"), *beats[1:]]
     assert not is_over(killed) and detect(killed)
+
+
+def cause_of(beats: Sequence[Heartbeat], layout: Topology | None = None) -> Cause:
+    (found,) = detect(beats, layout)
+    view = View(run="r", attempt=0, topology=layout or topology(), now_s=NOW_S, beats=tuple(beats))
+    return stop_cause(view, found)
+
+
+def left_early(
+    *, reason: str = "code 1", state: str = "exited", age_s: float = 2.0, calls: int = 9
+) -> list[Heartbeat]:
+    """Rank 1 ended in order `age_s` ago, the others a second ago in the call after its last."""
+    last = replace(beat(1, {"dp": (calls, calls)}, state="ended"), status_age_s=age_s)
+    others = [
+        beat(rank, {"dp": (10, 10 if state == "exited" else 9)}, state=state, reason=reason)
+        for rank in (0, 2, 3)
+    ]
+    return [replace(others[0], status_age_s=1.0), last, *(replace(b, status_age_s=1.0) for b in others[1:])]
+
+
+@pytest.mark.parametrize("reason", ["code 1", "code 3", "signal 6"])
+def test_a_rank_that_left_before_its_group_is_the_cause_and_who_failed_for_it_a_victim(reason: str) -> None:
+    cause = cause_of(left_early(reason=reason))
+    assert (cause.fault_class, cause.verdict) == ("stop.lost", "LIKELY")
+    assert (cause.suspects, cause.victims, cause.group) == ((1,), (0, 2, 3), "dp/0")
+    assert cause.evidence[0].name == "left" and "step 7" in cause.evidence[0].note
+
+
+def test_a_rank_that_left_after_the_failure_or_level_or_beside_a_kill_is_not() -> None:
+    for beats in (left_early(age_s=0.5), left_early(calls=10), left_early(reason="signal 9")):
+        assert set(detect(beats)[0].ranks) == {0, 2, 3} and detect(beats)[0].measure("lost") == 0.0
+    assert detect(left_early(reason="signal 15")) == ()  # cancelled
+
+
+def test_ranks_that_end_one_after_the_other_in_order_are_no_stop() -> None:
+    beats = left_early(state="ended", reason="")
+    assert detect(beats) == () and detect([*beats[:2], *(replace(b, state="running") for b in beats[2:])])[0]
+
+
+def test_stages_that_count_their_calls_differently_have_not_left_early() -> None:
+    groups = {r: (GroupInfo(name="dp", desc="mesh_pp", ranks=(0, 1, 2, 3)),) for r in range(WORLD)}
+    assert set(detect(left_early(), topology(groups))[0].ranks) == {0, 2, 3}
+
+
+def test_who_has_ended_does_not_hang() -> None:
+    cause = cause_of(left_early(state="running", reason=""))
+    assert (cause.fault_class, cause.verdict, cause.suspects) == ("stop.lost", "LIKELY", (1,))
+    assert cause.victims == (0, 2, 3) and all("still there" not in one.why for one in cause.ruled_out)
+    hangs = cause_of([beat(r, {"dp": (9, 9) if r == 2 else (10, 9)}) for r in range(WORLD)])
+    assert hangs.ruled_out[0].why == "every process is still there"
+
+
+def test_who_is_in_no_call_does_not_wait_for_a_rank_that_ended() -> None:
+    """Its last status may be older than its last calls: `os._exit(0)` sends none."""
+    ended = beat(0, {"dp": (7, 7)}, state="exited", reason="code 0")
+    assert detect([ended, *(beat(rank, {"dp": (10, 10)}) for rank in (1, 2, 3))]) == ()
+    assert detect([ended, *(beat(rank, {"dp": (10, 9)}) for rank in (1, 2, 3))])[0].ranks == (0,)
+
+
+def test_an_exit_for_an_unknown_reason_is_not_sure() -> None:
+    def lost(reason: str) -> Cause:
+        return cause_of(
+            [beat(r, {}, state="running" if r else "exited", reason=reason) for r in range(WORLD)]
+        )
+
+    assert [lost(reason).verdict for reason in ("", "signal 9", "code 3")] == [
+        "LIKELY",
+        "CONFIRMED",
+        "CONFIRMED",
+    ]
+
+
+def test_ranks_told_to_stop_that_leave_with_a_code_are_cancelled() -> None:
+    reasons = ("code 143", "signal 15", "code 143", "code 130")
+    beats = [beat(r, {}, state="exited", reason=reason) for r, reason in enumerate(reasons)]
+    assert was_cancelled(beats) and detect(beats) == ()
+    limit = [replace(one, exit_reason="signal 24") for one in beats]  # CPU time used up
+    assert not was_cancelled(limit) and detect(limit)
+
+
+def test_a_rank_told_to_stop_is_lost_only_if_its_peers_live_on() -> None:
+    """All are told at once, but one is the first to end, and a heartbeat may come between."""
+    for reason in ("signal 15", "signal 2", "code 143"):
+        first = replace(beat(1, {"dp": (9, 9)}, state="exited", reason=reason), status_age_s=1.0)
+        others = [beat(rank, {"dp": (10, 9)}, stalled_s=2.0) for rank in (0, 2, 3)]
+        assert detect([first, *others]) == ()
+        assert detect([replace(first, ts_s=NOW_S - 40.0), *others])[0].ranks == (1,)

@@ -86,6 +86,25 @@ def test_without_the_newer_kernel_calls_proc_alone_tells(monkeypatch: pytest.Mon
     monkeypatch.setattr("os.pidfd_open", absent)
     monkeypatch.setattr("fcntl.ioctl", absent)
     assert exited("sh", "-c", "exit 3")[1:] == ("Z", "code 3")
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write(b"runs\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == b"runs\n"
+        process = Process(child.pid)
+        child.stdin.close()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert (process.letter(), process.exit_reason()) == ("Z", "code 0")
+
+
+def test_an_exit_that_may_not_be_read_is_unknown_and_not_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """/proc shows 0 there. The kernel tells by pidfd only once the parent has taken the process."""
+    stat = process_module.Stat(letter="S", start=7, exit_status=0)
+    monkeypatch.setattr(process_module, "read_stat", lambda pid: stat)
+    process = Process(os.getpid())
+    stat = process_module.Stat(letter="Z", start=7, exit_status=0)
+    assert (process.letter(), process.exit_reason()) == ("Z", "")
+    process.close()
 
 
 def test_an_invisible_process_tells_nothing() -> None:

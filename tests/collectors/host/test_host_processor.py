@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from argus.collectors.host import processor as processor_module
+from argus.collectors.host import ranks as ranks_module
 from argus.collectors.host.client import parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.fake_host import HOST, FakeHost
@@ -166,6 +167,8 @@ def test_a_stopped_rank_shows_its_state_at_once(start: Start, service: FakeServi
         ("os._exit(7)", "exited", "code 7"),
         ("os.kill(os.getpid(), 11)", "exited", "signal 11"),
         ("rank.bye(); os._exit(0)", "ended", ""),
+        ("rank.bye(); time.sleep(0.5); os._exit(3)", "exited", "code 3"),
+        ("rank.bye(); os.kill(os.getpid(), 15)", "ended", ""),
     ],
 )
 def test_how_a_rank_ended_is_told(
@@ -176,6 +179,23 @@ def test_how_a_rank_ended_is_told(
     process.wait()
     assert service.wait_for(is_beat(lambda beat: beat.state == state and beat.exit_reason in (reason, "")))
     assert host.wait_for(lambda: not len(host.ranks))
+    assert service.beats[-1].state == state
+
+
+@pytest.mark.slow
+def test_a_rank_that_lives_on_after_its_goodbye_is_let_go_after_a_time(
+    start: Start, service: FakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks_module, "LEAVE_S", 0.5)
+    monkeypatch.setattr(processor_module, "BEATS_S", 0.2)
+    host = start()
+    process = spawn(host.path, "rank.bye(); time.sleep(60)")
+    try:
+        assert service.wait_for(is_beat(lambda beat: beat.state == "ended"))
+        assert host.wait_for(lambda: not len(host.ranks))
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.slow
