@@ -206,7 +206,10 @@ def _hear(state: AttemptState, beats: Iterable[Heartbeat]) -> AttemptState:
 
 
 def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> AttemptState:
-    """Stops: opened at once, resolved when steps end again, everything resolved when the attempt is over."""
+    """Stops: opened at once, resolved when steps end again, everything resolved when the attempt is over.
+
+    That nothing shows a stop is not enough: a service that was started again has not been silent to for long.
+    """
     opened = [i for i in state.incidents if i.status == "open"]
     gone_s = all_gone_s(view.beats, world_size=view.topology.world_size, now_s=view.now_s)
     if gone_s is not None and gone_s > EXITED_S:
@@ -216,7 +219,8 @@ def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> Atte
     if stop is None:
         if is_over(view.beats) or was_cancelled(view.beats):
             return _close(state, opened, ended=RUN_OVER)
-        return _close(state, [known] if known else [], ended=STEPS_GO_ON)
+        is_past = known is not None and state.last_step > known.onset_step
+        return _close(state, [known] if known and is_past else [], ended=STEPS_GO_ON)
     cause = checked(view, stop_cause(view, stop))
     if known is None:
         return _replace(state, _opened(state, view, cause, stop.window))

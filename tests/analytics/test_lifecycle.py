@@ -98,6 +98,21 @@ def test_a_stop_resolves_when_steps_go_on_or_the_job_ends(state: str) -> None:
     assert [(i.status, i.end_step) for i in after.incidents] == [("resolved", 25)]
 
 
+def test_a_host_that_is_no_longer_known_to_be_silent_resolves_nothing() -> None:
+    """A service that was started again has heard nobody yet, and counts no silence from before."""
+    done = simulate(JOB, (), rng=np.random.default_rng(0))
+    topology, now_s = build(done.layouts), done.job.start_s + 5.0
+    heard = done.beats(now_s)
+    lost = tuple(replace(beat, state="lost") if beat.rank == 2 else beat for beat in heard)
+    state = AttemptState.start(done.job.run, done.job.attempt)
+    state = advance(state, topology=topology, now_s=now_s + 20, beats=lost).state
+    seen = []
+    for beats in (heard, lost, heard, _moved(heard, now_s + 40, state="running")):
+        state = advance(state, topology=topology, now_s=now_s + 41, beats=beats).state
+        seen.append([(i.cause.fault_class, i.status) for i in state.incidents])
+    assert seen == [[("stop.lost", "open")]] * 3 + [[("stop.lost", "resolved")]]
+
+
 def test_a_crashed_run_keeps_its_incident_for_two_minutes_and_no_longer() -> None:
     """Rank 2 dies, the launcher kills the others; nobody is left that could ever make the signal go away."""
     done = stopped("lost")
