@@ -21,6 +21,7 @@ from argus.analytics.delays import path_of
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
+from argus.analytics.from_start import since_start
 from argus.analytics.fuse import Lasting, checked, decide, stop_cause
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
 from argus.analytics.host_path import is_better_seen
@@ -341,7 +342,7 @@ def _join(
 
 def _opened(state: AttemptState, view: View, cause: Cause, window: int) -> Incident:
     return open_incident(
-        cause,
+        since_start(view, cause),
         run=state.run,
         attempt=state.attempt,
         window=window,
