@@ -22,7 +22,7 @@ the first step on is not lost now: a class that says so is a warning at most, an
 ALWAYS_UNEVEN = "imbalance."
 """How classes begin that accuse no machine: from the first step on they are the job's design and nothing broke."""
 
-GREW = 2.0
+GREW = 3.0
 """Uneven work that costs so many times what it cost at the start is another matter; by less it varies."""
 
 

@@ -42,7 +42,7 @@ def test_uneven_work_is_critical_only_if_it_began_later(begins: int, is_start: b
     assert incident.severity == ("warning" if is_start else "critical")
 
 
-def test_uneven_work_that_doubled_since_the_start_is_critical() -> None:
+def test_uneven_work_that_costs_three_times_what_it_did_is_critical() -> None:
     cause = Cause(
         fault_class="imbalance.experts",
         verdict="CONFIRMED",
@@ -54,7 +54,7 @@ def test_uneven_work_that_doubled_since_the_start_is_critical() -> None:
     )
     incident = open_incident(cause, run="r", attempt=0, window=3, steps_done=40, world=8)
     severities = []
-    for window, times in ((4, 1.0), (5, 1.5), (6, 2.5)):
+    for window, times in ((4, 1.0), (5, 2.0), (6, 3.5)):
         newer = replace(cause, s_per_step=0.1 * times, share_of_step=0.2 * times, from_start_s=None)
         incident = update_incident(incident, newer, window=window, steps_done=80, world=8)
         severities.append(incident.severity)
