@@ -36,6 +36,7 @@ from argus.analytics.lifecycle import (
     SIGNAL_GONE,
     STEPS_GO_ON,
     find_open,
+    has_gone_on,
     is_recurring,
     is_stop,
     open_incident,
@@ -221,7 +222,8 @@ def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> Atte
     if stop is None:
         if is_over(view.beats) or was_cancelled(view.beats):
             return _close(state, opened, ended=RUN_OVER)
-        return _close(state, [known] if known else [], ended=STEPS_GO_ON)
+        goes_on = known is not None and has_gone_on(known, state.last_step)
+        return _close(state, [known] if known and goes_on else [], ended=STEPS_GO_ON)
     cause = checked(view, stop_cause(view, stop))
     if known is None:
         return _replace(state, _opened(state, view, cause, stop.window))

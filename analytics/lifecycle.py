@@ -135,6 +135,11 @@ def is_stop(incident: Incident) -> bool:
     return incident.cause.fault_class.startswith("stop.")
 
 
+def has_gone_on(stop: Incident, last_step: int) -> bool:
+    """Whether what made it a stop is over: of a hang, which nothing may show for a while, a step must have ended."""
+    return stop.cause.fault_class != "stop.hang" or last_step > stop.onset_step
+
+
 RECURS = "bouts"
 """Evidence by which a cause that comes and goes is known."""
 

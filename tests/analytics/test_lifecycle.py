@@ -54,6 +54,16 @@ def test_a_hang_in_the_first_step_which_compiles_is_told_after_eight_minutes() -
     ]
 
 
+def test_a_hang_in_the_first_step_stays_open_when_the_service_is_started_again() -> None:
+    """What was remembered of who got on when is gone then, and no step has ended."""
+    done = simulate(JOB, (Fault(kind="hang", ranks=(2,), start_step=0),), rng=np.random.default_rng(0))
+    last = listen(done, tuple(range(5, 600, 5)))[-1].state
+    restored = replace(AttemptState.start(last.run, last.attempt), incidents=last.incidents)
+    now_s = done.job.start_s + 605.0
+    after = advance(restored, topology=build(done.layouts), now_s=now_s, beats=done.beats(now_s))
+    assert [incident.status for incident in after.state.incidents] == ["open"]
+
+
 @pytest.mark.parametrize("step_s", [90.0, 300.0])
 def test_first_steps_that_take_minutes_are_no_stop(step_s: float) -> None:
     done = simulate(replace(JOB, steps=4, step_s=step_s), rng=np.random.default_rng(0))
