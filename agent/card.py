@@ -110,7 +110,8 @@ def _suspect(incident: Incident, topology: Topology | None) -> str:
             device, model = topology.devices.get(rank, ""), topology.gpu_models.get(rank, "")
             parts += [f"GPU {device} {model}".strip()] if device or model else []
     last = "" if incident.end_step is None else f" to {incident.end_step}"
-    parts.append(f"{'steps' if last else 'since step'} {incident.onset_step}{last}")
+    since = "since the first step seen," if cause.from_start_s is not None else "since"
+    parts.append(f"{'steps' if last else f'{since} step'} {incident.onset_step}{last}")
     if cause.syndrome not in (None, USUAL):
         parts.append(str(cause.syndrome))
     return " · ".join(parts)

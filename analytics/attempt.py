@@ -21,6 +21,7 @@ from argus.analytics.delays import path_of
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
+from argus.analytics.from_start import since_start
 from argus.analytics.fuse import Lasting, checked, decide, stop_cause
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
 from argus.analytics.host_path import is_better_seen
@@ -48,7 +49,7 @@ from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended,
 from argus.analytics.run_diff import change_finding
 from argus.analytics.same_cause import is_named_now, is_wider, member_of, that_it_may_name
 from argus.analytics.series.live import LiveSeries, hear
-from argus.analytics.stops import EXITED_S, all_gone_s, is_over, was_cancelled
+from argus.analytics.stops import EXITED_S, all_gone_s, has_moved, is_over, was_cancelled
 from argus.analytics.symptom import RankSymptom, rank_symptoms
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import waits_of
@@ -66,6 +67,7 @@ class AttemptState:
     past: tuple[Digest, ...] = ()
     ballots: tuple[Ballot, ...] = ()
     beats: Mapping[int, Heartbeat] = field(default_factory=dict)
+    moves: Mapping[int, float] = field(default_factory=dict)
     incidents: tuple[Incident, ...] = ()
     bouts: tuple[Bout, ...] = ()
     series: LiveSeries = field(default_factory=LiveSeries, compare=False)
@@ -189,20 +191,23 @@ def _view(state: AttemptState, topology: Topology, *, window: Window | None, now
         series=state.series,
         heard=heard,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
+        moves=state.moves,
         waits=waits,
         digest=digest,
     )
 
 
 def _hear(state: AttemptState, beats: Iterable[Heartbeat]) -> AttemptState:
-    """Keep the latest heartbeat of each rank of this attempt."""
-    latest = dict(state.beats)
+    """Keep the latest heartbeat of each rank of this attempt, and when it last got on."""
+    latest, moves = dict(state.beats), dict(state.moves)
     for beat in beats:
         known = latest.get(beat.rank)
         mine = (beat.run, beat.attempt) == (state.run, state.attempt)
         if mine and (known is None or beat.ts_s >= known.ts_s):
             latest[beat.rank] = beat
-    return replace(state, beats=latest)
+            if known is None or has_moved(known, beat):
+                moves[beat.rank] = beat.ts_s
+    return replace(state, beats=latest, moves=moves)
 
 
 def _watch(state: AttemptState, view: View, findings: Sequence[Finding]) -> AttemptState:
@@ -342,7 +347,7 @@ def _join(
 
 def _opened(state: AttemptState, view: View, cause: Cause, window: int) -> Incident:
     return open_incident(
-        cause,
+        since_start(view, cause),
         run=state.run,
         attempt=state.attempt,
         window=window,

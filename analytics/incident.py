@@ -48,7 +48,8 @@ class Cause:
     """What `fuse` decided: class, who, where, how sure, and what it is not.
 
     `scope` is the node id of the smallest object that explains the suspects. `findings` are ids. `paths` are those
-    whose transfers are slow, of a link only (`delays`).
+    whose transfers are slow, of a link only (`delays`). `from_start_s` = seconds a step that were lost in the
+    first windows already, None if nothing says that it was so from the start.
     """
 
     fault_class: str
@@ -67,6 +68,7 @@ class Cause:
     share_of_step: float = 0.0
     s_per_step: float = 0.0
     onset_step: int = 0
+    from_start_s: float | None = None
 
     def __post_init__(self) -> None:
         assert self.verdict in VERDICTS, self

@@ -17,7 +17,13 @@ CRITICAL_SHARE = 0.10
 WARNING_SHARE = 0.02
 WARNING_WINDOWS = 3
 """Severity by the share of the step that is lost now; a warning must have lasted so many windows. What was so from
-the first step on is not lost now: a class that says so is a warning at most."""
+the first step on is not lost now: a class that says so is a warning at most, and so is work that was always uneven."""
+
+ALWAYS_UNEVEN = "imbalance."
+"""How classes begin that accuse no machine: from the first step on they are the job's design and nothing broke."""
+
+GREW = 3.0
+"""Uneven work that costs so many times what it cost at the start is another matter; by less it varies."""
 
 
 def open_incident(
@@ -55,6 +61,7 @@ def update_incident(
         scope=known.scope,
         suspects=tuple(sorted({*known.suspects, *more})),
         onset_step=known.onset_step,
+        from_start_s=known.from_start_s,
         phase=cause.phase if cause.fault_class == known.fault_class else known.phase,
         ruled_out=cause.ruled_out if cause.fault_class == known.fault_class else known.ruled_out,
         second_best=cause.second_best if cause.fault_class == known.fault_class else known.second_best,
@@ -154,6 +161,13 @@ def is_same_place(known: Cause, cause: Cause) -> bool:
     return not both or not set(known.suspects).isdisjoint(cause.suspects)
 
 
+def _is_standing(cause: Cause) -> bool:
+    """Whether what is lost was lost from the first step on, and by nobody's fault."""
+    if cause.fault_class.startswith(ALWAYS_UNEVEN) and cause.from_start_s is not None:
+        return cause.s_per_step < GREW * cause.from_start_s
+    return cause_classes()[cause.fault_class].is_standing
+
+
 def _weigh(incident: Incident, *, steps_done: int, world: int) -> Incident:
     """Severity and cost from what the cause costs now."""
     cause = incident.cause
@@ -161,7 +175,7 @@ def _weigh(incident: Incident, *, steps_done: int, world: int) -> Incident:
         return replace(incident, severity="critical", cost=cost_of_stop(incident.cost, cause, world=world))
     share = cause.share_of_step
     lasted = incident.last_window - incident.opened_window + 1 >= WARNING_WINDOWS - 1
-    if share >= CRITICAL_SHARE and not cause_classes()[cause.fault_class].is_standing:
+    if share >= CRITICAL_SHARE and not _is_standing(cause):
         severity = "critical"
     else:
         severity = "warning" if share >= WARNING_SHARE and lasted else "info"

@@ -34,6 +34,16 @@ STATUS_S = 1.0
 TOLD_S = 30.0
 """How long its peers may live on after a rank that was told to stop: as long as launchers wait before they kill."""
 
+PATIENCE_S = 480.0
+"""How long nobody may get on while the ranks behind are in their first step, which compiles, or inside a mark.
+
+NCCL's watchdog kills a job ten minutes after a call began unless told otherwise: a healthy job lets nobody wait for
+longer, and whoever is told two minutes before that still finds the processes to look into.
+"""
+
+NOT_RUNNING = ("T", "Z", "X")
+"""Process states in which nothing compiles or saves: stopped, or dead. `t` is a debugger's or a profiler's short look."""
+
 SILENT_S = 45.0
 """A rank whose host has said nothing for this long while others have is lost: nine reports were missed."""
 
@@ -136,10 +146,38 @@ def stalled_s(beats: Sequence[Heartbeat]) -> float | None:
     return min(beat.ts_s - beat.status.step_since_ns * 1e-9 for beat in running)
 
 
+def has_moved(before: Heartbeat, beat: Heartbeat) -> bool:
+    """Whether the rank has got on between two heartbeats: another step, phase or mark, or more calls."""
+    was, now = before.status, beat.status
+    return (was.step, was.phase, was.phase_since_ns, was.in_mark, was.groups) != (
+        now.step,
+        now.phase,
+        now.phase_since_ns,
+        now.in_mark,
+        now.groups,
+    )
+
+
+def quiet_s(beats: Sequence[Heartbeat], moves: Mapping[int, float]) -> float:
+    """Seconds since any running rank got on; `moves` = when each last did, Unix time by rank. Infinite if none is known."""
+    times = [moves[beat.rank] for beat in beats if beat.state == "running" and beat.rank in moves]
+    return newest_s(beats) - max(times) if times else float("inf")
+
+
+def is_busy(beat: Heartbeat) -> bool:
+    """Whether a rank may lawfully be long: in its first step, or inside a mark; not while its process is stopped."""
+    is_first = beat.status.step_p50_ns == 0
+    return (is_first or _is_marked(beat)) and beat.process_state not in NOT_RUNNING
+
+
+def _is_marked(beat: Heartbeat) -> bool:
+    return bool(beat.status.in_mark) or beat.status.phase in PAUSE_PHASES
+
+
 def in_known_pause(beats: Sequence[Heartbeat]) -> bool:
     """Some rank is inside a mark or such a phase or has ended in order, or none has finished a step yet."""
     running = [beat for beat in beats if beat.state == "running"]
-    marked = any(beat.status.in_mark or beat.status.phase in PAUSE_PHASES for beat in running)
+    marked = any(_is_marked(beat) for beat in running)
     return marked or len(running) < len(beats) or all(beat.status.step_p50_ns == 0 for beat in running)
 
 

@@ -105,7 +105,7 @@ class View:
     `worth_s` = seconds a step the job would gain if a rank were healthy, by replay of its pipeline, None without
     pipeline records. `is_stopped` = the beats are a watchdog's last words: the job stands still for sure.
     `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
-    `fleet` = the job's hardware where a loader told it.
+    `fleet` = the job's hardware where a loader told it. `moves` = Unix time by rank at which it last got on.
     `outside` = what others than the ranks told.
     """
 
@@ -116,6 +116,7 @@ class View:
     window: Window | None = None
     past: tuple[Digest, ...] = ()
     beats: tuple[Heartbeat, ...] = ()
+    moves: Mapping[int, float] = field(default_factory=dict)
     series: LiveSeries = field(default_factory=LiveSeries)
     heard: Heard | None = None
     waits: Waits | None = None

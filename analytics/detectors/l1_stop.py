@@ -1,18 +1,22 @@
 """L1: no step ends any more, or a rank is gone; seen from heartbeats, with the ranks that are behind.
 
 No step for max(60 s, 10 × the median step). Inside a mark or at start-up time alone accuses nobody: some rank
-must be behind its group. A vanished rank needs no waiting time.
+must be behind its group, and where that rank is itself inside a mark or in its first step, which compiles, no rank
+may have got on for eight minutes. A vanished rank needs no waiting time.
 """
 
 from __future__ import annotations
 
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.stops import (
+    PATIENCE_S,
     Behind,
     in_known_pause,
+    is_busy,
     is_over,
     lost_ranks,
     pending_groups,
+    quiet_s,
     ranks_behind,
     ranks_left,
     stalled_s,
@@ -31,6 +35,7 @@ def detect(
     *,
     min_stall_s: float = 60.0,  # shorter pauses are saves, compilations and slow storage
     num_medians: float = 10.0,  # for jobs whose steps take minutes
+    patience_s: float = PATIENCE_S,  # for a rank that compiles or saves
 ) -> tuple[Finding, ...]:
     """At most one culprit finding of kind stop: the ranks lost, else the ranks behind (maybe none)."""
     beats = tuple(sorted(view.beats, key=lambda beat: beat.rank))
@@ -49,8 +54,9 @@ def detect(
         or all(beat.state != "running" for beat in beats)
     ):
         return ()
-    behind = tuple(item for item in ranks_behind(beats, view.topology) if _is_waited_for(item, beats))
-    if not behind and not view.is_stopped and in_known_pause(beats):
+    found = tuple(item for item in ranks_behind(beats, view.topology) if _is_waited_for(item, beats))
+    behind, limit = _overdue(view, beats, found, stall_s=stall, limit_s=limit, patience_s=patience_s)
+    if not behind and not view.is_stopped and (found or in_known_pause(beats)):
         return ()
     if behind and len(_gone_of(behind, beats)) == len(behind):
         return (_left_finding(view, beats, behind),)
@@ -101,6 +107,25 @@ def _is_waited_for(item: Behind, beats: tuple[Heartbeat, ...]) -> bool:
         return True
     running = [beat.status.groups for beat in beats if beat.state == "running"]
     return any(entered > completed for groups in running for entered, completed in groups.values())
+
+
+def _overdue(
+    view: View,
+    beats: tuple[Heartbeat, ...],
+    found: tuple[Behind, ...],
+    *,
+    stall_s: float,
+    limit_s: float,
+    patience_s: float,
+) -> tuple[tuple[Behind, ...], float]:
+    """Those behind that have no lawful reason to be, or have had it for too long; and the limit they passed."""
+    late = {item.rank for item in found}
+    busy = frozenset[int]() if view.is_stopped else {b.rank for b in beats if b.rank in late and is_busy(b)}
+    if not busy:
+        return found, limit_s
+    if min(stall_s, quiet_s(beats, view.moves)) >= patience_s:
+        return found, max(limit_s, patience_s)
+    return tuple(item for item in found if item.rank not in busy), limit_s
 
 
 def _lost_evidence(lost: tuple[Heartbeat, ...], stall: float | None) -> tuple[Evidence, ...]:

@@ -127,7 +127,8 @@ def _status(matter: Matter, times: int) -> Iterator[str]:
         yield f"step {quantity(ratio, 'x')} of usual"
     if incident.cost.share_of_step > 0:
         yield f"{quantity(incident.cost.share_of_step, 'share')} of the step lost"
-    yield f"since step {incident.onset_step}, {_clock(matter.opened_s)}"
+    since = "the first step seen, step" if incident.cause.from_start_s is not None else "step"
+    yield f"since {since} {incident.onset_step}, {_clock(matter.opened_s)}"
     if incident.cost.gpu_hours_so_far >= 0.005:
         yield f"{quantity(incident.cost.gpu_hours_so_far)} GPU-hours lost so far"
     if times > 1:

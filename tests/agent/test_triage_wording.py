@@ -92,6 +92,12 @@ def test_card_of_a_starved_rank() -> None:
     assert card == GOLDEN
 
 
+def test_what_every_window_showed_is_told_since_the_first_step_seen() -> None:
+    one = incident(from_start_s=0.07)
+    card = render(one, diagnose(one, findings=(), topology=topology()), topology=topology())
+    assert "host h1 · since the first step seen, step 120" in card
+
+
 GOLDEN = """\
  CONFIRMED                                   host.cpu_starved · critical · open
  rank 2 on h1 does not get the CPU: forward 132 ms vs peers 61 ms (2.2×)

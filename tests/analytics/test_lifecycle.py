@@ -44,6 +44,33 @@ def test_a_hang_is_an_incident_after_a_minute_and_only_one() -> None:
     assert incident.cause.victims == (0, 1, 3)
 
 
+def test_a_hang_in_the_first_step_which_compiles_is_told_after_eight_minutes() -> None:
+    hang = Fault(kind="hang", ranks=(2,), start_step=0)
+    steps = listen(simulate(JOB, (hang,), rng=np.random.default_rng(0)), tuple(range(5, 600, 5)))
+    told = [5 * n for n, step in enumerate(steps, 1) if step.state.incidents]
+    assert 480 <= told[0] <= 500
+    assert [(i.cause.fault_class, i.cause.suspects) for i in steps[-1].state.incidents] == [
+        ("stop.hang", (2,))
+    ]
+
+
+def test_a_hang_in_the_first_step_stays_open_when_the_service_is_started_again() -> None:
+    """What was remembered of who got on when is gone then, and no step has ended."""
+    done = simulate(JOB, (Fault(kind="hang", ranks=(2,), start_step=0),), rng=np.random.default_rng(0))
+    last = listen(done, tuple(range(5, 600, 5)))[-1].state
+    restored = replace(AttemptState.start(last.run, last.attempt), incidents=last.incidents)
+    now_s = done.job.start_s + 605.0
+    after = advance(restored, topology=build(done.layouts), now_s=now_s, beats=done.beats(now_s))
+    assert [incident.status for incident in after.state.incidents] == ["open"]
+
+
+@pytest.mark.parametrize("step_s", [90.0, 300.0])
+def test_first_steps_that_take_minutes_are_no_stop(step_s: float) -> None:
+    done = simulate(replace(JOB, steps=4, step_s=step_s), rng=np.random.default_rng(0))
+    steps = listen(done, tuple(np.arange(5.0, done.last_end_s - done.job.start_s, 5.0)))
+    assert steps[-1].state.beats[0].status.step == 3 and not steps[-1].state.incidents
+
+
 def test_a_lost_rank_is_an_incident_at_once() -> None:
     steps = listen(stopped("lost"), (5.0, 16.0, 20.0))
     incidents = steps[-1].state.incidents

@@ -50,6 +50,7 @@ def beat(
     phase: str = "backward",
     p50_s: float = 0.5,
     age_s: float = 0.0,
+    process: str = "S",
 ) -> Heartbeat:
     ts_s = NOW_S - age_s
     return Heartbeat(
@@ -60,6 +61,7 @@ def beat(
         ts_s=ts_s,
         state=state,
         exit_reason=reason,
+        process_state=process,
         status=Status(
             ts_ns=int(ts_s * 1e9),
             step=7,
@@ -72,8 +74,14 @@ def beat(
     )
 
 
-def detect(beats: Sequence[Heartbeat], layout: Topology | None = None) -> tuple[Finding, ...]:
-    view = View(run="r", attempt=0, topology=layout or topology(), now_s=NOW_S, beats=tuple(beats))
+def detect(
+    beats: Sequence[Heartbeat], layout: Topology | None = None, *, moved_s: Mapping[int, float] | None = None
+) -> tuple[Finding, ...]:
+    """What is found where each rank last got on `moved_s` ago, unknown if None."""
+    moves = {rank: NOW_S - ago for rank, ago in (moved_s or {}).items()}
+    view = View(
+        run="r", attempt=0, topology=layout or topology(), now_s=NOW_S, beats=tuple(beats), moves=moves
+    )
     return l1_stop.detect(view)
 
 
@@ -115,6 +123,43 @@ def test_inside_a_mark_time_alone_is_no_stop_but_a_rank_behind_is() -> None:
     assert detect(together) == ()
     torn = [beat(r, {"dp": (10 - (r == 2), 9)}, mark="checkpoint", stalled_s=900) for r in range(WORLD)]
     assert detect(torn)[0].ranks == (2,)
+
+
+def waiting_for(late: int, **own: object) -> list[Heartbeat]:
+    """All wait in a call for rank `late`, whose heartbeat has `own`, 900 s after the last step ended."""
+    more = {rank: own if rank == late else {} for rank in range(WORLD)}
+    first = {"p50_s": 0.0} if own.get("p50_s") == 0.0 else {}
+    return [
+        beat(rank, {"dp": (10 - (rank == late), 9)}, stalled_s=900.0, **{**first, **more[rank]})  # type: ignore[arg-type]
+        for rank in range(WORLD)
+    ]
+
+
+BUSY = ({"p50_s": 0.0}, {"mark": "checkpoint"}, {"phase": "eval"})
+
+
+@pytest.mark.parametrize("own", BUSY)
+@pytest.mark.parametrize(("quiet_s", "told"), [(100.0, ()), (470.0, ()), (490.0, (2,))])
+def test_a_rank_behind_may_compile_or_save_for_eight_minutes_since_anybody_got_on(
+    own: Mapping[str, object], quiet_s: float, told: tuple[int, ...]
+) -> None:
+    """However long the first step or the save is: what tells is that nobody gets on any more."""
+    moved = {rank: 800.0 if rank else quiet_s for rank in range(WORLD)}
+    found = detect(waiting_for(2, **own), moved_s=moved)
+    assert tuple(rank for finding in found for rank in finding.ranks) == told
+    assert all((f.evidence[0].name, f.evidence[0].baseline) == ("stalled_s", 480.0) for f in found)
+
+
+@pytest.mark.parametrize("own", BUSY)
+def test_a_stopped_process_neither_compiles_nor_saves(own: Mapping[str, object]) -> None:
+    beats = waiting_for(2, **own, process="T")
+    assert detect(beats, moved_s=dict.fromkeys(range(WORLD), 100.0))[0].ranks == (2,)
+
+
+def test_a_rank_that_hangs_outside_a_mark_is_told_beside_one_that_saves() -> None:
+    beats = waiting_for(2, mark="checkpoint")
+    beats[1] = beat(1, {"dp": (9, 9)}, stalled_s=900.0)
+    assert detect(beats, moved_s=dict.fromkeys(range(WORLD), 100.0))[0].ranks == (1,)
 
 
 def test_a_stop_with_nobody_behind_names_the_stuck_group() -> None:
