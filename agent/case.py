@@ -10,6 +10,7 @@ from argus.agent.entities import Entities, entities_of
 from argus.agent.evidence import Answer, AsOf, Json, ToolResult
 from argus.agent.facts import RunFacts
 from argus.agent.fit import fitted
+from argus.agent.long_steps import long_step
 from argus.agent.rows import number
 from argus.agent.runbooks.books import Runbook, built_in_books
 from argus.agent.runbooks.catalogue import Remedy, built_in
@@ -113,7 +114,7 @@ def _nothing_found(facts: RunFacts) -> dict[str, Any]:
     fleet = facts.fleet()
     num_ranks = 0 if fleet is None else fleet.topology.world_size
     windows = facts.windows(limit=1)
-    doubt = "" if windows else "no window of this run is analysed yet"
+    doubt = long_step(facts) if windows else "no window of this run is analysed yet"
     missing = tuple(text for window in windows for text in window.unseen)
     return no_incident(missing=missing, doubt=doubt, num_ranks=num_ranks)
 

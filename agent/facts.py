@@ -14,6 +14,7 @@ from argus.analytics.outcome import Outcome
 from argus.analytics.run_facts import RunFacts as Compared
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window
+from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.stacks import StackDump
@@ -136,6 +137,9 @@ class RunFacts(Protocol):
         self, *, nodes: Sequence[str], since_s: float | None, limit: int
     ) -> Sequence[OutsideEvent] | None:
         """What other sources said of nodes and what they hold, of all if none is named, the latest first."""
+
+    def beats(self) -> Sequence[Heartbeat] | None:
+        """The last sign of life of each of its ranks, by rank."""
 
     def compared(self) -> Compared | None:
         """What of it can be compared with another run."""

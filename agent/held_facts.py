@@ -19,6 +19,7 @@ from argus.analytics.recorded_steps import Numbers
 from argus.analytics.run_facts import RunFacts as Compared
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window
+from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.stacks import StackDump
@@ -42,6 +43,7 @@ class HeldRun:
     dumps: tuple[StackDump, ...] | None = None
     host_samples: Mapping[str, HostSample] | None = None
     told: tuple[OutsideEvent, ...] | None = None
+    heard: tuple[Heartbeat, ...] | None = None
     profile: Compared | None = None
     replay: Replayer | None = None
 
@@ -131,6 +133,10 @@ class HeldRun:
         named = [one for one in self.told if not nodes or {one.node, f"host:{one.host}"} & set(nodes)]
         late = [one for one in named if since_s is None or one.time_s >= since_s]
         return tuple(sorted(late, key=lambda one: -one.time_s)[:limit])
+
+    def beats(self) -> Sequence[Heartbeat] | None:
+        """The last sign of life of each of its ranks, by rank."""
+        return self.heard
 
     def compared(self) -> Compared | None:
         """What of it can be compared with another run."""

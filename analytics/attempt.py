@@ -247,12 +247,14 @@ def _judge(
     state = replace(state, ballots=ballots)
     causes: tuple[Cause, ...] = ()
     recurring: Mapping[int, Recurrence] = {}
-    # What arrives after the end is kept as history: the job is over, and with it its incidents.
-    if not is_start_up(state.past, min_past=min_past) and not is_over(view.beats):
+    # What arrives after the end opens nothing: the job is over. What is open still lasts as long as it shows.
+    has_ended = is_over(view.beats)
+    is_any_open = any(incident.status == "open" for incident in state.incidents)
+    if not is_start_up(state.past, min_past=min_past) and (is_any_open or not has_ended):
         state = _counted(state, view, ranks)
         recurring = recurrences(view, state.bouts)
         causes = _causes(state, view, findings, votes=votes, recurring=recurring)
-    for cause in causes:
+    for cause in causes if not has_ended else [c for c in causes if find_open(state.incidents, c)]:
         state = _with_cause(state, view, cause, window=digest.index)
     doubted = replace(
         digest,

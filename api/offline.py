@@ -26,6 +26,7 @@ from argus.analytics.whatif.graph import NotReplayable
 from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
 from argus.analytics.window import Window, assemble
 from argus.api.offline_doubt import FEW_STEPS, MIN_SHARE_READ, doubt_of
+from argus.api.offline_ends import Ends, ends_of
 from argus.api.offline_seen import Seen, analyse_seen, end_s, outside_of, seen_by, told_apart
 from argus.api.offline_series import SeriesReport, analyse_series
 from argus.api.offline_stops import analyse_dumps, unlike_sizes, with_hang
@@ -120,11 +121,10 @@ def analyse(
     now_s = end_s(job) if seen else now_s
     told = _advance_over(windows, topology, now_s=now_s, replayed=known, outside=outside)
     findings, found = numbers.told(*told)
-    missing = missing_evidence(windows, job)
-    incidents = tuple(
-        replace(incident, diagnosis=diagnose(incident, findings=findings, topology=topology, missing=missing))
-        for incident in (_with_start_lag(one, job, windows[0]) for one in found)
-    )
+    ends = ends_of(job, topology)
+    missing = (*ends.missing, *missing_evidence(windows, job))
+    late = tuple(_with_start_lag(one, job, windows[0]) for one in found)
+    incidents = _diagnosed(late, findings=findings, topology=topology, missing=missing)
     waits = [(window, waits_of(window)) for window in windows]
     return Report(
         job=job,
@@ -133,14 +133,35 @@ def analyse(
         collectives=tuple(row for window, seen in waits for row in _collective_rows(window, seen)),
         findings=findings,
         incidents=incidents,
-        diagnosis=_verdict(job, incidents, missing=missing, doubt=doubt_of(job, waits, findings)),
+        diagnosis=_verdict(job, incidents, missing=missing, doubt=doubt_of(job, waits, findings), ends=ends),
         warnings=tuple(dict.fromkeys([*warnings, *job.warnings, *topology.conflicts, *doubts])),
         what_if=replayed,
         replayer=replayer,
         stacks=told_apart(witnesses.stacks),
         seen=seen.to_json(),
         witnesses=witnesses,
+        is_end_first=is_end_first(ends, incidents),
     )
+
+
+def _diagnosed(
+    incidents: Sequence[Incident],
+    *,
+    findings: Sequence[Finding],
+    topology: Topology,
+    missing: Sequence[str],
+) -> tuple[Incident, ...]:
+    return tuple(
+        replace(one, diagnosis=diagnose(one, findings=findings, topology=topology, missing=missing))
+        for one in incidents
+    )
+
+
+def is_end_first(ends: Ends, incidents: Sequence[Incident]) -> bool:
+    """Whether how one rank ended says more than the costliest incident: nothing that costs much was decided."""
+    worst = costliest(incidents)
+    is_slight = worst is None or (worst.cause.verdict == "INCONCLUSIVE" and worst.severity == "info")
+    return bool(ends.first) and is_slight
 
 
 def _verdict(
@@ -149,11 +170,14 @@ def _verdict(
     *,
     missing: Sequence[str],
     doubt: str,
+    ends: Ends,
 ) -> dict[str, Any]:
     """The costliest incident's diagnosis, or that of a job without any."""
     worst = costliest(incidents)
-    if worst is not None and worst.diagnosis is not None:
+    is_first = is_end_first(ends, incidents)
+    if worst is not None and worst.diagnosis is not None and not is_first:
         return worst.diagnosis
+    doubt = ends.headline if is_first else doubt or ends.headline
     return no_incident(missing=missing, doubt=doubt, num_ranks=len(job.ranks))
 
 

@@ -37,7 +37,8 @@ class Report:
     """What offline triage found; `diagnosis` is that of the costliest incident, or says there is none.
 
     `seen` is what others than the ranks told, `witnesses` the same as the analysis takes it, `series` what bare step times beside the ranks showed, `stop` is
-    the incident of a job that stands still after its steps, `what` says what was read where there are no windows.
+    the incident of a job that stands still after its steps; where `is_end_first`, the diagnosis is of how a rank ended
+    and no incident's. `what` says what was read where there are no windows.
     """
 
     job: Job
@@ -55,6 +56,7 @@ class Report:
     series: SeriesReport | None = None
     stop: Incident | None = None
     witnesses: Outside = NOTHING
+    is_end_first: bool = False
     what: str = "flight-recorder dumps"
 
     def ideal_timeline(self) -> dict[str, Any] | None:
@@ -65,8 +67,8 @@ class Report:
 
     @property
     def incident(self) -> Incident | None:
-        """The costliest incident; a job that stands still costs all of its ranks."""
-        return self.stop or costliest(self.incidents)
+        """The incident of the diagnosis: the costliest; a job that stands still costs all of its ranks."""
+        return self.stop or (None if self.is_end_first else costliest(self.incidents))
 
     def to_json(self) -> dict[str, Any]:
         """The object `argus triage --json` prints."""

@@ -13,13 +13,14 @@ from argus.analytics.finding import Finding
 from argus.analytics.kernel_table import KernelTable, open_table
 from argus.analytics.numbers import WindowNumbers, read_steps
 from argus.analytics.run_facts import RunFacts as Compared
-from argus.analytics.store import asked, kernels, observations
+from argus.analytics.store import asked, kernels, observations, progress
 from argus.analytics.store import events as outside
 from argus.analytics.store.engine import Store
 from argus.analytics.store.queries import Which
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window, assemble
 from argus.api.facts import stored_facts
+from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.stacks import StackDump, Thread
@@ -118,6 +119,11 @@ class StoreRun:
         with self.store.read() as connection:
             found = outside.list_events(connection, nodes=nodes, since_s=since_s, limit=limit, offset=0)
         return [OutsideEvent(**{name: item[name] for name in EVENT_FIELDS}) for item in found.items]
+
+    def beats(self) -> Sequence[Heartbeat] | None:
+        """The last sign of life of each of its ranks, by rank."""
+        with self.store.read() as connection:
+            return tuple(item.beat for item in progress.beats_of(connection, self.which.id))
 
     def compared(self) -> Compared | None:
         """What of it can be compared with another run."""

@@ -13,6 +13,7 @@ from argus.analytics.store import progress
 from argus.analytics.store.engine import Store
 from argus.analytics.store.progress import WindowRow
 from argus.analytics.window import Window, assemble
+from argus.collectors.records.plan import DEFAULT_STEPS
 from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import Topology
 
@@ -25,6 +26,7 @@ def read_window(
 ) -> Window:
     """All that came in of a window before it closed, or at all, with what of it cannot be read.
 
+    A window that the run ended in is as long as the run was in it: steps that never were are not missing.
     Raises ValueError if it is too large.
     """
     with store.read() as connection:
@@ -35,6 +37,7 @@ def read_window(
     parts = without_details(bodies)
     if not parts:
         raise ValueError("its records are not kept any more")
+    parts = _as_far_as_run(store, attempt_id, row, parts)
     phases = {part.name(int(index)) for part in parts for index in set(part.cells["phase"].tolist())}
     cells = topology.world_size * row.num_steps * (len(phases) + 2)
     if cells > MAX_CELLS:
@@ -45,6 +48,36 @@ def read_window(
     window = replace(align(assemble(parts, topology)), kernels=blobs, kernel_names=names)
     unread = tuple(f"kernel summaries of {number} hosts: {reason}" for reason, number in refused.items())
     return replace(window, coverage=replace(window.coverage, unseen=(*window.coverage.unseen, *unread)))
+
+
+def _as_far_as_run(
+    store: Store, attempt_id: int, row: WindowRow, parts: list[RankWindow]
+) -> list[RankWindow]:
+    """The parts without the steps planned after the run's last: those of which nobody has one or is heard of in one.
+
+    An end after fewer steps than the shortest window has stays a window that was mostly not seen: so few compare badly.
+    """
+    last = max((int(part.steps["step"].max()) for part in parts if len(part.steps)), default=-1)
+    num_steps = last + 1 - row.first_step
+    if not DEFAULT_STEPS <= num_steps < row.num_steps:
+        return parts
+    with store.read() as connection:
+        heard = progress.beats_of(connection, attempt_id)
+    if not heard or any(one.beat.status.step > last + 1 for one in heard):
+        return parts
+    return [_first_steps(part, num_steps) for part in parts]
+
+
+def _first_steps(part: RankWindow, num_steps: int) -> RankWindow:
+    """The summary of its first steps, without what began in the one after them."""
+    end = part.first_step + num_steps
+    return replace(
+        part,
+        num_steps=num_steps,
+        cells=part.cells[part.cells["step"] < end],
+        collectives=part.collectives[part.collectives["step"] < end],
+        events=part.events[part.events["step"] < end],
+    )
 
 
 def without_details(bodies: Iterable[bytes]) -> list[RankWindow]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from argus.collectors.call_order import numbered
 from argus.collectors.launches import one_launch
-from argus.collectors.readers import Reading
+from argus.collectors.readers import Ending, Reading
 from argus.collectors.records.events import DTYPES, STRING_COLUMNS, RankRecords, Rows
+from argus.collectors.records.heartbeat import Status
 from argus.collectors.records.layout import GroupInfo
 
 Ints = NDArray[np.int64]
@@ -29,7 +30,8 @@ class Job:
 
     `num_steps` counts the steps any rank recorded; a profiler's schedule leaves holes between them. `missing` are ranks
     of the world no file was given for. Each recorded rank `stands_for` that many from it on. `num_unmatched` calls were
-    left out because the ranks' records disagree on them.
+    left out because the ranks' records disagree on them. `endings` says by rank how its last file ends,
+    `statuses` what the rank last said of itself in it.
     """
 
     records: tuple[RankRecords, ...]
@@ -39,6 +41,8 @@ class Job:
     warnings: tuple[str, ...]
     stands_for: int = 1
     num_unmatched: int = 0
+    endings: Mapping[int, Ending] = field(default_factory=dict)
+    statuses: Mapping[int, Status] = field(default_factory=dict)
 
     @property
     def steps(self) -> Ints:
@@ -81,6 +85,8 @@ def join(readings: Sequence[Reading], *, run: str = "") -> Job:
         warnings=(),
         stands_for=min(reading.stands_for for reading in by_rank.values()),
         num_unmatched=unmatched,
+        endings={rank: reading.ending for rank, reading in sorted(by_rank.items())},
+        statuses={rank: one.status for rank, one in sorted(by_rank.items()) if one.status is not None},
     )
     return replace(job, num_steps=len(job.steps), warnings=(*warnings, *_coverage(job)))
 
@@ -146,8 +152,13 @@ def _by_rank(readings: Sequence[Reading], warnings: list[str]) -> dict[int, Read
             )
         if len(fresh):
             joined = append(known.records, _only(reading.records, fresh))
+            last = reading if fresh[-1] > known.records.steps["step"].max() else known
             by_rank[rank] = replace(
-                known, records=joined, is_seq_known=known.is_seq_known and reading.is_seq_known
+                known,
+                records=joined,
+                is_seq_known=known.is_seq_known and reading.is_seq_known,
+                ending=last.ending,
+                status=last.status,
             )
     return by_rank
 

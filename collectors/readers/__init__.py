@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,9 +18,16 @@ from typing import Protocol, cast
 
 from argus.collectors.records.events import RankRecords
 from argus.collectors.records.flight import FlightDump
+from argus.collectors.records.heartbeat import Status
 from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.series import StepSeries
 from argus.collectors.records.stacks import StackDump
+
+
+class Ending(StrEnum):
+    """How a file ends: it does not say, with the rank's goodbye, without one, inside a record or damaged."""
+
+    UNTOLD, GOODBYE, OPEN, CUT = "untold", "goodbye", "open", "cut"
 
 
 class ReaderError(ValueError):
@@ -41,7 +49,7 @@ class Reading:
     the step times of a file that knows no ranks. `events` and `stacks` are what others than the ranks saw;
     an event at time 0 does not say when. `also` maps an event's node to other names of it. `are_members_known`
     is False if the groups list only the members this file tells of: the others are in other files.
-    `is_rank_known` is False if ranks only count the processes of this file.
+    `is_rank_known` is False if ranks only count the processes of this file. `ending` is how the file ends, `status` the rank's last sign of life in it.
     """
 
     records: RankRecords
@@ -58,6 +66,8 @@ class Reading:
     also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     are_members_known: bool = True
     is_rank_known: bool = True
+    ending: Ending = Ending.UNTOLD
+    status: Status | None = None
 
 
 class Reader(Protocol):

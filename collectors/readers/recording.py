@@ -10,11 +10,12 @@ import numpy as np
 
 from argus.collectors.host.check import Checked, Checker, first_layout
 from argus.collectors.host.names import NameTable
-from argus.collectors.readers import ReaderError, Reading
+from argus.collectors.readers import Ending, ReaderError, Reading
 from argus.collectors.readers._files import Inflated
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.events import DTYPES, RankRecords, Rows, empty
 from argus.collectors.records.frames import ROW_KINDS, VERSION, Frame, FrameReader, Kind
+from argus.collectors.records.heartbeat import Status
 from argus.collectors.records.host_look import HostLook
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.stacks import StackDump, decode_stacks
@@ -41,9 +42,9 @@ def read(path: Path) -> Iterator[Reading]:
             while chunk := source.read():
                 recording.feed(chunk)
         except (WireError, ReaderError) as error:
-            recording.warn(f"{error}; only what lies before that is used")
+            recording.cut(f"{error}; only what lies before that is used")
         if source.cut:
-            recording.warn(source.cut)
+            recording.cut(source.cut)
     yield recording.reading()
 
 
@@ -63,7 +64,21 @@ class _Recording:
     looks: list[HostLook] = field(default_factory=list)
     stacks: list[StackDump] = field(default_factory=list)
     has_ended: bool = False
+    is_cut: bool = False
+    status: Status | None = None
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def ending(self) -> Ending:
+        """Whether the rank's last words are in it."""
+        if self.is_cut:
+            return Ending.CUT
+        return Ending.GOODBYE if self.has_ended else Ending.OPEN
+
+    def cut(self, text: str) -> None:
+        """What follows in the file cannot be used."""
+        self.is_cut = True
+        self.warn(text)
 
     def warn(self, text: str) -> None:
         self.warnings.append(f"{self.name}: {text}")
@@ -85,6 +100,7 @@ class _Recording:
             self.keep(checked)
         self.has_ended = checked.kind == Kind.BYE
         self.layout = checked.layout or self.layout
+        self.status = checked.status or self.status
         self.dropped = self.dropped if checked.drops is None else checked.drops
         if checked.note:
             self.notes[checked.note] = None
@@ -123,7 +139,7 @@ class _Recording:
             why = self.warnings[0] if self.warnings else f"{self.name}: it is empty or cut short"
             raise ReaderError(f"{why}; the layout that names its rank is missing")
         if self.frames.pending and not self.warnings:
-            self.warn("the end is cut off inside a record; the rest is used")
+            self.cut("the end is cut off inside a record; the rest is used")
         for reason, count in self.checker.rejected.items():
             self.warn(f"{count} rows are left out as {reason}")
         if not self.has_ended and not self.warnings:
@@ -144,7 +160,13 @@ class _Recording:
             looks=tuple(self.looks),
             stacks=tuple(self.stacks),
         )
-        return Reading(records=records, source=self.name, warnings=tuple(self.warnings))
+        return Reading(
+            records=records,
+            source=self.name,
+            warnings=tuple(self.warnings),
+            ending=self.ending,
+            status=self.status,
+        )
 
 
 def _each_once(steps: Rows) -> Rows:

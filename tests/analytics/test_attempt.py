@@ -13,6 +13,7 @@ from argus.analytics.attempt import Advance, AttemptState, advance
 from argus.analytics.incident import Incident
 from argus.analytics.window import Window, assemble
 from argus.collectors.host.window import cut
+from argus.collectors.records.heartbeat import Heartbeat, Status
 from argus.collectors.records.plan import WindowPlan
 from argus.evals.simulator.job import QUIET, SHARED, Fault, Job
 from argus.evals.simulator.simulate import Simulation, simulate
@@ -233,3 +234,29 @@ def test_windows_half_unseen_do_not_resolve_an_incident() -> None:
         shown = blind if window.index >= END // 10 else window
         state = advance(state, topology=topology, now_s=0.0, window=shown).state
     assert [incident.status for incident in state.incidents] == ["open"]
+
+
+def _ended(job: Job) -> list[Heartbeat]:
+    """Every rank's goodbye."""
+    status = Status(ts_ns=0, step=job.steps)
+    return [
+        Heartbeat(
+            run=job.run, attempt=job.attempt, rank=rank, host="h", ts_s=0.0, state="ended", status=status
+        )
+        for rank in range(job.ranks)
+    ]
+
+
+@pytest.mark.parametrize(("start", "told"), [(20, [(1, 69)]), (50, [])])
+def test_the_last_window_that_comes_with_the_end_prolongs_what_is_open_and_opens_nothing(
+    start: int, told: list[tuple[int, int]]
+) -> None:
+    job = replace(CLUSTER, ranks=4, steps=70, gpu=False)
+    done = simulate(job, (fault("compute", 1, 1.6, start=start, end=None),), rng=np.random.default_rng(0))
+    topology = build(done.layouts)
+    state = AttemptState.start(job.run, job.attempt)
+    all_windows = list(windows(done, topology))
+    for window in all_windows:
+        beats = _ended(job) if window is all_windows[-1] or start == 50 else []
+        state = advance(state, topology=topology, now_s=0.0, window=window, beats=beats).state
+    assert [(*i.cause.suspects, i.end_step) for i in state.incidents] == told
