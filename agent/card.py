@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from argus.agent.claims import LOST
 from argus.agent.wording import counted, per, phase_name, printable, quantity, ranks, versus
 from argus.analytics.classes import ON_DEVICE, cause_classes
 from argus.analytics.finding import Evidence
@@ -183,8 +184,11 @@ def _stop(cause: Cause) -> Iterator[str]:
     if stalled is not None:
         against = f", a step usually takes {quantity(usual.value, 's')}" if usual else ""
         yield f"no step ended for {quantity(stalled.value, 's')}{against}"
+    lost = [item for item in cause.evidence if item.name == LOST]
+    for note in dict.fromkeys(item.note for item in lost):
+        yield f"{ranks([int(item.value) for item in lost if item.note == note])} {note}"
     for item in cause.evidence:
-        if item.name in ("lost", "left"):
+        if item.name == "left":
             yield f"rank {item.value:.0f} {item.note}"
         elif item.name in ("entered", "completed") and item.baseline is not None:
             yield f"{item.name} {counted(round(item.value), 'calls')}, the furthest member {item.baseline:,.0f} ({item.note})"

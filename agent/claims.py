@@ -8,11 +8,14 @@ from typing import Any
 
 from argus.agent.diagnosis import Claim, Value
 from argus.agent.evidence import NoSuchPlace, at_pointer
-from argus.agent.wording import SECONDS_A, quantity
+from argus.agent.wording import SECONDS_A, quantity, ranks_as
 from argus.analytics.finding import Evidence, Finding
 
 CAUSE = "cause"
 """Name of the decision's own evidence in pointers; it is the diagnosis' list `evidence`."""
+
+LOST = "lost"
+"""Evidence of a rank that is gone: its value is the rank. There is one for each, thousands with a rack."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +95,7 @@ FORMS: Mapping[str, _Form] = {
     "probe_well": _Form(text="A probe took {v} of its healthy peers' time and is well: {note}.", unit="x"),
     "stalled_s": _Form(text="No step has ended for {v}."),
     "median_step_s": _Form(text="A step usually takes {v}."),
-    "lost": _Form(text="Rank {v} is gone: {note}.", unit=""),
+    LOST: _Form(text="Rank {v} is gone: {note}.", unit=""),
     "left": _Form(text="Rank {v} left: {note}.", unit=""),
     "last_step": _Form(text="Its last step was {v}.", unit=""),
     "entered": _Form(
@@ -181,21 +184,53 @@ def claims_of(evidence: Sequence[Evidence]) -> tuple[Claim, ...]:
 
 def _claims(evidence: Sequence[Evidence]) -> Iterator[Claim]:
     number = 0
+    lost = _lost(evidence)
     for index, item in enumerate(evidence):
         form = FORMS.get(item.name)
-        if form is None:
+        alike = lost[item.note] if item.name == LOST else {}
+        if form is None or index > next(iter(alike.values()), index):
             continue
         number += 1
+        if len(alike) > 1:
+            yield _of_many_lost(f"c{number}", alike, note=item.note)
+            continue
         unit = item.unit if item.unit.startswith(SECONDS_A) else form.unit
         values = {"v": Value(evidence=CAUSE, path=f"/evidence/{index}/value", unit=unit)}
         text = form.text
         if item.baseline is not None and form.with_baseline:
             values["b"] = Value(evidence=CAUSE, path=f"/evidence/{index}/baseline", unit=unit)
             text = form.with_baseline
-        # A note is text of ours or a group's name: braces in it must not become fields.
-        note = item.note.replace("{", "(").replace("}", ")")
+        note = _plain(item.note)
         text = text.replace(" {note}.", f" {note}." if note else ".").replace("{note}", note or "the step")
         yield Claim(id=f"c{number}", text=text, values=values)
+
+
+def _lost(evidence: Sequence[Evidence]) -> dict[str, dict[int, int]]:
+    """Where in `evidence` each lost rank is told of, by what is said of it."""
+    found: dict[str, dict[int, int]] = {}
+    for index, item in enumerate(evidence):
+        if item.name == LOST:
+            found.setdefault(item.note, {}).setdefault(int(item.value), index)
+    return found
+
+
+def _of_many_lost(claim_id: str, places: Mapping[int, int], *, note: str) -> Claim:
+    """One claim for ranks of which the same is said: each number that it names points to that rank's evidence."""
+    values: dict[str, Value] = {}
+
+    def point(rank: int) -> str:
+        name = f"v{len(values) or ''}"
+        values[name] = Value(evidence=CAUSE, path=f"/evidence/{places[rank]}/value", unit="")
+        return "{" + name + "}"
+
+    who = ranks_as(tuple(places), point)
+    why = f": {_plain(note)}" if note else ""
+    return Claim(id=claim_id, text=f"{who[:1].upper()}{who[1:]} are gone{why}.", values=values)
+
+
+def _plain(note: str) -> str:
+    """A note is text of ours or a group's name: braces in it must not become fields."""
+    return note.replace("{", "(").replace("}", ")")
 
 
 def render(claim: Mapping[str, Any], documents: Mapping[str, Mapping[str, Any]]) -> str:

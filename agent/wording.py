@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 CAUSES = {
     "compute.slow": "computes slower than its peers",
@@ -152,6 +152,15 @@ def ranks(numbers: Sequence[int]) -> str:
     >>> ranks([3]), ranks([0, 1, 2, 5])
     ('rank 3', 'ranks 0–2, 5')
     """
+    return ranks_as(numbers, str)
+
+
+def ranks_as(numbers: Sequence[int], shown_as: Callable[[int], str]) -> str:
+    """The phrase of `ranks` with each number that it names as `shown_as` has it.
+
+    >>> ranks_as([7, 8, 9], "<{}>".format)
+    'ranks <7>–<9>'
+    """
     if not numbers:
         return "no rank"
     runs: list[list[int]] = []
@@ -160,8 +169,11 @@ def ranks(numbers: Sequence[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    parts = [str(a) if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in runs]
-    shown = ", ".join(parts[:_SHOWN_RANKS]) + (", …" if len(parts) > _SHOWN_RANKS else "")
+    parts = []
+    for first, last in runs[:_SHOWN_RANKS]:
+        ends = [shown_as(first)] if first == last else [shown_as(first), shown_as(last)]
+        parts.append((", " if last == first + 1 else "–").join(ends))
+    shown = ", ".join(parts) + (", …" if len(runs) > _SHOWN_RANKS else "")
     return f"rank {shown}" if len(set(numbers)) == 1 else f"ranks {shown}"
 
 

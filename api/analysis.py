@@ -28,7 +28,6 @@ from argus.analytics.view import PAST_WINDOWS
 from argus.analytics.window import Coverage, Window
 from argus.api.course import Analyses, Look
 from argus.api.governing import govern, level_of
-from argus.api.liveness import seen_now
 from argus.api.metrics import Metrics
 from argus.api.outside import outside_now, recall
 from argus.api.past import past_now
@@ -204,12 +203,6 @@ def _tops(watch: Watch, window: Window, look: Look) -> tuple[KernelTop, ...]:
         return added_up(kernel_tops(window, look.findings), watch.kernels)
     except WireError:
         return watch.kernels  # L3 has counted the damaged summary; the series keep what was known
-
-
-def beats_now(means: Means, watch: Watch, *, now_s: float, floor_s: float) -> tuple[Heartbeat, ...]:
-    """The attempt's heartbeats as they look now."""
-    heard = [watch.heard[rank] for rank in sorted(watch.heard)]
-    return seen_now(heard, hosts=watch.hosts, now_s=now_s, floor_s=floor_s, silent_s=means.settings.silent_s)
 
 
 def tick(means: Means, watch: Watch, *, beats: Sequence[Heartbeat], now_s: float) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from argus.analytics.store.progress import HeardBeat
+from argus.api.watch import Watch
 from argus.collectors.records.heartbeat import Heartbeat
 
 AFTER_LOSS_S = 5.0
@@ -12,19 +13,42 @@ AFTER_LOSS_S = 5.0
 comes every 5 s, and not with the loss."""
 
 
+def beats_now(watch: Watch, *, now_s: float, floor_s: float, silent_s: float) -> tuple[Heartbeat, ...]:
+    """The attempt's heartbeats as they look now; see `seen_now`."""
+    stops = [one.cause for one in watch.kept.values() if one.cause.fault_class == "stop.lost"]
+    return seen_now(
+        [watch.heard[rank] for rank in sorted(watch.heard)],
+        hosts=watch.hosts,
+        now_s=now_s,
+        floor_s=floor_s,
+        silent_s=silent_s,
+        lost_before={rank for cause in stops for rank in cause.suspects},
+    )
+
+
 def seen_now(
-    heard: Sequence[HeardBeat], *, hosts: Mapping[str, float], now_s: float, floor_s: float, silent_s: float
+    heard: Sequence[HeardBeat],
+    *,
+    hosts: Mapping[str, float],
+    now_s: float,
+    floor_s: float,
+    silent_s: float,
+    lost_before: Collection[int] = (),
 ) -> tuple[Heartbeat, ...]:
     """The beats with their age added; running ranks of a silent host are lost.
 
     `hosts` maps a host to the time of its last sign of life. Silence before `floor_s` does not count:
-    the service itself was not listening. Nor does the silence of a host while the others go on step by
-    step: they could not without its ranks, so only its processor is gone.
+    the service itself was not listening. But the hosts of ranks that are told to be lost already
+    (`lost_before`) stay silent until they speak: that nobody listened is no sign of life. The silence of
+    a host does not count while the others go on step by step: they could not without its ranks, so only
+    its processor is gone.
     """
+    known = {item.beat.host for item in heard if item.beat.rank in lost_before and _runs(item.beat)}
     last_s: dict[str, float] = {}
     for item in heard:
         host = item.beat.host
-        last_s[host] = max(last_s.get(host, floor_s), item.received_s)
+        since_s = item.received_s if host in known else max(item.received_s, floor_s)
+        last_s[host] = max(last_s.get(host, since_s), since_s)
     last_s = {host: max(at_s, hosts.get(host, 0.0)) for host, at_s in last_s.items()}
     silent = {host for host, at_s in last_s.items() if now_s - at_s > silent_s}
     lost: set[str] = set()
@@ -39,15 +63,20 @@ def seen_now(
 def _step_began_s(item: HeardBeat) -> float:
     """When the rank's current step began, by the service's clock; 0 if it did not say."""
     beat = item.beat
-    if beat.state != "running" or not beat.status.step_since_ns:
+    if not _runs(beat) or not beat.status.step_since_ns:
         return 0.0
     return item.received_s - max(beat.ts_s - beat.status.step_since_ns * 1e-9, 0.0)
 
 
 def _seen_now(item: HeardBeat, *, is_lost: bool, now_s: float, floor_s: float) -> Heartbeat:
     beat = item.beat
-    if beat.state != "running":
+    if not _runs(beat):
         return beat
     unheard_s = max(now_s - max(item.received_s, floor_s), 0.0)
     state = "lost" if is_lost else "running"
     return beat.seen(status_age_s=beat.status_age_s + unheard_s, state=state)
+
+
+def _runs(beat: Heartbeat) -> bool:
+    """Whether the rank ran when it was last heard of."""
+    return beat.state == "running"

@@ -19,6 +19,7 @@ from argus.api.complaints import in_words
 from argus.api.healing import Healer
 from argus.api.housekeeping import Housekeeping
 from argus.api.late import Late
+from argus.api.liveness import beats_now
 from argus.api.published import Published
 from argus.api.run_gauges import RunNow
 from argus.api.watch import Watch
@@ -279,7 +280,8 @@ class Worker:
         waiting = analysis.close_due(means, watch, pending=pending, now_s=now_s, not_before_s=not_before_s)
         beats: tuple[Heartbeat, ...] = ()
         if waiting or is_tick:
-            beats = analysis.beats_now(means, watch, now_s=now_s, floor_s=self._floor_s)
+            silent_s = means.settings.silent_s
+            beats = beats_now(watch, now_s=now_s, floor_s=self._floor_s, silent_s=silent_s)
         for row in waiting[:WINDOWS_PER_TURN]:
             analysis.analyse(means, watch, row=row, beats=beats, now_s=now_s)
             if self._stopping.is_set():

@@ -47,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         choices=SCOPES,
-        help="what it may do; may be repeated; ingest is for training hosts and cannot read",
+        help="what it may do; may be repeated: investigate and approve include read, not one another; "
+        "ingest is for training hosts and cannot read",
     )
     create.add_argument("--project", metavar="NAME", help="its project (default: yours, else default)")
     create.add_argument("--name", default="", metavar="TEXT", help="what it is for")

@@ -17,8 +17,7 @@ from argus.api.http.answers import Json, not_found, problem
 from argus.api.http.guard import INGEST, INVESTIGATE, READ
 from argus.api.http.reading import which_attempt
 from argus.api.http.shapes import Document
-from argus.api.http.wiring import AttemptQuery, HostPath, IdPath, RunPath, ServiceOf, read_body
-from argus.collectors.records.layout import MAX_WORLD
+from argus.api.http.wiring import AttemptQuery, HostPath, IdPath, Rank, RunPath, ServiceOf, read_body
 from argus.collectors.records.order import RECORDING_TYPE
 from argus.collectors.records.upload import WIRE_HEADER, check_wire
 
@@ -27,7 +26,6 @@ MAX_RANKS = 256
 """Ranks of one capture: raw records of more are no longer looked at by a person."""
 
 MAX_WINDOWS = 100
-Rank = Annotated[int, Field(ge=0, lt=MAX_WORLD)]
 Ranks = Annotated[list[Rank], Field(max_length=MAX_RANKS)]
 
 

@@ -22,7 +22,7 @@ from argus.api.http.answers import Json, add_read, not_found
 from argus.api.http.guard import READ
 from argus.api.http.reading import which_attempt
 from argus.api.http.shapes import Document
-from argus.api.http.wiring import AttemptQuery, Name, RunPath, ServiceOf
+from argus.api.http.wiring import AttemptQuery, Name, Rank, RunPath, ServiceOf
 from argus.collectors.records.layout import MAX_WORLD
 
 MAX_WINDOWS = 240
@@ -32,9 +32,8 @@ MAX_RANKS = 16
 
 Upto = Annotated[int | None, Query(ge=0, le=(1 << 53) - 1, description="last window; the latest when absent")]
 Windows = Annotated[int, Query(ge=1, le=MAX_WINDOWS, description="windows")]
-RankBound = Annotated[int, Query(ge=0, lt=MAX_WORLD)]
 Rows = Annotated[int, Query(ge=1, le=MAX_ROWS, description="rows at most; several ranks share one")]
-Ranks = Annotated[list[int] | None, Query(max_length=MAX_RANKS)]
+Ranks = Annotated[list[Rank] | None, Query(max_length=MAX_RANKS)]
 
 
 def the_topologies(request: Request, *, service: ServiceOf) -> Topologies:
@@ -53,7 +52,7 @@ def the_topologies(request: Request, *, service: ServiceOf) -> Topologies:
 TopologiesOf = Annotated[Topologies, Depends(the_topologies)]
 
 
-def span(*, first_rank: RankBound = 0, last_rank: RankBound = MAX_WORLD - 1, rows: Rows = 256) -> Span:
+def span(*, first_rank: Rank = 0, last_rank: Rank = MAX_WORLD - 1, rows: Rows = 256) -> Span:
     """The ranks asked for."""
     return Span(first=min(first_rank, last_rank), last=last_rank, rows=rows)
 
@@ -155,7 +154,7 @@ def get_kernel_chart(
     service: ServiceOf,
     topologies: TopologiesOf,
     run: RunPath,
-    rank: Annotated[list[int], Query(min_length=1, max_length=4)],
+    rank: Annotated[list[Rank], Query(min_length=1, max_length=4)],
     attempt: AttemptQuery = None,
     upto: Upto = None,
 ) -> Response:

@@ -15,10 +15,10 @@ from argus.api.http.answers import Json, add_read, not_found
 from argus.api.http.guard import APPROVE, READ
 from argus.api.http.reading import MAX_SERIES_RANKS, page_of, which_attempt
 from argus.api.http.shapes import Document, Items
-from argus.api.http.wiring import AttemptQuery, HostPath, PageQuery, RunPath, ServiceOf
+from argus.api.http.wiring import AttemptQuery, HostPath, PageQuery, Rank, RunPath, ServiceOf
 from argus.api.status import run_status
 
-Ranks = Annotated[list[int] | None, Query(max_length=MAX_SERIES_RANKS, description="ranks; all when absent")]
+Ranks = Annotated[list[Rank] | None, Query(max_length=MAX_SERIES_RANKS, description="ranks; all when absent")]
 
 
 class Switch(BaseModel):

@@ -33,6 +33,7 @@ from argus.api.http.wiring import (
     Name,
     Page,
     PageQuery,
+    Rank,
     RunPath,
     ServiceOf,
     WindowPath,
@@ -158,7 +159,7 @@ def get_series(
     run: RunPath,
     attempt: AttemptQuery = None,
     rank: Annotated[
-        list[int] | None, Query(max_length=MAX_SERIES_RANKS, description="ranks; the first ones when absent")
+        list[Rank] | None, Query(max_length=MAX_SERIES_RANKS, description="ranks; the first ones when absent")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="windows")] = 60,
 ) -> Response:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, HTTPException, Path, Query, Request
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from argus.api.http.guard import the_service
 from argus.api.service import Service
+from argus.collectors.records.layout import MAX_WORLD
 
 MAX_PAGE = 1000
 MAX_INDEX = (1 << 53) - 1
@@ -56,6 +57,7 @@ Name = Annotated[str, Query(max_length=256), AfterValidator(_printable)]
 RunPath = Annotated[str, Path(max_length=256, description="run name"), AfterValidator(_printable)]
 HostPath = Annotated[str, Path(max_length=256, description="host name"), AfterValidator(_printable)]
 IdPath = Annotated[str, Path(max_length=64), AfterValidator(_printable)]
+Rank = Annotated[int, Field(ge=0, lt=MAX_WORLD)]
 WindowPath = Annotated[int, Path(ge=0, le=MAX_INDEX)]
 AttemptQuery = Annotated[
     int | None, Query(ge=0, le=(1 << 31) - 1, description="attempt; the latest when absent")

@@ -236,6 +236,23 @@ def test_a_stop_says_who_is_behind() -> None:
     assert "rank 2 exited, signal 9" in card
 
 
+def test_ranks_lost_alike_are_told_together() -> None:
+    notes = dict.fromkeys((*range(14), 15), "lost, reason unknown") | {14: "exited, signal 9"}
+    lost = tuple(Evidence(name="lost", value=rank, unit="rank", note=notes[rank]) for rank in sorted(notes))
+    evidence = (*lost, Evidence(name="last_step", value=9.0, unit="step"))
+    one = incident("stop.lost", suspects=tuple(range(16)), evidence=evidence, ruled_out=())
+    diagnosis = diagnose(one, findings=(), topology=topology(16))
+    spoken = [render_claim(claim, documents_of(diagnosis)) for claim in diagnosis["claims"]]
+    assert spoken == [
+        "Ranks 0–13, 15 are gone: lost, reason unknown.",
+        "Rank 14 is gone: exited, signal 9.",
+        "Its last step was 9.",
+    ]
+    assert diagnosis["root_causes"][0]["claim_ids"] == ["c1", "c2", "c3"]
+    card = render(one, diagnosis, topology=topology(16))
+    assert "ranks 0–13, 15 lost, reason unknown" in card and "rank 14 exited, signal 9" in card
+
+
 def test_a_link_is_a_group_not_a_rank() -> None:
     evidence = (
         Evidence(name="transfer_s", value=0.05, unit="s", baseline=0.01, note="dp/3"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from argus.analytics.store.keys import list_keys
 from argus.analytics.store.projects import project_names
 from argus.api.auditing import Auditor
 from argus.api.keyring import REMEMBER_S, SESSION_S, Keyring
-from argus.api.keys import Wish
+from argus.api.keys import IMPLIED, SCOPES, Wish
 from tests.api.kit import FakeClock, new_store
 
 
@@ -101,3 +102,12 @@ def test_a_database_that_is_gone_costs_the_note_only(
     assert not auditor.note(Deed(project="default", who="w", action="b", target="t", outcome="o"))
     assert "not in the audit" in caplog.text
     store.close()
+
+
+def test_the_guide_says_which_scopes_hold_another() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", guide, re.MULTILINE))
+    assert set(rows) == set(SCOPES) and " also " not in rows["approve"]
+    holds = {scope: set(re.findall(r"what `(\w+)` may", row)) for scope, row in rows.items()}
+    rest = {scope: IMPLIED[scope] - {scope} for scope in SCOPES if scope != "admin"}
+    assert {scope: holds[scope] for scope in rest} == rest

@@ -166,3 +166,11 @@ def test_postgres_keeps_observations_too(postgres: Store, clock: FakeClock) -> N
     assert client.get(where).json()["bytes"] == {"1": 3}
     assert client.get("/v1/hosts/h-0/orders").json()["orders"][0]["capture"] == made["id"]
     assert client.get("/v1/runs/job/status").json()["is_off"] is True
+
+
+@pytest.mark.parametrize("path", ["series", "stacks", "charts/steps", "charts/kernels"])
+def test_a_rank_no_job_can_have_is_refused(client: TestClient, path: str) -> None:
+    beats_of_run = beats_body(make_beat(0, ts_s=1.0))
+    assert client.post("/v1/ingest/heartbeats", content=beats_of_run, headers=JSON).status_code == 200
+    for rank, status in ((0, 200), ((1 << 20) - 1, 200), (-1, 422), (1 << 20, 422), (1 << 63, 422)):
+        assert client.get(f"/v1/runs/job/{path}", params={"rank": rank}).status_code == status

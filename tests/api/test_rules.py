@@ -149,3 +149,19 @@ def test_silence_is_counted_per_host() -> None:
     listening = seen_now(beats, hosts={}, now_s=106.0, floor_s=95.0, silent_s=15.0)
     assert [beat.state for beat in listening] == ["running", "running", "ended"]
     assert listening[1].status_age_s == 11.0
+
+
+def test_who_is_told_to_be_lost_stays_so_until_its_host_speaks() -> None:
+    beats = [heard(0, at_s=20.0), heard(2, at_s=10.0), heard(3, at_s=10.0, state="exited")]
+
+    def states(hosts: dict[str, float], lost: set[int], began_s: float = 0.0) -> list[str]:
+        busy = beats[0].beat
+        busy = replace(busy, status=replace(busy.status, step_since_ns=int(began_s * 1e9)))
+        known = [replace(beats[0], beat=busy), *beats[1:]]
+        now = seen_now(known, hosts=hosts, now_s=101.0, floor_s=100.0, silent_s=15.0, lost_before=lost)
+        return [beat.state for beat in now]
+
+    assert states({}, {2}) == ["running", "lost", "exited"]
+    assert states({"h-1": 100.5}, {2}) == ["running", "running", "exited"]
+    assert states({}, {2}, began_s=19.0) == ["running", "running", "exited"]
+    assert states({}, {3}) == states({}, set()) == ["running", "running", "exited"]
