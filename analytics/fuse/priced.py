@@ -12,6 +12,7 @@ from argus.analytics.cost import BY_ITSELF, GAIN
 from argus.analytics.finding import Evidence
 from argus.analytics.fuse.remedy import remedies_of
 from argus.analytics.incident import Cause
+from argus.analytics.peers import SMALL_CLASS, work_classes
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits
 from argus.analytics.whatif.shares import MAX_ERROR
@@ -37,7 +38,7 @@ def price(causes: Sequence[Cause], view: View, *, known: Sequence[Cause] = ()) -
     window, waits, digest = view.window, view.waits, view.digest
     if window is None or waits is None or digest is None or not digest.typical_step_s > 0:
         return tuple(causes)
-    asked = _asked([cause for cause in causes if _is_priced(cause)], waits, known)
+    asked = _asked([cause for cause in causes if _is_priced(cause)], view, waits, known)
     worth = _worth([_with_known(cause, known) for cause in asked], view, window, waits, digest)
     if worth is None:
         return tuple(_within_growth(cause) if cause in asked else cause for cause in causes)
@@ -56,13 +57,20 @@ def _is_priced(cause: Cause) -> bool:
     return bool(cause.suspects) and not known and not cause.fault_class.startswith("stop.")
 
 
-def _asked(causes: Sequence[Cause], waits: Waits, known: Sequence[Cause]) -> list[Cause]:
-    """The causes whose waits do not tell the price."""
+def _asked(causes: Sequence[Cause], view: View, waits: Waits, known: Sequence[Cause]) -> list[Cause]:
+    """The causes whose waits do not tell the price. Of one rank alone they do, unless it is half of its peers' median."""
     if has_pipeline(waits.calls):
         return list(causes)
     lasting = [c for c in causes if any(item.name in IN_EVERY_STEP for item in c.evidence)]
-    is_one_rank = len(lasting) == 1 and len(_with_known(lasting[0], known).suspects) == 1
-    return [] if is_one_rank else lasting
+    suspects = _with_known(lasting[0], known).suspects if len(lasting) == 1 else ()
+    return [] if len(suspects) == 1 and _num_alike(view, suspects[0]) > SMALL_CLASS else lasting
+
+
+def _num_alike(view: View, rank: int) -> int:
+    """How many ranks do the work of this one, itself among them."""
+    assert view.window is not None
+    classes, here = work_classes(view.topology, view.window.ranks), view.window.ranks == rank
+    return int(np.isin(classes, classes[here]).sum())
 
 
 def _with_known(cause: Cause, known: Sequence[Cause]) -> Cause:

@@ -10,6 +10,7 @@ import pytest
 from argus.analytics.call_replay import Remedy, joined
 from argus.analytics.cost import share_by_itself
 from argus.analytics.finding import Evidence
+from argus.analytics.fuse.merge import one_per_suspect
 from argus.analytics.fuse.priced import _within_growth
 from argus.analytics.incident import Cause, Incident
 from argus.evals.play import play
@@ -46,6 +47,8 @@ def seen(job: Job, *faults: Fault) -> tuple[tuple[Incident, ...], float, float]:
         (FLAT, fault("compute", 3, 9, severity=1.3)),
         (replace(FLAT, ranks=4), fault("compute", 0, 1, severity=1.3)),
         (replace(FLAT, ranks=4), fault("compute", 0, 1, 2, severity=1.3)),
+        (replace(FLAT, ranks=3), fault("compute", 1, 2, severity=1.3)),
+        (replace(FLAT, ranks=2), fault("compute", 1, severity=1.3)),
         (PIPE, fault("compute", 12, 13, 14, 15, severity=1.5)),
         (PIPE, fault("compute", 4, 5, severity=1.5)),
         (PIPE, fault("data", 0, 1, severity=1.3)),
@@ -99,6 +102,13 @@ def test_a_fault_is_no_smaller_for_another_that_hides_it() -> None:
     price = (Evidence(name="replay_gain_s", value=0.05), Evidence(name="by_itself_s", value=0.1))
     assert share_by_itself(cause(*price)) == pytest.approx(0.12)
     assert share_by_itself(cause(price[0])) == pytest.approx(0.06)
+
+
+def test_a_cause_of_more_ranks_takes_in_those_of_some_of_them() -> None:
+    one, both = cause(), cause(suspects=(1, 2))
+    assert [c.suspects for c in one_per_suspect([one, both])] == [(1, 2)]
+    other = replace(one, fault_class="data.slow_loader")
+    assert [c.suspects for c in one_per_suspect([other, both])] == [(1,), (1, 2)]
 
 
 def test_remedies_together_are_as_good_as_the_best_of_each() -> None:
