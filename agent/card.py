@@ -143,7 +143,7 @@ def _why(cause: Cause) -> Iterator[str]:
         yield f"a step takes {versus(step.value, step.baseline, unit=step.unit, name='after')}"
     gain = _evidence(cause, "replay_gain_s")
     if gain is not None:
-        yield f"replay of the pipeline: a step would be {quantity(gain.value, 's')} shorter if it were healthy"
+        yield from _replay(gain, _evidence(cause, "by_itself_s"))
     lag = _evidence(cause, "start_lag_s")
     if lag is not None:
         yield f"{quantity(lag.value, 's')} behind the median rank when {lag.note} began: look before the trace"
@@ -159,6 +159,17 @@ def _model_rows(cause: Cause, topology: Topology | None) -> Iterator[tuple[str, 
     if others := across_models(topology).get(cause.suspects[0]):
         shown = f"{', '.join(others[:2])}{', …' if len(others) > 2 else ''}"
         yield "Why", f"its peers have another GPU model ({shown}): that may be the whole difference"
+
+
+def _replay(gain: Evidence, by_itself: Evidence | None) -> Iterator[str]:
+    """What a step would gain; of several causes that delay the same steps its part of that."""
+    if by_itself is None:
+        yield f"replay of the step: it would be {quantity(gain.value, 's')} shorter if this were healthy"
+    else:
+        yield (
+            f"replay of the step: its part of the delay is {quantity(gain.value, 's')}, and "
+            f"{quantity(by_itself.value, 's')} if the other causes were healed"
+        )
 
 
 def _lateness(cause: Cause) -> Iterator[str]:

@@ -57,9 +57,10 @@ FORMS: Mapping[str, _Form] = {
     "start_lag_s": _Form(text="It was {v} behind the median rank when {note} began."),
     "own_ratio": _Form(text="The members' own work is {v} of what it was.", unit="x"),
     "replay_gain_s": _Form(
-        text="By replay of the pipeline a step would be {v} shorter if it were healthy.",
+        text="By replay of its calls a step is {v} longer for it.",
         with_baseline="By replay of the pipeline a step would be {v} shorter if it were healthy; its own excess is {b}.",
     ),
+    "by_itself_s": _Form(text="With the other causes healed the step would still be {v} longer for it."),
     "step_s": _Form(text="A step takes {v}.", with_baseline="A step takes {v}, before it took {b}."),
     "cpu_ratio": _Form(text="The member that got least CPU time got {v} of what it used to.", unit="share"),
     "unclean": _Form(text="A member cannot be called clean: {note}."),

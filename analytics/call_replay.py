@@ -1,4 +1,4 @@
-"""What the steps of a window would take if some ranks worked as fast as their peers, by replay of its calls.
+"""What the steps of a window would take if some ranks or paths were well, by replay of its calls.
 
 Own work begins when the rank is released, a call ends its transfer after its last member came, a receiver
 waits for its sender: the dependencies of a step as its calls recorded them, over pipeline, tensor and data groups
@@ -8,7 +8,7 @@ alike (method of arXiv 2505.05713 §3, without timers of the framework).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,9 +17,10 @@ from argus.analytics.collectives import PAIRED
 from argus.analytics.delays import paths_of
 from argus.analytics.ordering import numbered, packed, stable_order
 from argus.analytics.peers import work_classes
+from argus.analytics.robust import grouped_median
 from argus.analytics.rounds import Round, rounds, rows_of
 from argus.analytics.route import one_per_spot
-from argus.analytics.waits import Waits, waiting_steps
+from argus.analytics.waits import Waits, same_work, waiting_steps
 from argus.analytics.window import Bools, Floats, Ints, Window
 from argus.analytics.work import EXPERT_UNITS, WORKED, explain
 
@@ -46,6 +47,28 @@ class StepGain:
     num_steps: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Remedy:
+    """What is played as if it were well: ranks that take what their peers take between the same calls, the part of
+    its own work (1 = all) each of some ranks takes, the part of their transfers calls of some paths (`delays`) take."""
+
+    as_peers: frozenset[int] = frozenset()
+    own_parts: Mapping[int, float] = field(default_factory=dict)
+    wire_parts: Mapping[str, float] = field(default_factory=dict)
+
+
+def joined(remedies: Sequence[Remedy]) -> Remedy:
+    """All of them at once; of two parts of one thing the smaller."""
+    own: dict[int, float] = {}
+    wire: dict[str, float] = {}
+    for one in remedies:
+        own |= {rank: min(part, own.get(rank, part)) for rank, part in one.own_parts.items()}
+        wire |= {path: min(part, wire.get(path, part)) for path, part in one.wire_parts.items()}
+    return Remedy(
+        as_peers=frozenset[int]().union(*(one.as_peers for one in remedies)), own_parts=own, wire_parts=wire
+    )
+
+
 def has_pipeline(calls: Calls) -> bool:
     """Whether ranks send one another what they made: the records of a pipeline."""
     return bool(calls.is_op(*PAIRED).any())
@@ -53,25 +76,56 @@ def has_pipeline(calls: Calls) -> bool:
 
 def step_gain(window: Window, waits: Waits, ranks: Collection[int]) -> StepGain | None:
     """The gain if `ranks` took what their peers take between the same calls; None without a step to replay."""
-    calls = _some_steps(window, waits.calls)
+    return next(iter(remedy_gains(window, waits, (Remedy(as_peers=frozenset(ranks)),))), None)
+
+
+def remedy_gains(
+    window: Window, waits: Waits, remedies: Sequence[Remedy], *, suspects: Collection[int] = ()
+) -> tuple[StepGain, ...]:
+    """The gain by each of the remedies, none without a step to replay; `suspects` are no peers where they are many."""
+    calls = _some_steps(window, waits.calls, columns=len(remedies))
     if not len(calls.first):
-        return None
-    sick = np.isin(window.ranks[calls.rank], list(ranks))
-    work_s = np.nan_to_num(calls.work_s)
+        return ()
     played = np.isin(waits.calls.step, calls.step)[waits.calls.call]
-    healthy_s = work_s - np.where(sick, np.maximum(waits.excess_s[played], 0.0), 0.0)
-    return _gains(window, calls, work_s=(healthy_s,), transfer_s=(calls.transfer_s,))[0]
-
-
-def wire_gain(window: Window, waits: Waits, usual: Mapping[str, float]) -> StepGain | None:
-    """The gain if calls of some paths (`delays`) took this part of their transfers; None without a step to replay."""
-    calls = _some_steps(window, waits.calls)
-    if not len(calls.first):
-        return None
+    excess_s = beyond_peers(window, waits, suspects)[played]
     path, names = paths_of(window, calls)
-    part = np.array([usual.get(name, 1.0) for name in names])[path]
-    work_s = np.nan_to_num(calls.work_s)
-    return _gains(window, calls, work_s=(work_s,), transfer_s=(part * calls.transfer_s,))[0]
+    work_s, transfer_s = [], []
+    for remedy in remedies:
+        sick = np.isin(window.ranks, list(remedy.as_peers))
+        own = np.array([remedy.own_parts.get(rank, 1.0) for rank in window.ranks.tolist()])
+        wire = np.array([remedy.wire_parts.get(name, 1.0) for name in names])
+        work_s.append(
+            own[calls.rank] * np.nan_to_num(calls.work_s) - np.where(sick[calls.rank], excess_s, 0.0)
+        )
+        transfer_s.append(wire[path] * calls.transfer_s)
+    return _gains(window, calls, work_s=work_s, transfer_s=transfer_s)
+
+
+HALF = 0.5
+"""Of those who do the same work so many that are suspected make the median tell nothing of the healthy."""
+
+
+def beyond_peers(window: Window, waits: Waits, suspects: Collection[int]) -> Floats:
+    """Own work before each call beyond the median of ranks doing the same, of those who are well where half of them
+    are suspected. (row,)"""
+    calls, classes = waits.calls, work_classes(window.topology, window.ranks)
+    excess_s = np.maximum(waits.excess_s, 0.0)
+    seen = np.isfinite(window.step_s).any(axis=1)
+    is_sick = seen & np.isin(window.ranks, list(suspects))
+    for number in np.unique(classes[is_sick]):
+        mine = (classes == number) & seen
+        if (mine & is_sick).sum() < HALF * mine.sum() or not (mine & ~is_sick).any():
+            continue
+        rows = np.flatnonzero(mine[calls.rank] & np.isfinite(calls.work_s))
+        same, count = same_work(calls, classes, rows)
+        is_well = ~is_sick[calls.rank[rows]]
+        well = np.full(count, np.nan)
+        told, place = np.unique(same[is_well], return_inverse=True)
+        well[told] = grouped_median(calls.work_s[rows][is_well], place.reshape(-1), len(told))
+        # Few who are well stray by themselves: what is below them counts against what is above.
+        known = np.isfinite(well[same])
+        excess_s[rows[known]] = (calls.work_s[rows] - well[same])[known]
+    return excess_s
 
 
 def what_if_gains(window: Window, waits: Waits) -> dict[str, StepGain]:
@@ -134,12 +188,13 @@ def _gains(
     )
 
 
-def _some_steps(window: Window, calls: Calls) -> Calls:
-    """The calls of as many steps as may be replayed, evenly chosen among those whose waiting is their own."""
+def _some_steps(window: Window, calls: Calls, *, columns: int = 1) -> Calls:
+    """The calls of as many steps as may be replayed in so many ways, evenly chosen among those whose waiting is their
+    own."""
     steps = np.intersect1d(waiting_steps(window), calls.step)
     if not len(steps):
         return _only(calls, np.zeros(len(calls.first), np.bool_))
-    fits = max(int(MAX_ROWS * len(np.unique(calls.step)) / max(len(calls.call), 1)), 1)
+    fits = max(int(MAX_ROWS * len(np.unique(calls.step)) / max(len(calls.call) * columns, 1)), 1)
     chosen = steps[np.unique(np.linspace(0, len(steps) - 1, min(fits, len(steps))).astype(np.int64))]
     return _only(calls, np.isin(calls.step, chosen))
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 from argus.analytics.incident import Cause, Cost
 
 CRITICAL_PATH = "critical path of the step"
-REPLAY = "pipeline dependency replay"
+REPLAY = "replay of the step"
 STANDSTILL = "time no step ended"
+
+GAIN = "replay_gain_s"
+"""Evidence whose value is the price, a part of it where several causes delay the same steps."""
+
+BY_ITSELF = "by_itself_s"
+"""Evidence whose value would be the price if the other causes of the step were healed."""
 
 NONE = Cost(
     s_per_step=0.0, share_of_step=0.0, gpu_hours_so_far=0.0, gpu_hours_per_day=0.0, method=CRITICAL_PATH
@@ -14,18 +20,32 @@ NONE = Cost(
 """Before the first look."""
 
 
+def price_of(cause: Cause) -> float:
+    """Seconds a step by replay where one tells, else what the cause was measured to cost."""
+    return next((item.value for item in cause.evidence if item.name == GAIN), cause.s_per_step)
+
+
+def share_by_itself(cause: Cause) -> float:
+    """Share of the step that would be lost to the cause if the others of the step were healed: a fault is no smaller
+    for another that hides it."""
+    by_itself = next((item.value for item in cause.evidence if item.name == BY_ITSELF), 0.0)
+    price_s = price_of(cause)
+    whole = cause.share_of_step * by_itself / price_s if price_s > 0 else 0.0
+    return min(max(cause.share_of_step, whole), 1.0)
+
+
 def cost_of_steps(before: Cost, cause: Cause, *, onset_step: int, steps_done: int, world: int) -> Cost:
     """Cost of slow steps; steps counted already keep the price they had, so a fault that eases is not repriced."""
     num_steps = max(steps_done - onset_step + 1, before.num_steps, 0)
-    gain_s = next((item.value for item in cause.evidence if item.name == "replay_gain_s"), None)
-    s_per_step = cause.s_per_step if gain_s is None else gain_s
+    s_per_step = price_of(cause)
+    is_replayed = any(item.name == GAIN for item in cause.evidence)
     added = s_per_step * (num_steps - before.num_steps) * world / 3600
     return Cost(
         s_per_step=s_per_step,
         share_of_step=cause.share_of_step,
         gpu_hours_so_far=before.gpu_hours_so_far + added,
         gpu_hours_per_day=min(cause.share_of_step, 1.0) * 24.0 * world,
-        method=CRITICAL_PATH if gain_s is None else REPLAY,
+        method=REPLAY if is_replayed else CRITICAL_PATH,
         num_steps=num_steps,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from argus.analytics.classes import cause_classes
-from argus.analytics.cost import NONE, cost_of_steps, cost_of_stop
+from argus.analytics.cost import NONE, cost_of_steps, cost_of_stop, share_by_itself
 from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Incident
 
@@ -173,7 +173,7 @@ def _weigh(incident: Incident, *, steps_done: int, world: int) -> Incident:
     cause = incident.cause
     if is_stop(incident):
         return replace(incident, severity="critical", cost=cost_of_stop(incident.cost, cause, world=world))
-    share = cause.share_of_step
+    share = share_by_itself(cause)
     lasted = incident.last_window - incident.opened_window + 1 >= WARNING_WINDOWS - 1
     if share >= CRITICAL_SHARE and not _is_standing(cause):
         severity = "critical"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from argus.analytics.ballots import VOTE_WINDOWS
 from argus.analytics.baseline import DAY_S, FALSE_ALARMS_PER_DAY, window_seconds
+from argus.analytics.cost import BY_ITSELF, GAIN
 from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause
 from argus.analytics.lifecycle import RECURS
@@ -163,5 +164,10 @@ def as_recurring(cause: Cause, found: Mapping[int, Recurrence]) -> Cause:
         cause,
         s_per_step=cause.s_per_step * mine.share,
         share_of_step=cause.share_of_step * mine.share,
-        evidence=(*cause.evidence, told),
+        evidence=(*(_spread(item, mine.share) for item in cause.evidence), told),
     )
+
+
+def _spread(item: Evidence, share: float) -> Evidence:
+    """What a replay found, over all windows; any other number as it was measured."""
+    return replace(item, value=item.value * share) if item.name in (GAIN, BY_ITSELF) else item

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from argus.analytics.cost import price_of
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.lifecycle import is_stop
 
@@ -55,7 +56,7 @@ def is_wider(known: Cause, cause: Cause) -> bool:
 def is_part(known: Cause, cause: Cause) -> bool:
     """Whether both speak of the same ranks, or of the same paths, or of all that the job became slower by."""
     if known.fault_class == "step.slower":
-        return cause.s_per_step >= EXPLAINS * known.s_per_step
+        return price_of(cause) >= EXPLAINS * known.s_per_step
     if "link.slow" in (known.fault_class, cause.fault_class):
         return bool(set(known.paths) & set(cause.paths))
     return bool(set(known.suspects) & set(cause.suspects))

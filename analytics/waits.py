@@ -130,7 +130,7 @@ def own_excess(calls: Calls, window: Window) -> Floats:
     classes, is_known = work_classes(window.topology, window.ranks), np.isfinite(calls.work_s)
     known = np.flatnonzero(is_known)
     told = (packed(calls.step), calls.call, calls.rank, calls.place, classes, is_known)
-    same, count = recalled(window.topology, "same work", told, lambda: _same_work(calls, classes, known))
+    same, count = recalled(window.topology, "same work", told, lambda: same_work(calls, classes, known))
     excess = _after_median(calls)
     if len(known):
         work = calls.work_s[known]
@@ -138,7 +138,7 @@ def own_excess(calls: Calls, window: Window) -> Floats:
     return excess
 
 
-def _same_work(calls: Calls, classes: Ints, rows: Ints) -> tuple[Ints, int]:
+def same_work(calls: Calls, classes: Ints, rows: Ints) -> tuple[Ints, int]:
     """Number of the work each row ends: place, step and class of rank; and how many there are. (row,)"""
     page = numbered(packed(calls.step))[0]
     return numbered(packed(page[calls.call[rows]], classes[calls.rank[rows]], calls.place[rows]))

@@ -54,7 +54,7 @@ def detect(
     min_scales: float = 6.0,  # between the two means: halves of one bell are 2.7 apart
     min_part: float = 0.5,  # up to half of them stand out from their peers
     min_share: float = 0.03,
-    min_ranks: int = 4,
+    min_ranks: int = 3,
     needed: int = 2,
     min_coverage: float = MIN_COVERAGE,
 ) -> tuple[Finding, ...]:

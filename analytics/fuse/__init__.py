@@ -11,7 +11,7 @@ The order of tests is that of incidents.md §2.2, one module a test, called from
 5. `transfer`     transfers of a group, only where nobody is late and the members are clean
 6. `kernels`      kernels that L3 finds changed: a silent fault of its own, or more about a cause named before
 7. `whole_job`    where nothing of that: all ranks became slower alike and stay so, which accuses nobody
-8. checks         counters, host metrics and events confirm or contradict a cause, never make one; `priced`: what it costs
+8. checks         counters, host metrics and events confirm or contradict a cause, never make one; `priced`, `remedy`: what they cost
 9. `second_best`  the second-best cause and the one command that separates the two
 
 One cause per suspect rank, host or group, however many phases and groups show it (`merge`).
@@ -27,7 +27,9 @@ rank causes
   last_share                share of its collectives the suspect entered last (ratio)
   victims_wait_s            how long the victims waited per step, group in the note
   step_s (clean windows)    step time now
-  replay_gain_s (own excess)   what the step would gain if the suspect were healthy, by replay of the pipeline
+  replay_gain_s (own excess)   what the step would gain if the suspect were healthy, by replay; a part of it where
+                            several causes delay the same steps
+  by_itself_s               what it would be if the other causes of the step were healed
   transfer_s (own past)     transfer time of the group it delayed; in `ruled_out` of link.slow
   compile_s (median rank)   compilations, as the runtime told
   alloc_retries (median rank)  allocations that had to be retried, in the window

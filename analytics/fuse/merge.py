@@ -7,12 +7,17 @@ from dataclasses import replace
 
 from argus.analytics.incident import Cause
 from argus.analytics.lifecycle import is_same_place
+from argus.analytics.same_cause import is_wider
 
 
 def one_per_suspect(causes: Sequence[Cause]) -> tuple[Cause, ...]:
-    """Causes in their order; one whose suspects an earlier one of the same nature holds is folded into it."""
+    """Causes in their order; one whose suspects an earlier one of the same nature holds is folded into it, and earlier
+    ones that a later one of their class sees of more ranks into that."""
     kept: list[Cause] = []
     for cause in causes:
+        for part in [known for known in kept if is_wider(known, cause)]:
+            kept.remove(part)
+            cause = _folded(cause, part)
         at = next((n for n, known in enumerate(kept) if _is_same(known, cause)), None)
         if at is None:
             kept.append(cause)

@@ -54,18 +54,18 @@ CHECKS: tuple[Check, ...] = (
     device_marks,
     check_events,
     check_earlier,
-    price,
     with_separation,
 )
-"""Counters, host metrics and out-of-band events, what it costs, then the second best."""
+"""Counters, host metrics and out-of-band events, then the second best."""
 
 
 def decide(view: View, lasting: Lasting) -> tuple[Cause, ...]:
-    """The causes of what lasted, one per suspect, checked; where there is none, that all ranks are slower alike."""
+    """The causes of what lasted, one per suspect, checked and priced together; where there is none, that all ranks are
+    slower alike."""
     named = one_per_suspect([cause for rule in RULES for cause in rule(view, lasting)])
     causes = without_delayed(without_unserved(named))
     causes = causes or job_causes(view, lasting)
-    return tuple(checked(view, cause) for cause in causes)
+    return price([checked(view, cause) for cause in causes], view, known=lasting.open)
 
 
 def without_unserved(causes: Sequence[Cause]) -> tuple[Cause, ...]:

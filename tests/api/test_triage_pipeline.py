@@ -40,7 +40,7 @@ def test_a_sick_worker_is_named_with_what_it_is_worth(
         [6],
         "CONFIRMED",
     )
-    assert incident["cost"]["method"] == "pipeline dependency replay"
+    assert incident["cost"]["method"] == "replay of the step"
     assert said["what_if"]["worker_share"] > 0.9
     lost = said["what_if"]["step_s"] - said["what_if"]["ideal_step_s"]
     assert 0.9 * lost <= incident["cost"]["s_per_step"] <= 1.3 * lost  # the ideal's mean holds the sick one
