@@ -89,11 +89,14 @@ class Watchdog:
         said.counts[name] = (entered, done)
         said.descs[name] = found.get("desc") or (DEFAULT if name == "0" else "")
         if said.last is not None and done < said.last.seq <= entered:
-            call = said.last
-            said.calls[name] = PendingCall(
-                group=name, op=call.op, seq=call.seq, shape=call.shape, timeout_ns=call.timeout_ns
-            )
+            said.calls[name] = replace(said.last, group=name)
             said.last = None
+
+    def _counters_at(self, name: str, seq: int) -> tuple[int, int]:
+        """Counters of a rank that told none and waits in call `seq`: it entered that one at least, and is no more
+        behind than those that wait in it too."""
+        others = [said.counts[name] for said in self.said.values() if name in said.counts]
+        return min((entered for entered, done in others if done < seq <= entered), default=seq), seq - 1
 
     def groups_of(self, rank: int, *, world: int) -> tuple[GroupInfo, ...]:
         """The rank's groups with the members this log tells of; the default group holds everybody."""
@@ -111,10 +114,8 @@ class Watchdog:
         calls = tuple(said.calls.values())
         if said.last is not None:  # no line told its group: it is of the only one there is
             name = next(iter(counts), "0")
-            counts.setdefault(name, (said.last.seq, said.last.seq - 1))
-            calls += (
-                PendingCall(group=name, op=said.last.op, seq=said.last.seq, timeout_ns=said.last.timeout_ns),
-            )
+            counts.setdefault(name, self._counters_at(name, said.last.seq))
+            calls += (replace(said.last, group=name),)
             said.descs.setdefault(name, DEFAULT)
         calls = tuple(replace(call, created_ns=MADE_NS) for call in calls)
         return FlightDump(rank=rank, groups=counts, pending=calls, last_created_ns=MADE_NS)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from argus.analytics.unlike_calls import unlike_calls
 from argus.collectors.gather import gather
 from argus.collectors.readers import ReaderError, Reading, nccl_log
 from argus.collectors.readers._fake_logs import ITERATION, nccl_lines, watchdog_lines
+from argus.collectors.records.layout import GroupInfo, Layout
+from argus.topology.layout import build
 
 
 def read(path: Path, text: str) -> list[Reading]:
@@ -44,6 +48,23 @@ def test_the_rank_of_a_file_counts_where_its_lines_have_none(tmp_path: Path) -> 
     text = watchdog_lines({}, world=1).replace("[rank0]:", "")
     (reading,) = read(tmp_path / "stderr-rank-6.log", text)
     assert reading.records.layout.rank == 6
+
+
+def test_a_rank_without_its_counters_made_no_other_call(tmp_path: Path) -> None:
+    lines = watchdog_lines({}, world=8).splitlines(keepends=True)
+    text = "".join(line for line in lines if not ("[rank5]" in line and "last enqueued" in line))
+    dumps = [one.dump for one in read(tmp_path / "job.log", text) if one.dump]
+    assert len(dumps) == 8 and len({dump.pending[0].shape for dump in dumps}) == 1
+    assert {dump.groups["0"] for dump in dumps} == {(1582, 1579)}, "nor is it behind"
+    group = GroupInfo(name="0", desc="default_pg", ranks=tuple(range(8)))
+    layouts = [
+        Layout(run="dump", attempt=0, rank=rank, world_size=8, groups=(group,), source="nccl_log")
+        for rank in range(8)
+    ]
+    untold = [replace(dump.pending[0], shape="") if dump.rank == 5 else dump.pending[0] for dump in dumps]
+    for calls in (untold, [dump.pending[0] for dump in dumps]):
+        each = [replace(dump, pending=(call,)) for dump, call in zip(dumps, calls, strict=True)]
+        assert unlike_calls(each, build(layouts)) == ()
 
 
 @pytest.mark.parametrize("done", ["76280750235782912", "-1", "99999999999999999999"])
