@@ -67,6 +67,22 @@ def test_a_rank_without_its_counters_made_no_other_call(tmp_path: Path) -> None:
         assert unlike_calls(each, build(layouts)) == ()
 
 
+@pytest.mark.parametrize("label", ["0: ", "[1,0]<stderr>:", "2025-03-21T02:07:08Z stderr F ", "(W pid=7) "])
+def test_the_label_of_c10d_counts_before_a_launchers(tmp_path: Path, label: str) -> None:
+    lines = watchdog_lines({3: 1}, world=8).splitlines(keepends=True)
+    tp = "[rank7]:[E1 ProcessGroupNCCL.cpp:7] [PG ID 2 PG GUID 9(tp) Rank 1] last enqueued work: 50, last completed work: 49\n"
+    readings = read(tmp_path / "worker-1.log", "".join(label + line for line in [*lines, tp]))
+    dumps = {one.dump.rank: one.dump for one in readings if one.dump}
+    assert list(dumps) == list(range(8)) and dumps[3].groups == {"0": (1579, 1579)}
+    assert dumps[7].groups == {"0": (1582, 1579), "9": (50, 49)} and "9" not in dumps[1].groups
+
+
+def test_a_number_within_a_group_is_no_rank(tmp_path: Path) -> None:
+    tp = "[E1 ProcessGroupNCCL.cpp:7] [PG ID 2 PG GUID 9(tp) Rank 1] last enqueued work: 50, last completed work: 49\n"
+    readings = read(tmp_path / "job.log", watchdog_lines({}, world=2) + tp)
+    assert [one.dump.groups for one in readings if one.dump] == [{"0": (1582, 1579)}] * 2
+
+
 @pytest.mark.parametrize("done", ["76280750235782912", "-1", "99999999999999999999"])
 def test_counters_nobody_set_are_no_progress(tmp_path: Path, done: str) -> None:
     text = (
