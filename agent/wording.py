@@ -136,6 +136,10 @@ def duration(seconds: float) -> str:
     return f"{_digits(seconds / 3600)} h"
 
 
+LEAST_BASELINE_S = 1e-6
+"""Times no longer are the rounding of what was recorded: nothing is a multiple of them."""
+
+
 def versus(got: float, expected: float, *, unit: str = "s", name: str = "vs peers") -> str:
     """Two numbers side by side with their ratio.
 
@@ -143,7 +147,8 @@ def versus(got: float, expected: float, *, unit: str = "s", name: str = "vs peer
     '132 ms vs peers 61 ms (2.2×)'
     """
     text = f"{quantity(got, unit)} {name} {quantity(expected, unit)}"
-    return f"{text} ({quantity(got / expected, 'x')})" if expected > 0 and got > 0 else text
+    least = LEAST_BASELINE_S if unit == "s" else 0.0
+    return f"{text} ({quantity(got / expected, 'x')})" if expected > least and got > 0 else text
 
 
 def ranks(numbers: Sequence[int]) -> str:

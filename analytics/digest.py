@@ -183,14 +183,14 @@ def _phases(window: Window) -> tuple[tuple[str, ...], Floats, Floats, Floats]:
     """Phases with their self time, CPU time and longest single step, per usable step. (phase, rank)"""
     usable = window.usable
     self_s = _mean(window.self_s[:, :, usable])
-    cpu_s = _mean(window.cpu_s[:, :, usable])
+    cpu_s = _mean(np.maximum(window.cpu_s[:, :, usable], 0.0))
     seen = np.where(np.isfinite(window.self_s[:, :, usable]), window.self_s[:, :, usable], 0.0)
     max_s = seen.max(axis=-1, initial=0.0)
     phases = window.phases
     if window.clock_gpu.any():
         return phases, self_s, cpu_s, max_s
     gap = _gap(window)[:, usable]
-    gap_cpu = np.maximum(window.step_cpu_s - window.cpu_s.sum(axis=0), 0.0)[:, usable]
+    gap_cpu = _gap_cpu(window)[:, usable]
     if GAP_PHASE not in phases:
         phases = (*phases, GAP_PHASE)
         none = np.zeros((1, len(window.ranks)))
@@ -198,6 +198,13 @@ def _phases(window: Window) -> tuple[tuple[str, ...], Floats, Floats, Floats]:
     row = phases.index(GAP_PHASE)
     self_s[row], cpu_s[row] = self_s[row] + _mean(gap), cpu_s[row] + _mean(gap_cpu)
     return phases, self_s, cpu_s, max_s
+
+
+def _gap_cpu(window: Window) -> Floats:
+    """CPU time of each step outside every phase, 0 where a reader says by a negative time that none was recorded. (rank, step)"""
+    rest = np.maximum(window.step_cpu_s - window.cpu_s.sum(axis=0), 0.0)
+    unrecorded = (window.step_cpu_s < 0) | (window.cpu_s < 0).any(axis=0)
+    return np.where(unrecorded, 0.0, rest)
 
 
 def _gap(window: Window) -> Floats:

@@ -78,11 +78,16 @@ Unlike = tuple[tuple[int, ...], bool, str]
 
 
 def _different(by_rank: Mapping[int, PendingCall], what: str, *, size: int) -> Unlike | None:
-    """The ranks whose operation, or whose size of one operation, is not that of most of the group."""
+    """The ranks whose operation, or whose size of one operation, is not that of most of the group.
+
+    A call whose size was not told is of any.
+    """
     ops = {call.op for call in by_rank.values()}
     if len(ops) == 1 and not ops & set(ALIKE_OPS):
         return None
     kinds: dict[str, list[int]] = defaultdict(list)
+    if len(ops) == 1:
+        by_rank = {rank: call for rank, call in by_rank.items() if call.shape}
     for rank, call in sorted(by_rank.items()):
         kinds[call.op if len(ops) > 1 else _size(call.shape)].append(rank)
     if len(kinds) < 2:

@@ -26,6 +26,7 @@ MADE_NS = 1
 
 DEFAULT = "default_pg"
 
+_LABEL = re.compile(r"\[rank(\d{1,7})\]:")
 _TIMEOUT = re.compile(
     r"\[Rank (?P<rank>\d{1,7})\].*?Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<seq>\d{1,18}), "
     r"OpType=(?P<op>\w{1,64}), (?P<shape>[^)]*?)(?:, )?Timeout\(ms\)=(?P<timeout>\d{1,15})\)"
@@ -61,7 +62,9 @@ class Watchdog:
         """Whether the line was one."""
         text = line.text[:MAX_TEXT]
         if "Watchdog caught" in text and (found := _TIMEOUT.search(text)):
-            self._of(line, found).last = PendingCall(
+            said = self._of(line, found)
+            assert said is not None  # the line names no group
+            said.last = PendingCall(
                 group="",
                 op=operation(found["op"].replace("_BASE", "")) or found["op"].lower(),
                 seq=_counter(found["seq"]),
@@ -72,12 +75,19 @@ class Watchdog:
         if "ast enqueued" not in text or "ast completed" not in text:
             return False
         work = _WORK.search(text) or _OLD_WORK.search(text)
-        if work is not None:
-            self._work(self._of(line, work), work.groupdict())
+        if work is not None and (said := self._of(line, work)) is not None:
+            self._work(said, work.groupdict())
         return work is not None
 
-    def _of(self, line: Line, found: re.Match[str]) -> RankSaid:
-        told = line.rank if line.rank >= 0 else self.file_rank
+    def _of(self, line: Line, found: re.Match[str]) -> RankSaid | None:
+        """Whose line it is: c10d's own label is the global rank, a launcher's or the file's may count something else.
+
+        None where only a number within a group other than the default one is told.
+        """
+        before = _LABEL.findall(line.text[: found.start()])
+        told = int(before[-1]) if before else line.rank if line.rank >= 0 else self.file_rank
+        if told < 0 and _is_of_some(found.groupdict()):
+            return None
         rank = told if told >= 0 else int(found["rank"])
         return self.said.setdefault(min(rank, MAX_WORLD - 1), RankSaid())
 
@@ -89,11 +99,14 @@ class Watchdog:
         said.counts[name] = (entered, done)
         said.descs[name] = found.get("desc") or (DEFAULT if name == "0" else "")
         if said.last is not None and done < said.last.seq <= entered:
-            call = said.last
-            said.calls[name] = PendingCall(
-                group=name, op=call.op, seq=call.seq, shape=call.shape, timeout_ns=call.timeout_ns
-            )
+            said.calls[name] = replace(said.last, group=name)
             said.last = None
+
+    def _counters_at(self, name: str, seq: int) -> tuple[int, int]:
+        """Counters of a rank that told none and waits in call `seq`: it entered that one at least, and is no more
+        behind than those that wait in it too."""
+        others = [said.counts[name] for said in self.said.values() if name in said.counts]
+        return min((entered for entered, done in others if done < seq <= entered), default=seq), seq - 1
 
     def groups_of(self, rank: int, *, world: int) -> tuple[GroupInfo, ...]:
         """The rank's groups with the members this log tells of; the default group holds everybody."""
@@ -111,13 +124,17 @@ class Watchdog:
         calls = tuple(said.calls.values())
         if said.last is not None:  # no line told its group: it is of the only one there is
             name = next(iter(counts), "0")
-            counts.setdefault(name, (said.last.seq, said.last.seq - 1))
-            calls += (
-                PendingCall(group=name, op=said.last.op, seq=said.last.seq, timeout_ns=said.last.timeout_ns),
-            )
+            counts.setdefault(name, self._counters_at(name, said.last.seq))
+            calls += (replace(said.last, group=name),)
             said.descs.setdefault(name, DEFAULT)
         calls = tuple(replace(call, created_ns=MADE_NS) for call in calls)
         return FlightDump(rank=rank, groups=counts, pending=calls, last_created_ns=MADE_NS)
+
+
+def _is_of_some(found: dict[str, str | None]) -> bool:
+    """Whether counters are of a group other than the default one."""
+    name, desc = found.get("guid") or found.get("id") or "0", found.get("desc")
+    return desc != DEFAULT if desc else name != "0"
 
 
 def _counter(text: str | None) -> int:

@@ -34,7 +34,8 @@ NOT_LISTED = (
     "the members of its process groups are not listed, and are taken to be the ranks whose dumps name them"
 )
 
-_RANK_IN_NAME = re.compile(r"(\d+)(?:\.(?:json|pkl|pickle|pt|gz))*$", re.IGNORECASE)
+_NAMED_RANK = re.compile(r"(?<![a-z])(?<!local[-_])(?<!node[-_])rank[-_.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
+_LAST_NUMBER = re.compile(r"(\d+)(?:\.(?:json|pkl|pickle|pt|gz))*$", re.IGNORECASE)
 _PICKLE = re.compile(rb"\A\x80[\x02-\x05]")
 _JSON = re.compile(
     rb'\s*\{\s*"(?:version|pg_config|pg_status|entries|nccl_version|comm_lib_version|nccl_comm_state|rank|host_name)"\s*:'
@@ -192,13 +193,16 @@ def _list(text: str) -> object:
 
 
 def _rank(name: str, config: tuple[GroupInfo, ...]) -> int:
-    """The number in the file's name if the groups may hold it, else the only rank that is in all of them."""
+    """The number after `rank` in the file's name, else its last one, that the groups may hold; else the only rank in all of them.
+
+    Behind the rank may stand a host's number or a time. Raises ReaderError.
+    """
     members = [set(info.ranks) for info in config if info.ranks]
     able = set.intersection(*members) if members else set()
-    match = _RANK_IN_NAME.search(name)
-    stated = int(match.group(1)) if match and len(match.group(1)) < 8 else None
-    if stated is not None and stated < MAX_WORLD and (stated in able or not able):
-        return stated
+    for match in (_NAMED_RANK.search(name), _LAST_NUMBER.search(name)):
+        stated = int(match.group(1)) if match and len(match.group(1)) < 8 else None
+        if stated is not None and stated < MAX_WORLD and (stated in able or not able):
+            return stated
     if len(able) == 1:
         return able.pop()
     raise ReaderError(

@@ -329,3 +329,7 @@ def test_words() -> None:
     assert ranks([]) == "no rank"
     assert versus(1.0, 0.0) == "1 s vs peers 0 µs"
     assert clip("one two three", 9) == "one two…"
+
+
+def test_nothing_is_a_multiple_of_a_rounding_error() -> None:
+    assert "×" not in versus(0.06, 2e-17) and versus(0.06, 0.03).endswith("(2.0×)")

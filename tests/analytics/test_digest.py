@@ -68,6 +68,16 @@ def test_own_time_is_phases_without_waiting_and_the_gap_between_them() -> None:
     assert digest.job_step_s == pytest.approx([0.1] * STEPS)
 
 
+def test_cpu_time_that_a_reader_could_not_know_is_none() -> None:
+    each = [records(rank) for rank in range(WORLD)]
+    for one in each:
+        one.steps["cpu_ns"] = one.phases["cpu_ns"] = -1
+    assert digest_of(window(*each)).cpu_s == pytest.approx(np.zeros((2, WORLD)), abs=0.0)
+    for one in each:
+        one.steps["cpu_ns"], one.phases["cpu_ns"] = 0, -2  # several rows of a phase add up
+    assert digest_of(window(*each)).cpu_s == pytest.approx(np.zeros((2, WORLD)), abs=0.0)
+
+
 def test_blocking_outside_every_phase_is_not_own_time() -> None:
     digest = digest_of(window(*(records(rank, blocked_ms=30) for rank in range(WORLD))))
     assert digest.own_s == pytest.approx([0.06] * WORLD)

@@ -58,7 +58,17 @@ def test_all_forms_say_the_same(tmp_path: Path, protocol: int | str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "rank"),
-    [("_dump_2", 2), ("trace-rank-3.json", 3), ("fr2.pickle", 2), ("nccl_trace_rank_3.json.gz", 3)],
+    [
+        ("_dump_2", 2),
+        ("trace-rank-3.json", 3),
+        ("fr2.pickle", 2),
+        ("nccl_trace_rank_3.json.gz", 3),
+        ("nccl_trace_rank_2.gpu-node-3", 2),
+        ("rank3_node2.pkl", 3),
+        ("nccl_trace_rank_2_20250101", 2),
+        ("nccl_trace_rank_container-node02_3", 3),
+        ("node_rank_2_local_rank_2_3", 3),
+    ],
 )
 def test_the_rank_is_in_the_name(tmp_path: Path, name: str, rank: int) -> None:
     body = as_json(dump())

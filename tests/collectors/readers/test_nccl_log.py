@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from argus.analytics.unlike_calls import unlike_calls
 from argus.collectors.gather import gather
 from argus.collectors.readers import ReaderError, Reading, nccl_log
 from argus.collectors.readers._fake_logs import ITERATION, nccl_lines, watchdog_lines
+from argus.collectors.records.layout import GroupInfo, Layout
+from argus.topology.layout import build
 
 
 def read(path: Path, text: str) -> list[Reading]:
@@ -44,6 +48,39 @@ def test_the_rank_of_a_file_counts_where_its_lines_have_none(tmp_path: Path) -> 
     text = watchdog_lines({}, world=1).replace("[rank0]:", "")
     (reading,) = read(tmp_path / "stderr-rank-6.log", text)
     assert reading.records.layout.rank == 6
+
+
+def test_a_rank_without_its_counters_made_no_other_call(tmp_path: Path) -> None:
+    lines = watchdog_lines({}, world=8).splitlines(keepends=True)
+    text = "".join(line for line in lines if not ("[rank5]" in line and "last enqueued" in line))
+    dumps = [one.dump for one in read(tmp_path / "job.log", text) if one.dump]
+    assert len(dumps) == 8 and len({dump.pending[0].shape for dump in dumps}) == 1
+    assert {dump.groups["0"] for dump in dumps} == {(1582, 1579)}, "nor is it behind"
+    group = GroupInfo(name="0", desc="default_pg", ranks=tuple(range(8)))
+    layouts = [
+        Layout(run="dump", attempt=0, rank=rank, world_size=8, groups=(group,), source="nccl_log")
+        for rank in range(8)
+    ]
+    untold = [replace(dump.pending[0], shape="") if dump.rank == 5 else dump.pending[0] for dump in dumps]
+    for calls in (untold, [dump.pending[0] for dump in dumps]):
+        each = [replace(dump, pending=(call,)) for dump, call in zip(dumps, calls, strict=True)]
+        assert unlike_calls(each, build(layouts)) == ()
+
+
+@pytest.mark.parametrize("label", ["0: ", "[1,0]<stderr>:", "2025-03-21T02:07:08Z stderr F ", "(W pid=7) "])
+def test_the_label_of_c10d_counts_before_a_launchers(tmp_path: Path, label: str) -> None:
+    lines = watchdog_lines({3: 1}, world=8).splitlines(keepends=True)
+    tp = "[rank7]:[E1 ProcessGroupNCCL.cpp:7] [PG ID 2 PG GUID 9(tp) Rank 1] last enqueued work: 50, last completed work: 49\n"
+    readings = read(tmp_path / "worker-1.log", "".join(label + line for line in [*lines, tp]))
+    dumps = {one.dump.rank: one.dump for one in readings if one.dump}
+    assert list(dumps) == list(range(8)) and dumps[3].groups == {"0": (1579, 1579)}
+    assert dumps[7].groups == {"0": (1582, 1579), "9": (50, 49)} and "9" not in dumps[1].groups
+
+
+def test_a_number_within_a_group_is_no_rank(tmp_path: Path) -> None:
+    tp = "[E1 ProcessGroupNCCL.cpp:7] [PG ID 2 PG GUID 9(tp) Rank 1] last enqueued work: 50, last completed work: 49\n"
+    readings = read(tmp_path / "job.log", watchdog_lines({}, world=2) + tp)
+    assert [one.dump.groups for one in readings if one.dump] == [{"0": (1582, 1579)}] * 2
 
 
 @pytest.mark.parametrize("done", ["76280750235782912", "-1", "99999999999999999999"])
