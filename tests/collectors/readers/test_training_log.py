@@ -146,6 +146,20 @@ def test_interesting_lines_may_come_late(tmp_path: Path) -> None:
     assert len(gather([tmp_path], tmp_path / "s").readings) == 3
 
 
+@pytest.mark.parametrize("late", [0, 10, 20])
+def test_ranks_without_a_label_give_one_value_a_step(tmp_path: Path, late: int) -> None:
+    printed = [(step + rank % 2 * late, step, rank) for step in range(10, 310, 10) for rank in range(8)]
+    lines = (f"step: {step}  loss: 5.2  tps: {step * (96 + rank)}\n" for _, step, rank in sorted(printed))
+    (one,) = read(tmp_path / "a.log", "".join(lines))
+    assert one.series is not None and one.series.steps == tuple(range(10, 310, 10))
+    assert one.series.values_s[4] == pytest.approx(1 / (50 * 99.5), rel=1e-3)
+
+
+def test_steps_after_a_restart_are_values_of_their_own(tmp_path: Path) -> None:
+    (one,) = read(tmp_path / "a.log", step_lines([*range(1, 21), *range(11, 41)], end="\n"))
+    assert one.series is not None and one.series.steps == (*range(1, 21), *range(11, 41))
+
+
 def step_lines(steps: Iterable[int], *, end: str, bar: str = "") -> str:
     return "".join(f"{bar}step: {step}  loss:  5.2  tps: {100 + step}{end}" for step in steps)
 
