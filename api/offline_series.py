@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -89,7 +90,7 @@ def analyse_series(
     series: Sequence[StepSeries], *, warnings: Sequence[str] = (), seen: Sequence[Mapping[str, Any]] = ()
 ) -> SeriesReport:
     """Findings and incidents of every series; `seen` is what others told beside them."""
-    results, missing = [], (*MISSING, *_units(series))
+    results, missing = [], (*MISSING, *_units(series), *_again(series))
     for one in series:
         findings, incidents = series_findings(one)
         topology = _topology(one.name)
@@ -141,6 +142,17 @@ def _apart(series: Sequence[StepSeries]) -> str:
     return f"the step times of rank {rank} are {ratio:.2f}× the other ranks' without a change" * (
         ratio >= APART
     )
+
+
+def _again(series: Sequence[StepSeries]) -> tuple[str, ...]:
+    """What a step does not say where those of a series begin again."""
+    backs = [[(a, b) for a, b in pairwise(one.steps) if b < a] for one in series]
+    num, first = max(map(len, backs)), next((one[0] for one in backs if one), (0, 0))
+    if not num:
+        return ()
+    times = "" if num == 1 else f", the first of {num:,} times"
+    again = f"steps go back from {first[0]} to {first[1]}{times}, as after a restart"
+    return (f"the attempt: {again}; a step may have run more than once",)
 
 
 def _units(series: Sequence[StepSeries]) -> tuple[str, ...]:

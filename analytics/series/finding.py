@@ -28,7 +28,7 @@ def finding_of(
     window: int,
     ranks: tuple[int, ...] = (),
     unit: str = "s",
-    steps_per_value: int = 1,
+    steps_per_value: float = 1,
 ) -> Finding:
     """A notice at the event's places; `ranks` are those it happened to, none = the job."""
     lost = event.got - event.expected
@@ -50,7 +50,7 @@ def finding_of(
     )
 
 
-def _evidence(event: Event, unit: str, steps_per_value: int) -> list[Evidence]:
+def _evidence(event: Event, unit: str, steps_per_value: float) -> list[Evidence]:
     evidence = [Evidence(name="step_s", value=event.got, unit=unit, baseline=event.expected)]
     if event.scales is not None and math.isfinite(event.scales):
         evidence.append(Evidence(name="standard_errors", value=event.scales))
@@ -64,7 +64,7 @@ def _evidence(event: Event, unit: str, steps_per_value: int) -> list[Evidence]:
     return evidence
 
 
-def _period(period: Period, unit: str, steps_per_value: int) -> list[Evidence]:
+def _period(period: Period, unit: str, steps_per_value: float) -> list[Evidence]:
     in_steps = period.unit == "values"
     length = period.length * (steps_per_value if in_steps else 1)
     note = f"repeats in steps, {CAUSES_IN_STEPS}" if in_steps else f"repeats in seconds, {CAUSES_IN_SECONDS}"

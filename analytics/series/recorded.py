@@ -44,23 +44,44 @@ def _filled(
 
 
 def step_of(series: StepSeries, index: int) -> int:
-    """Step of a value."""
+    """Step of a value, as it was told or else by its place."""
+    if series.steps:
+        return series.steps[index]
     return series.first_step + index * series.interval
+
+
+def _num_steps(series: StepSeries, first: int, last: int) -> int:
+    """Steps done between two values; where their numbers go back none is."""
+    if not series.steps:
+        return (last - first) * series.interval
+    return int(np.maximum(np.diff(series.steps[first : last + 1]), 0).sum())
+
+
+def _steps_per_value(series: StepSeries, event: Event) -> float:
+    """Steps between two values of an event, on average."""
+    num = event.end - event.start
+    return _num_steps(series, event.start, event.end) / num if num else series.interval
 
 
 def _finding(series: StepSeries, event: Event) -> Finding:
     """The finding with the steps of its values, and the values themselves beside them."""
     found = finding_of(
-        event, run=series.name, attempt=0, window=0, unit=series.unit, steps_per_value=series.interval
+        event,
+        run=series.name,
+        attempt=0,
+        window=0,
+        unit=series.unit,
+        steps_per_value=_steps_per_value(series, event),
     )
+    start = step_of(series, event.start)
     places = (
         Evidence(name=START, value=float(event.start)),
         Evidence(name=END, value=float(event.end)),
     )
     return replace(
         found,
-        start_step=step_of(series, event.start),
-        end_step=step_of(series, event.end),
+        start_step=start,
+        end_step=max(start, step_of(series, event.end)),
         evidence=(*found.evidence, *places),
     )
 
@@ -83,9 +104,8 @@ def _incident(series: StepSeries, slow: Slowdown, findings: Sequence[Finding]) -
         lost_s=slow.got - slow.expected,
         step_s=slow.got,
     )
-    opened = open_incident(
-        cause, run=series.name, attempt=0, window=first, steps_done=step_of(series, last), world=1
-    )
+    done = step_of(series, first) + _num_steps(series, first, last)
+    opened = open_incident(cause, run=series.name, attempt=0, window=first, steps_done=done, world=1)
     if series.unit != "s":  # how much of its work a step did is not known
         opened = replace(opened, cost=replace(opened.cost, gpu_hours_so_far=0.0))
     return opened if slow.end is None else resolve_incident(opened, end_step=step_of(series, last))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from argus.collectors.readers import ReaderError
@@ -31,27 +31,60 @@ class Line:
 
 
 class Lines:
-    """Every line of a plain or compressed log in order; afterwards `warnings` says if its end is missing."""
+    """Every line of a plain or compressed log in order; afterwards `warnings` says what of it is missing.
+
+    A carriage return ends a line too, as progress bars use it; what follows on the same line keeps its rank.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._is_cut = False
+        self._rank = -1
         self.warnings: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Line]:
         """The lines. Raises ReaderError for a file that expands without end."""
-        rest, name = "", self._path.name
+        rest, held, name = "", "", self._path.name
         with Inflated(self._path) as source:
             try:
                 while chunk := source.read():
-                    whole = (rest + chunk.decode("utf-8", "replace")).split("\n")
-                    rest = whole.pop()[-MAX_LINE:]
-                    yield from map(parse, whole)
+                    text = held + chunk.decode("utf-8", "replace")
+                    held = "\r" if text.endswith("\r") else ""  # the line feed may come with the next chunk
+                    whole = _split(text[: len(text) - len(held)])
+                    whole[0] = rest + whole[0]
+                    rest = self._short(whole.pop())
+                    yield from map(self._line, whole)
             except ReaderError as error:
                 raise ReaderError(f"{name} {error}") from None
             if source.cut:
                 self.warnings = (f"{name}: {source.cut}; the lines before that are used",)
         if rest:
-            yield parse(rest)
+            yield self._line(rest)
+        if self._is_cut:
+            self.warnings += (
+                f"{name}: of a line longer than {MAX_LINE:,} characters only the last are read",
+            )
+
+    def _line(self, raw: str) -> Line:
+        line = parse(self._short(raw).removeprefix("\r"))
+        if raw.startswith("\r") and line.rank < 0:
+            return replace(line, rank=self._rank)
+        self._rank = line.rank
+        return line
+
+    def _short(self, raw: str) -> str:
+        """The last characters of a line: a step's times follow the dots printed before them."""
+        if len(raw) <= MAX_LINE + 1:  # room for the mark that it follows on another
+            return raw
+        self._is_cut = True
+        return raw[: raw.startswith("\r")] + raw[-MAX_LINE:]
+
+
+def _split(text: str) -> list[str]:
+    """Lines without their ends; one that follows a lone carriage return begins with it."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n\r")
+    return text.split("\n")
 
 
 def parse(raw: str) -> Line:

@@ -6,7 +6,8 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from statistics import median
 
 from argus.collectors.records.series import StepSeries
 
@@ -21,6 +22,9 @@ TITAN_END_TO_END = re.compile(rb"step:\s*(\d+)\b[^\n]*?end_to_end\(s\):\s*([\d.e
 LINES = (MEGATRON, DEEPSPEED, DEEPSPEED_TIMERS, TORCHTITAN)
 """What tells a training log from other text."""
 
+MAX_APART = 2
+"""Intervals that a rank's line may come later than another's of a later step; what is further back is a restart."""
+
 _COLOR = re.compile(rb"\x1b\[[0-9;]*m")
 _TIMER = re.compile(rb"(\w+): ([\d.eE+-]+)")
 _OUTER_TIMERS = (("fwd", "forward"), ("bwd", "backward"), ("step",))
@@ -33,14 +37,25 @@ def has_step_lines(text: bytes) -> bool:
 
 
 def from_lines(text: str, name: str) -> list[StepSeries]:
-    """The step times of a training log: the first format that has any."""
+    """The step times of a training log: the first format that has any; one value a step, whoever printed it."""
     body = _COLOR.sub(b"", text.encode("utf-8", "replace"))
     for pick in (_megatron, _titan_times, _titan, _deepspeed_timers, _deepspeed):
         steps, values, unit = pick(body)
         if values:
             first, interval = grid(steps)
+            if len(steps) == len(values):
+                steps, values = _one_a_step(steps, values, interval=interval)
+            else:
+                steps = []
             return [
-                StepSeries(name=name, values_s=tuple(values), interval=interval, first_step=first, unit=unit)
+                StepSeries(
+                    name=name,
+                    values_s=tuple(values),
+                    interval=interval,
+                    first_step=first,
+                    unit=unit,
+                    steps=tuple(steps),
+                )
             ]
     return []
 
@@ -78,6 +93,29 @@ def _deepspeed_timers(body: bytes) -> Picked:
 def _deepspeed(body: bytes) -> Picked:
     rows = [(int(m[1][:15]) if m[1] else None, _inverse(m[2] or m[3])) for m in DEEPSPEED.finditer(body)]
     return [step for step, _ in rows if step is not None], [value for _, value in rows], "s a sample"
+
+
+def _one_a_step(
+    steps: Sequence[int], values: Sequence[float], *, interval: int
+) -> tuple[list[int], list[float]]:
+    """The median of what several ranks print of a step; where steps go far back a new attempt begins."""
+    merged: list[tuple[int, float]] = []
+    attempt: dict[int, list[float]] = {}
+    highest = steps[0]
+    for step, value in zip(steps, values, strict=True):
+        if step < highest - MAX_APART * interval:
+            merged += _medians(attempt)
+            attempt, highest = {}, step
+        attempt.setdefault(step, []).append(value)
+        highest = max(highest, step)
+    merged += _medians(attempt)
+    return [step for step, _ in merged], [value for _, value in merged]
+
+
+def _medians(attempt: dict[int, list[float]]) -> Iterator[tuple[int, float]]:
+    for step, values in sorted(attempt.items()):
+        known = [value for value in values if math.isfinite(value)]
+        yield step, median(known) if known else math.nan
 
 
 def grid(steps: Sequence[int]) -> tuple[int, int]:

@@ -27,6 +27,9 @@ EPOCH_S = 1e8
 MIN_DIGITS = 20
 """Steps of a clock's resolution in one step: of fewer, rounding looks like a fault."""
 
+MAX_STEP = 1e15
+"""What is larger is no count of steps."""
+
 OVERHEAD = 1.25
 """What a step may last by the wall clock for its own seconds, where a column does not say what it holds."""
 
@@ -125,6 +128,7 @@ def _series(table: Table, name: str) -> list[StepSeries]:
     if not picked:
         return [_of_clock(table, _clock(table), name)]
     first, interval = grid([int(step) for step in table.steps() if math.isfinite(step)])
+    steps = _own_steps(table)
     return [
         StepSeries(
             name=name if len(picked) == 1 else f"{name}/{table.title(column)}"[:256],
@@ -132,9 +136,16 @@ def _series(table: Table, name: str) -> list[StepSeries]:
             interval=interval,
             first_step=first,
             unit=unit_of_rate(table.names[column]) if rates else "s",
+            steps=steps,
         )
         for column in picked
     ]
+
+
+def _own_steps(table: Table) -> tuple[int, ...]:
+    """The step of each row, empty where one is not told."""
+    steps = table.steps()
+    return tuple(map(int, steps)) if all(abs(step) < MAX_STEP for step in steps) else ()
 
 
 def _durations(table: Table, column: int) -> list[float]:
@@ -218,4 +229,6 @@ def _of_clock(table: Table, column: int, name: str) -> StepSeries:
             f"{table.file} holds no step times: the clock in {table.title(column)[:60]!r} is too coarse for "
             f"{np.median(known) * interval:.3g} s between its rows"
         )
-    return StepSeries(name=name, values_s=tuple(values), interval=interval, first_step=first)
+    return StepSeries(
+        name=name, values_s=tuple(values), interval=interval, first_step=first, steps=_own_steps(table)[1:]
+    )

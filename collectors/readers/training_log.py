@@ -93,6 +93,7 @@ class _Found:
                 interval=one.interval,
                 first_step=one.first_step,
                 unit=one.unit,
+                steps=one.steps,
             )
             for rank, found in told.items()
             for one in found

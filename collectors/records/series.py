@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class StepSeries:
     """`values_s` are seconds a step (or a sample, as `unit` says) in order; `interval` steps lie between two.
 
-    `first_step` is the step of the first value.
+    `first_step` is the step of the first value. `steps` are those of all values where they are told: they may be
+    uneven, and go back where a job was started again.
     """
 
     name: str
@@ -17,3 +18,4 @@ class StepSeries:
     interval: int = 1
     first_step: int = 0
     unit: str = "s"
+    steps: tuple[int, ...] = ()

@@ -122,3 +122,16 @@ def test_a_table_without_times_is_refused(tmp_path: Path, capsys: pytest.Capture
     path.write_text("\n".join(["step,loss", *(f"{step},{2 - step / 400}" for step in range(200))]))
     assert main(["triage", str(path)]) == 2
     assert "'step', 'loss'" in capsys.readouterr().err
+
+
+def test_steps_that_go_back_are_told_and_named_as_they_stand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s.csv"
+    steps = [*range(1, 121), *range(101, 281)]
+    rows = "".join(f"{step},{value}\n" for step, value in zip(steps, series(1.3), strict=True))
+    path.write_text("step,step_time\n" + rows)
+    assert main(["triage", str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert abs(said["incidents"][0]["onset_step"] - 181) <= 2
+    assert "steps go back from 120 to 101" in json.dumps(said["diagnosis"])

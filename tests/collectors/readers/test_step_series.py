@@ -126,7 +126,9 @@ def test_logs_of_frameworks(
     ],
 )
 def test_a_log_may_begin_with_a_step_line_whose_bracket_is_not_json(tmp_path: Path, line: str) -> None:
-    (one,) = read(tmp_path / "train.log", line * 3, reader=training_log)
+    (one,) = read(
+        tmp_path / "train.log", "".join(line.replace("7", step) for step in "789"), reader=training_log
+    )
     assert len(one.values_s) == 3 and all(math.isfinite(value) for value in one.values_s)
     assert one.first_step in (0, 7)
 

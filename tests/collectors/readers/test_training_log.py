@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from argus.collectors.gather import gather
 from argus.collectors.host.window import phase_cells
 from argus.collectors.readers import ReaderError, Reading, training_log
 from argus.collectors.readers._fake_logs import ITERATION, STRAGGLER, timer_tables
-from argus.collectors.readers._lines import parse
+from argus.collectors.readers._files import Inflated
+from argus.collectors.readers._lines import Lines, parse
 from argus.collectors.readers._straggler_line import watts
 
 TIMERS = {
@@ -142,3 +144,55 @@ def test_a_log_without_anything_is_one_sentence_only_if_it_was_named(tmp_path: P
 def test_interesting_lines_may_come_late(tmp_path: Path) -> None:
     (tmp_path / "slurm-9.out").write_text("noise of a start\n" * 8000 + timer_tables(TIMERS, num_tables=2))
     assert len(gather([tmp_path], tmp_path / "s").readings) == 3
+
+
+@pytest.mark.parametrize("late", [0, 10, 20])
+def test_ranks_without_a_label_give_one_value_a_step(tmp_path: Path, late: int) -> None:
+    printed = [(step + rank % 2 * late, step, rank) for step in range(10, 310, 10) for rank in range(8)]
+    lines = (f"step: {step}  loss: 5.2  tps: {step * (96 + rank)}\n" for _, step, rank in sorted(printed))
+    (one,) = read(tmp_path / "a.log", "".join(lines))
+    assert one.series is not None and one.series.steps == tuple(range(10, 310, 10))
+    assert one.series.values_s[4] == pytest.approx(1 / (50 * 99.5), rel=1e-3)
+
+
+def test_steps_after_a_restart_are_values_of_their_own(tmp_path: Path) -> None:
+    (one,) = read(tmp_path / "a.log", step_lines([*range(1, 21), *range(11, 41)], end="\n"))
+    assert one.series is not None and one.series.steps == (*range(1, 21), *range(11, 41))
+
+
+def step_lines(steps: Iterable[int], *, end: str, bar: str = "") -> str:
+    return "".join(f"{bar}step: {step}  loss:  5.2  tps: {100 + step}{end}" for step in steps)
+
+
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
+def test_a_carriage_return_ends_a_line_too(tmp_path: Path, end: str) -> None:
+    (one,) = read(tmp_path / "a.log", step_lines(range(1, 4001), end=end))
+    assert one.series is not None and not one.warnings
+    assert len(one.series.values_s) == 4000 and one.series.first_step == 1
+
+
+def test_a_step_behind_a_long_progress_bar_is_read_and_keeps_its_rank(tmp_path: Path) -> None:
+    bar = "".join(f" {at}%|####|\r" for at in range(9000))
+    text = "".join(step_lines([1, 2, 3], end="\n", bar=f"[rank{rank}]:{bar}") for rank in (0, 1))
+    readings = read(tmp_path / "a.log", text)
+    assert [one.series and (one.series.name, len(one.series.values_s)) for one in readings] == [
+        ("a/rank 0", 3),
+        ("a/rank 1", 3),
+    ]
+
+
+def test_a_line_that_is_cut_is_told(tmp_path: Path) -> None:
+    (one,) = read(tmp_path / "a.log", step_lines([1, 2], end="\n", bar="." * (3 << 20)))
+    assert one.series is not None and len(one.series.values_s) == 2
+    assert len(one.warnings) == 1 and "longer than 65,536 characters" in one.warnings[0]
+
+
+def test_a_line_feed_in_the_next_chunk_ends_the_same_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"[rank1]: a\r\nb\r\n\r\n[rank2]: c\rd")
+    whole = [("a", 1), ("b", -1), ("", -1), ("c", 2), ("d", 2)]
+    read_some = Inflated.read
+    monkeypatch.setattr(Inflated, "read", lambda source: read_some(source, 1))
+    assert [(line.text, line.rank) for line in Lines(path)] == whole
