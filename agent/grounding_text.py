@@ -58,6 +58,11 @@ class Checked:
     unknown: tuple[str, ...]
 
     @property
+    def stands_on_evidence(self) -> bool:
+        """Something in it was cited, pointed to or verified."""
+        return bool(self.cited or self.num_pointed or self.num_verified)
+
+    @property
     def is_clean(self) -> bool:
         """Nothing had to be marked."""
         return not self.num_unverified and not self.unknown

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from argus.agent.beside import doubt_of, lead_of
 from argus.agent.case import Case, triage_page
+from argus.agent.entities import Entities
 from argus.agent.grounding_text import Checked, check_text
 from argus.agent.guard import question_of
 from argus.agent.loop.course import Course, Step
@@ -25,9 +27,15 @@ MAX_HISTORY = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
-    """What is shown for a question. `failure` as in `Outcome`; `note` then says it in one plain sentence."""
+    """What is shown for a question. `failure` as in `Outcome`; `note` then says it in one plain sentence.
+
+    `lead` is the triage's verdict and headline, shown before the text; `doubt` is shown between them, "" if the text
+    stands on evidence and on the triage's suspects.
+    """
 
     text: str
+    lead: str = ""
+    doubt: str = ""
     note: str = ""
     failure: str = ""
     budget: str = ""
@@ -45,9 +53,16 @@ class Answered:
 
     @staticmethod
     def from_json(raw: Mapping[str, Any]) -> Answered:
-        """Inverse of `to_json`."""
+        """Inverse of `to_json`; what a later version added is passed over."""
         lists = {name: tuple(raw[name]) for name in ("pages", "unknown")}
-        return Answered(**{**raw, **lists, "spent": Spent.from_json(raw["spent"])})
+        mine = {one.name: raw[one.name] for one in fields(Answered) if one.name in raw}
+        return Answered(**{**mine, **lists, "spent": Spent.from_json(raw["spent"])})
+
+    @property
+    def said(self) -> str:
+        """The text with all that stands before it, "" where there is none."""
+        before = "\n".join(filter(None, (self.lead, self.doubt)))
+        return f"{before}\n\n{self.text}".strip() if self.text else ""
 
 
 def chat_turn(case: Case, desk: Desk, *, question: str, history: Sequence[Message] = ()) -> Course[Answered]:
@@ -77,6 +92,10 @@ def chat_turn(case: Case, desk: Desk, *, question: str, history: Sequence[Messag
     yield Step(what="answered", text="answered")
     return Answered(
         text=checked.text,
+        lead=lead_of(case),
+        doubt=doubt_of(
+            checked.text, case, entities=_entities(case, desk, pages), cites=checked.stands_on_evidence
+        ),
         budget=ended.budget,
         spent=talk.spent,
         pages=tuple(pages),
@@ -88,9 +107,12 @@ def chat_turn(case: Case, desk: Desk, *, question: str, history: Sequence[Messag
 
 
 def _checked(case: Case, desk: Desk, said: str, pages: Sequence[str]) -> Checked:
-    known = [one for one in map(desk.book.get, pages) if one is not None]
     text = said if len(said) <= MAX_KEPT else f"{said[:MAX_KEPT]}{CUT}"
-    return check_text(text, book=desk.book, entities=case.entities(*known))
+    return check_text(text, book=desk.book, entities=_entities(case, desk, pages))
+
+
+def _entities(case: Case, desk: Desk, pages: Sequence[str]) -> Entities:
+    return case.entities(*(one for one in map(desk.book.get, pages) if one is not None))
 
 
 def _repaired(

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from argus.agent.answer import answer_lines
+from argus.agent.beside import NO_EVIDENCE, ranks_said
 from argus.agent.diagnosis import RootCause
 from argus.agent.entities import entities_of
 from argus.agent.guard import MAX_TEXT, Guard, question_of, stripped
@@ -137,6 +139,35 @@ def test_a_chat_answer_said_better_the_second_time_counts() -> None:
         return saying("It loses 42 ms." if is_first else f"It takes {{{page.id}:/evidence/0/value}}.")
 
     assert answered(learning).num_unverified == 0
+
+
+def test_an_answer_that_contradicts_the_triage_stands_after_it_and_is_said_to() -> None:
+    answer = answered(lambda ask: saying("The slow rank is rank zero, and the network switch is broken."))
+    case, _ = case_for()
+    (suspect,) = case.diagnosis["root_causes"]
+    assert answer.lead == f"Triage, {case.diagnosis['verdict']}: {case.diagnosis['headline']}"
+    assert answer.doubt.startswith(NO_EVIDENCE)
+    assert f"names rank 0; the triage suspects {suspect['node'].replace(':', ' ')}." in answer.doubt
+    lines = list(answer_lines(answer))
+    assert lines[:2] == [answer.lead, answer.doubt] and answer.said.startswith(answer.lead)
+    assert Answered.from_json({**answer.to_json(), "later": 1}) == answer
+
+
+def test_nothing_is_said_of_an_answer_that_stands_on_evidence_and_the_suspects() -> None:
+    case, _ = case_for()
+    assert case.incident is not None
+    (suspect,) = case.incident.cause.suspects
+
+    def good(ask: Ask) -> Reply:
+        page = triage_of(ask)
+        assert page is not None
+        return saying(f"Rank {suspect} takes {{{page.id}:/evidence/0/value}}; rank 0 only waits for it.")
+
+    assert answered(good).doubt == "" and answered(confirm).doubt == ""
+
+
+def test_ranks_are_read_in_words_too() -> None:
+    assert ranks_said("Rank zero, ranks two and Twenty; twelve ranks, ranks one after another") == {0, 2, 20}
 
 
 @pytest.mark.parametrize(("script", "failure"), [(silent, "budget"), (looping, "")])
