@@ -8,7 +8,8 @@ from typing import Any
 
 from argus.agent.beside import doubt_of, lead_of
 from argus.agent.case import Case, triage_page
-from argus.agent.entities import Entities
+from argus.agent.entities import Entities, ids_in
+from argus.agent.evidence import ToolResult
 from argus.agent.grounding_text import Checked, check_text
 from argus.agent.guard import question_of
 from argus.agent.loop.course import Course, Step
@@ -17,6 +18,7 @@ from argus.agent.loop.limits import Spent, reached
 from argus.agent.loop.prompt import first_view, system_text
 from argus.agent.loop.talk import MAX_KEPT, Ended, Talk, open_talk
 from argus.agent.model.message import Message
+from argus.agent.named_numbers import counted_in
 from argus.agent.wording import counted
 
 CUT = " … (cut: the model went on and on)"
@@ -86,9 +88,10 @@ def chat_turn(case: Case, desk: Desk, *, question: str, history: Sequence[Messag
     ended = yield from listened(talk, pages)
     if not ended.said.strip():
         return _failed(talk, ended, pages)
-    checked = _checked(case, desk, ended.said, pages)
+    told = _told(case, question, history)
+    checked = _checked(case, desk, ended.said, pages, told)
     if not checked.is_clean and not ended.budget and not reached(talk.limits, talk.spent):
-        ended, checked = yield from _repaired(case, desk, talk, ended, checked, pages)
+        ended, checked = yield from _repaired(case, desk, talk, (ended, checked), pages=pages, told=told)
     yield Step(what="answered", text="answered")
     return Answered(
         text=checked.text,
@@ -106,19 +109,41 @@ def chat_turn(case: Case, desk: Desk, *, question: str, history: Sequence[Messag
     )
 
 
-def _checked(case: Case, desk: Desk, said: str, pages: Sequence[str]) -> Checked:
+def _told(case: Case, question: str, history: Sequence[Message]) -> frozenset[float]:
+    """Steps and windows that stand in the conversation so far or in the first view."""
+    texts = (question, str(case.diagnosis["headline"]), *(message.content for message in history))
+    last = case.facts.windows(limit=1)
+    ends = {float(one) for window in last for one in (window.index, window.last_step)}
+    return frozenset(ends.union(*map(counted_in, texts)))
+
+
+def _checked(case: Case, desk: Desk, said: str, pages: Sequence[str], told: frozenset[float]) -> Checked:
     text = said if len(said) <= MAX_KEPT else f"{said[:MAX_KEPT]}{CUT}"
-    return check_text(text, book=desk.book, entities=_entities(case, desk, pages))
+    entities = _entities(case, desk, pages)
+    kept = [key for key in ids_in(text) if key not in entities.words and desk.has(key)]
+    entities = replace(entities, words={*entities.words, *kept})
+    return check_text(text, book=desk.book, entities=entities, seen=_seen(desk, pages), told=told)
+
+
+def _seen(desk: Desk, pages: Sequence[str]) -> list[ToolResult]:
+    return [one for one in map(desk.book.get, pages) if one is not None]
 
 
 def _entities(case: Case, desk: Desk, pages: Sequence[str]) -> Entities:
-    return case.entities(*(one for one in map(desk.book.get, pages) if one is not None))
+    return case.entities(*_seen(desk, pages))
 
 
 def _repaired(
-    case: Case, desk: Desk, talk: Talk, ended: Ended, checked: Checked, pages: list[str]
+    case: Case,
+    desk: Desk,
+    talk: Talk,
+    first: tuple[Ended, Checked],
+    *,
+    pages: list[str],
+    told: frozenset[float],
 ) -> Course[tuple[Ended, Checked]]:
     """Once: the model may say it again with pointers; what it still types stays marked."""
+    ended, checked = first
     yield Step(
         what="repaired",
         text=f"not verified: {counted(checked.num_unverified + len(checked.unknown), 'things')}",
@@ -136,7 +161,7 @@ def _repaired(
     second = yield from listened(talk, pages)
     if not second.said.strip():
         return ended, checked
-    better = _checked(case, desk, second.said, pages)
+    better = _checked(case, desk, second.said, pages, told)
     faults = (better.num_unverified + len(better.unknown), checked.num_unverified + len(checked.unknown))
     return (second, better) if faults[0] < faults[1] else (ended, checked)
 

@@ -15,6 +15,7 @@ from argus.agent.answer import answer_lines
 from argus.agent.beside import NO_EVIDENCE, ranks_said
 from argus.agent.diagnosis import RootCause
 from argus.agent.entities import entities_of
+from argus.agent.grounding_text import UNVERIFIED
 from argus.agent.guard import MAX_TEXT, Guard, question_of, stripped
 from argus.agent.held_facts import HeldFacts
 from argus.agent.loop.chat import Answered, chat_turn
@@ -164,6 +165,26 @@ def test_nothing_is_said_of_an_answer_that_stands_on_evidence_and_the_suspects()
         return saying(f"Rank {suspect} takes {{{page.id}:/evidence/0/value}}; rank 0 only waits for it.")
 
     assert answered(good).doubt == "" and answered(confirm).doubt == ""
+
+
+def test_steps_of_evidence_and_of_the_question_stay_others_are_marked() -> None:
+    case, _ = case_for()
+    assert case.incident is not None
+    onset = case.incident.onset_step
+    script = lambda ask: saying(f"Since step {onset}, not since step 90000; until step 99999.")
+    answer = answered(script, "What changed at step 90000?")
+    assert answer.text == f"Since step {onset}, not since step 90000; until step 99999 {UNVERIFIED}."
+    echoed = answered(lambda ask: saying("Nothing at step 90000."), "What changed at step 90000?")
+    assert not echoed.num_unverified and echoed.doubt == NO_EVIDENCE
+
+
+def test_an_id_that_only_the_store_has_is_known() -> None:
+    case, context = case_for()
+    around = Surroundings(registry=registry(), context=context, clock=Ticks())
+    desk = replace(desk_for(case, context), has=lambda key: key == "i-feedfacefeedface")
+    said = saying("As in i-feedfacefeedface, not as in i-deadbeefdeadbeef.")
+    answer = drive(chat_turn(case, desk, question="Which rank?"), lambda ask: said, around)
+    assert answer.unknown == ("i-deadbeefdeadbeef",)
 
 
 def test_ranks_are_read_in_words_too() -> None:
