@@ -54,9 +54,11 @@ def _dropped(outcome: Outcome) -> Iterator[str]:
         yield f"  and {len(outcome.dropped) - MAX_DROPPED} more dropped, see --json"
 
 
-def answer_lines(answer: Answered) -> Iterator[str]:
-    """A chat answer."""
+def answer_lines(answer: Answered, *, has_card: bool = False) -> Iterator[str]:
+    """A chat answer after the triage's verdict; `has_card`: that stands above it already."""
     if answer.text:
+        before = (answer.doubt,) if has_card else (answer.lead, answer.doubt)
+        yield from (printable(one) for one in before if one)
         yield from printable(answer.text).splitlines()
     if answer.note:
         yield printable(answer.note)

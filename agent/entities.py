@@ -23,6 +23,9 @@ _GENERAL = re.compile(
 )
 """Terms of the trade that look like names and are none."""
 
+_ID = re.compile(r"(?:f|i)-[0-9a-f]{8,64}")
+"""Ids of findings and incidents; all letters or not."""
+
 _EDGE = ".,:;-–/…"
 
 
@@ -70,7 +73,11 @@ class Entities:
         return list(dict.fromkeys(unknown))
 
     def _is_known(self, name: str) -> bool:
-        if name in self.words or name in cause_classes() or _GENERAL.fullmatch(name):
+        if name in self.words or name in cause_classes():
+            return True
+        if _ID.fullmatch(name):
+            return any(word.startswith(name) for word in self.words)
+        if _GENERAL.fullmatch(name):
             return True
         return self.is_node(name) or all(part in self.words for part in re.split(r"[:/]", name) if part)
 
@@ -109,6 +116,15 @@ def texts_of(value: object) -> Iterator[str]:
             yield from texts_of(item)
 
 
+def ids_in(text: str) -> list[str]:
+    """Every id of a finding or an incident that a text names.
+
+    >>> ids_in("finding f-deadbeefdeadbeef, [i-0123456789abcdef].")
+    ['f-deadbeefdeadbeef', 'i-0123456789abcdef']
+    """
+    return [name for name in _names(text) if _ID.fullmatch(name)]
+
+
 def ranks_in(text: str) -> list[int]:
     """Every rank a text names; long ranges by their ends.
 
@@ -134,7 +150,7 @@ def _names(text: str) -> Iterator[str]:
         name = word.strip(_EDGE)
         has_letter, has_digit = any(c.isalpha() for c in name), any(c.isdigit() for c in name)
         is_joined = any(mark in name for mark in ("_", "/", "::")) or re.search(r"\w:\w", name) is not None
-        if has_letter and (has_digit or is_joined) and not is_quantity(name):
+        if _ID.fullmatch(name) or has_letter and (has_digit or is_joined) and not is_quantity(name):
             yield name
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from argus.agent.entities import Entities
-from argus.agent.evidence import EvidenceBook
+from argus.agent.evidence import EvidenceBook, ToolResult
+from argus.agent.named_numbers import COUNTED, NAMED, counted_on, is_among
 from argus.agent.pointers import NotCited, number_at, numbers_in
 from argus.agent.wording import quantity
 
@@ -15,7 +17,7 @@ UNKNOWN = "(not in topology or evidence)"
 NO_LINK = "(link removed)"
 
 _POINTER = re.compile(r"\{\s*(ev-[0-9a-f]{6,64})\s*[:#]?\s*(/[^{}\s]*)\s*\}")
-_CITED = re.compile(r"ev-[0-9a-f]{6,64}")
+_CITED = re.compile(r"(?<![\w-])ev-[0-9a-f]{6,64}(?!\w)")
 _LINK = re.compile(r"(?:https?://|www\.)\S+|<[!@#][^>\s]{0,80}>?|@(?:here|channel|everyone)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _NUMBER = re.compile(
@@ -23,13 +25,6 @@ _NUMBER = re.compile(
     r"[kMGT]i?B\b|B\b|W\b|MHz\b|GHz\b)?)(?![\w/])"
 )
 _ORDINAL = re.compile(r"\s*(?:[-*]\s*)?\d{1,2}[.)]\s")
-_NAMED = re.compile(
-    r"\b(?:ranks?|steps?|windows?|attempts?|stages?|GPUs?|hosts?|layers?|tp|pp|dp|ep|cp)[ :#/]*"
-    r"\d+(?:\s*(?:-|–|,|and|to)\s*\d+)*",
-    re.IGNORECASE,
-)
-"""Numbers that are names: their truth is the business of the entity check."""
-
 _SCALES = {
     "": (1.0,),
     "%": (0.01, 1.0),
@@ -46,6 +41,10 @@ _SCALES = {
 """What a displayed unit is worth in the units of evidence."""
 
 
+Steps = tuple[frozenset[float], frozenset[float]]
+"""Numbers of steps and windows: those evidence has, those that were named to the model."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Checked:
     """An answer as it may be shown. `cited` are the pages it stands on."""
@@ -58,19 +57,39 @@ class Checked:
     unknown: tuple[str, ...]
 
     @property
+    def stands_on_evidence(self) -> bool:
+        """Something in it was cited, pointed to or verified."""
+        return bool(self.cited or self.num_pointed or self.num_verified)
+
+    @property
     def is_clean(self) -> bool:
         """Nothing had to be marked."""
         return not self.num_unverified and not self.unknown
 
 
-def check_text(text: str, *, book: EvidenceBook, entities: Entities) -> Checked:
-    """The text with its pointers rendered and everything that cannot be verified marked."""
+def check_text(
+    text: str,
+    *,
+    book: EvidenceBook,
+    entities: Entities,
+    seen: Iterable[ToolResult] = (),
+    told: frozenset[float] = frozenset(),
+) -> Checked:
+    """The text with its pointers rendered and everything that cannot be verified marked.
+
+    Steps and windows count as verified if a page cited or `seen` has them; those of `told`, which the reader or the
+    first view named, are left as they are.
+    """
     counts = {"pointed": 0, "verified": 0, "unverified": 0}
     plain = _LINK.sub(NO_LINK, text)
-    unknown = entities.unknown_in(_CITED.sub(" ", _POINTER.sub(" ", plain)))
+    said = _POINTER.sub(" ", plain)
+    unknown = entities.unknown_in(_CITED.sub(" ", said))
+    unknown += [key for key in dict.fromkeys(_CITED.findall(said)) if not _is_page(key, book, entities)]
+    cited = [page for key in _CITED.findall(plain) if (page := book.get(key)) is not None]
+    steps = (counted_on([*seen, *cited]), told)
     parts = []
     for sentence, gap in _sentences(plain):
-        parts += [_checked(sentence, book, counts), gap]
+        parts += [_checked(sentence, book, counts, steps), gap]
     shown = "".join(parts)
     for name in unknown:
         named = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
@@ -99,19 +118,29 @@ def _sentences(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _checked(sentence: str, book: EvidenceBook, counts: dict[str, int]) -> str:
+def _is_page(key: str, book: EvidenceBook, entities: Entities) -> bool:
+    """Whether there is such a page, or one seen whose id begins so."""
+    return book.get(key) is not None or any(word.startswith(key) for word in entities.words)
+
+
+def _checked(sentence: str, book: EvidenceBook, counts: dict[str, int], steps: Steps) -> str:
     """One sentence: what it points to, then what it types."""
     pages = [page for key in _CITED.findall(sentence) if (page := book.get(key)) is not None]
     known = set().union(*(numbers_in(page.data) for page in pages)) if pages else set()
-    held = [match.span() for pattern in (_POINTER, _CITED, _NAMED) for match in pattern.finditer(sentence)]
+    held = [match.span() for pattern in (_POINTER, _CITED, NAMED) for match in pattern.finditer(sentence)]
     out, at = [], 0
-    for match in sorted([*_POINTER.finditer(sentence), *_NUMBER.finditer(sentence)], key=lambda m: m.start()):
+    found = [match for pattern in (_POINTER, COUNTED, _NUMBER) for match in pattern.finditer(sentence)]
+    for match in sorted(found, key=lambda m: m.start()):
         if match.start() < at:
             continue
-        is_pointer = match.re is _POINTER
-        if not is_pointer and any(low <= match.start() < high for low, high in held):
+        if match.re is _POINTER:
+            said = _pointed(match, book, counts)
+        elif any(low <= match.start() < high for low, high in held):
             continue
-        said = _pointed(match, book, counts) if is_pointer else _typed(match, known, counts)
+        elif match.re is COUNTED:
+            said = _counted(match[0], steps, counts)
+        else:
+            said = _typed(match, known, counts)
         out += [sentence[at : match.start()], said]
         at = match.end()
     return "".join([*out, sentence[at:]])
@@ -125,6 +154,17 @@ def _pointed(match: re.Match[str], book: EvidenceBook, counts: dict[str, int]) -
         return f"unknown {UNVERIFIED}"
     counts["pointed"] += 1
     return quantity(value, unit)
+
+
+def _counted(named: str, steps: Steps, counts: dict[str, int]) -> str:
+    seen, told = steps
+    if is_among(named, seen):
+        counts["verified"] += 1
+        return named
+    if is_among(named, seen | told):
+        return named
+    counts["unverified"] += 1
+    return f"{named} {UNVERIFIED}"
 
 
 def _typed(match: re.Match[str], known: set[float], counts: dict[str, int]) -> str:

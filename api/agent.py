@@ -131,12 +131,14 @@ class Agent:
         return answered
 
     def _desk(self, endpoint: Endpoint, toolbox: Toolbox) -> Desk:
+        facts = toolbox.facts
         return Desk(
             guard=Guard(secret=secrets.token_hex(16)),
             endpoint=endpoint,
             registry=toolbox.registry,
             book=toolbox.book,
             limits=self.limits,
+            has=lambda key: (facts.incident(key) or facts.finding(key)) is not None,
         )
 
     async def _run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -100,6 +100,8 @@ class Desk:
     registry: Registry
     book: EvidenceBook
     limits: Limits
+    has: Callable[[str], bool] = lambda _id: False
+    """Whether there is a finding or an incident with an id, wherever these are kept."""
 
 
 def without_model(case: Case, *, reason: str, failure: str = "") -> Outcome:

@@ -58,7 +58,7 @@ def _answered(talking: Talking, question: str, watch: Any) -> tuple[dict[str, An
         "diagnosis": talking.case["diagnosis"],
         "conversation": talking.conversation,
     }
-    return body, list(answer_lines(answer)), answer.failure
+    return body, list(answer_lines(answer, has_card=True)), answer.failure
 
 
 def _investigated(talking: Talking, question: str, watch: Any) -> tuple[dict[str, Any], list[str], str]:

@@ -6,7 +6,7 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -15,13 +15,13 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from starlette.responses import JSONResponse, Response
 
 from argus.agent.answer import why_lines
+from argus.agent.beside import lead_of
 from argus.agent.case import Case
 from argus.agent.context import Unknown
 from argus.agent.guard import question_of
 from argus.agent.loop.chat import Answered
 from argus.agent.loop.course import Step
 from argus.agent.model.message import Message, tokens_of
-from argus.agent.wording import printable
 from argus.analytics.store.documents import dump
 from argus.api.asking import Asking
 from argus.api.desk import Desk
@@ -171,7 +171,7 @@ def _turn(
 
 async def _whole(turn: Turn) -> Response:
     try:
-        text, usage = await sse.whole(_answer(turn, lambda step: None), is_over=turn.is_over)
+        text, usage = await sse.whole(_answer(turn, lambda step: None, has_lead=False), is_over=turn.is_over)
     except sse.Stopped as error:
         return _fault(503, str(error))
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
@@ -189,12 +189,15 @@ def _case(asking: Asking, model: str, question: str) -> Case:
     return asking.case(run=run, incident=None)
 
 
-async def _answer(turn: Turn, watch: Any) -> tuple[str, Object]:
-    """The answer's text, the triage's where the model has none, and what it took."""
+async def _answer(turn: Turn, watch: Any, *, has_lead: bool) -> tuple[str, Object]:
+    """The answer's text after the triage's verdict, or the triage's where the model has none, and what it took.
+
+    `has_lead`: the verdict is said already.
+    """
     answered: Answered = await turn.asking.agent.answer(
         turn.asking.toolbox, turn.case, question=turn.question, history=turn.history, watch=watch
     )
-    text = answered.text
+    text = (replace(answered, lead="") if has_lead else answered).said
     if not text:
         lines = await to_thread.run_sync(_triage, turn)
         text = f"{answered.note}\n\n{lines}".strip()
@@ -216,7 +219,7 @@ def _first(turn: Turn) -> str:
     """What is there before any model is asked; without a model it is the answer itself."""
     if turn.asking.agent.endpoint is None:
         return ""
-    return f"Triage, without the model: {printable(str(turn.case.diagnosis['headline']))}\n\n"
+    return f"{lead_of(turn.case)}\n\n"
 
 
 async def _chunks(turn: Turn, *, desk: Desk, wants_usage: bool) -> AsyncIterator[bytes]:
@@ -226,7 +229,7 @@ async def _chunks(turn: Turn, *, desk: Desk, wants_usage: bool) -> AsyncIterator
         def seen(step: Step) -> None:
             push("step", None)
 
-        return "answer", await _answer(turn, seen)
+        return "answer", await _answer(turn, seen, has_lead=True)
 
     yield _chunk(turn, {"role": "assistant", "content": _first(turn)})
     with answering(desk):

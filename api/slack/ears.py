@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from argus.agent.answer import why_lines
 from argus.agent.context import Unknown
 from argus.agent.guard import question_of
+from argus.agent.loop.chat import Answered
 from argus.agent.loop.investigate import broke_off
 from argus.agent.wording import printable
 from argus.analytics.store import heard, marks, notices, silences
@@ -207,7 +208,7 @@ class Ears:
                 heard.hear(connection, THREADS, place, now_s=self.clock())
                 heard.remember(connection, THREADS, place, body={"conversation": said["conversation"]})
             answer = said["answer"]
-            text, note = str(answer["text"]), str(answer["note"])
+            text, note = Answered.from_json(answer).said, str(answer["note"])
             if not text:
                 text = self._triage(asking, incident)
         key = f"answer {thread} {hashlib.sha256(question.encode()).hexdigest()[:12]}"

@@ -74,6 +74,8 @@ async function show(place, data, about) {
   const lines = answer.text ? [] : await triage(about);
   const unsure = (answer.num_unverified ?? 0) + (answer.unknown?.length ?? 0);
   fill(place,
+    answer.text && answer.lead ? h("p", { class: "quiet" }, answer.lead) : null,
+    answer.text && answer.doubt ? h("p", { class: "quiet" }, answer.doubt) : null,
     answer.text ? h("p", { class: "said" }, withEvidence(answer.text)) : null,
     answer.note ? h("p", { class: "quiet" }, answer.note) : null,
     lines.map((line) => h("p", { class: "said" }, withEvidence(line))),

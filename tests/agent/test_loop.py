@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from argus.agent.answer import answer_lines
+from argus.agent.beside import NO_EVIDENCE, ranks_said
 from argus.agent.diagnosis import RootCause
 from argus.agent.entities import entities_of
+from argus.agent.grounding_text import UNVERIFIED
 from argus.agent.guard import MAX_TEXT, Guard, question_of, stripped
 from argus.agent.held_facts import HeldFacts
 from argus.agent.loop.chat import Answered, chat_turn
@@ -137,6 +140,55 @@ def test_a_chat_answer_said_better_the_second_time_counts() -> None:
         return saying("It loses 42 ms." if is_first else f"It takes {{{page.id}:/evidence/0/value}}.")
 
     assert answered(learning).num_unverified == 0
+
+
+def test_an_answer_that_contradicts_the_triage_stands_after_it_and_is_said_to() -> None:
+    answer = answered(lambda ask: saying("The slow rank is rank zero, and the network switch is broken."))
+    case, _ = case_for()
+    (suspect,) = case.diagnosis["root_causes"]
+    assert answer.lead == f"Triage, {case.diagnosis['verdict']}: {case.diagnosis['headline']}"
+    assert answer.doubt.startswith(NO_EVIDENCE)
+    assert f"names rank 0; the triage suspects {suspect['node'].replace(':', ' ')}." in answer.doubt
+    lines = list(answer_lines(answer))
+    assert lines[:2] == [answer.lead, answer.doubt] and answer.said.startswith(answer.lead)
+    assert Answered.from_json({**answer.to_json(), "later": 1}) == answer
+
+
+def test_nothing_is_said_of_an_answer_that_stands_on_evidence_and_the_suspects() -> None:
+    case, _ = case_for()
+    assert case.incident is not None
+    (suspect,) = case.incident.cause.suspects
+
+    def good(ask: Ask) -> Reply:
+        page = triage_of(ask)
+        assert page is not None
+        return saying(f"Rank {suspect} takes {{{page.id}:/evidence/0/value}}; rank 0 only waits for it.")
+
+    assert answered(good).doubt == "" and answered(confirm).doubt == ""
+
+
+def test_steps_of_evidence_and_of_the_question_stay_others_are_marked() -> None:
+    case, _ = case_for()
+    assert case.incident is not None
+    onset = case.incident.onset_step
+    script = lambda ask: saying(f"Since step {onset}, not since step 90000; until step 99999.")
+    answer = answered(script, "What changed at step 90000?")
+    assert answer.text == f"Since step {onset}, not since step 90000; until step 99999 {UNVERIFIED}."
+    echoed = answered(lambda ask: saying("Nothing at step 90000."), "What changed at step 90000?")
+    assert not echoed.num_unverified and echoed.doubt == NO_EVIDENCE
+
+
+def test_an_id_that_only_the_store_has_is_known() -> None:
+    case, context = case_for()
+    around = Surroundings(registry=registry(), context=context, clock=Ticks())
+    desk = replace(desk_for(case, context), has=lambda key: key == "i-feedfacefeedface")
+    said = saying("As in i-feedfacefeedface, not as in i-deadbeefdeadbeef.")
+    answer = drive(chat_turn(case, desk, question="Which rank?"), lambda ask: said, around)
+    assert answer.unknown == ("i-deadbeefdeadbeef",)
+
+
+def test_ranks_are_read_in_words_too() -> None:
+    assert ranks_said("Rank zero, ranks two and Twenty; twelve ranks, ranks one after another") == {0, 2, 20}
 
 
 @pytest.mark.parametrize(("script", "failure"), [(silent, "budget"), (looping, "")])

@@ -80,6 +80,9 @@ def test_the_openai_client_gets_an_answer(client: openai.OpenAI, name: str) -> N
     )
     choice = answer.choices[0]
     assert choice.message.role == "assistant" and choice.message.content and choice.finish_reason == "stop"
+    assert (
+        choice.message.content.startswith("Triage, ") and "rank 2" in choice.message.content.splitlines()[0]
+    )
     assert answer.usage is not None and answer.usage.total_tokens > answer.usage.prompt_tokens > 0
 
 
@@ -99,7 +102,7 @@ def test_the_openai_client_gets_a_stream_and_its_history_counts(
     )
     chunks = list(stream)
     text = "".join(one.choices[0].delta.content or "" for one in chunks if one.choices)
-    assert text.startswith("Triage, without the model: ") and "[ev-" in text
+    assert text.startswith("Triage, ") and text.count("Triage, ") == 1 and "[ev-" in text
     assert chunks[-2].choices[0].finish_reason == "stop" and chunks[-1].usage is not None
     sent = [str(message["content"]) for message in model.requests[-1]["messages"]]
     assert "Rank 2." in sent and not any("pirate" in one for one in sent)
