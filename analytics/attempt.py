@@ -47,7 +47,7 @@ from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
 from argus.analytics.run_diff import change_finding
-from argus.analytics.same_cause import is_named_now, is_wider, member_of, that_it_may_name
+from argus.analytics.same_cause import is_named_now, is_other_now, is_wider, member_of, that_it_may_name
 from argus.analytics.series.live import LiveSeries, hear
 from argus.analytics.stops import EXITED_S, all_gone_s, has_moved, is_over, was_cancelled
 from argus.analytics.symptom import RankSymptom, rank_symptoms
@@ -274,11 +274,15 @@ def _with_cause(state: AttemptState, view: View, cause: Cause, *, window: int) -
     asked = that_it_may_name(state.incidents, cause)
     known = find_open(asked, cause) or member_of(asked, cause)
     parts = [i for i in state.incidents if i.status == "open" and is_wider(i.cause, cause)]
-    if known is not None and (is_named_now(known.cause, cause) or is_better_seen(known.cause, cause)):
+    is_other = known is not None and is_other_now(known.cause, cause, state.ballots)
+    if known is not None and (
+        is_other or is_named_now(known.cause, cause) or is_better_seen(known.cause, cause)
+    ):
         parts.append(known)
     state = _close(state, parts, ended=NAMED_BETTER)
     if known is None or known in parts:
-        return _replace(state, _opened(state, view, cause, window))
+        counted_to = known.counted_to if known is not None and is_other else -1
+        return _replace(state, _opened(state, view, cause, window, counted_to=counted_to))
     return _replace(state, _updated(state, view, known, cause, window))
 
 
@@ -347,7 +351,7 @@ def _join(
     return state, (*findings, *joined.findings)
 
 
-def _opened(state: AttemptState, view: View, cause: Cause, window: int) -> Incident:
+def _opened(state: AttemptState, view: View, cause: Cause, window: int, *, counted_to: int = -1) -> Incident:
     return open_incident(
         since_start(view, cause),
         run=state.run,
@@ -355,6 +359,7 @@ def _opened(state: AttemptState, view: View, cause: Cause, window: int) -> Incid
         window=window,
         steps_done=state.last_step,
         world=view.topology.world_size,
+        counted_to=counted_to,
     )
 
 

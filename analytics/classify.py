@@ -95,7 +95,7 @@ def classify(symptoms: Sequence[RankSymptom]) -> Classification:
         ruled_out=tuple(_ruled_out(name, shares) for _, name in reversed(others) if _is_refuted(name, shares))
         if explained
         else (),
-        phase=_phase(symptoms) if explained else None,
+        phase=_phase(symptoms, named) if explained else None,
     )
 
 
@@ -156,10 +156,16 @@ def _share(name: str, value: float) -> Evidence:
     return Evidence(name=name, value=value, unit="ratio", note="of the lost time")
 
 
-def _phase(symptoms: Sequence[RankSymptom]) -> str | None:
-    """The phase that holds most of the excess over all windows."""
+OUTSIDE_DATA = frozenset({"compute.slow", "host.cpu_starved"})
+"""Classes that time lost in the loader says nothing of."""
+
+
+def _phase(symptoms: Sequence[RankSymptom], named: str) -> str | None:
+    """The phase that holds most of the excess over all windows, of those that can show the class."""
     total: dict[str, float] = {}
     for symptom in symptoms:
         for part in symptom.phases:
+            if part.phase == "data" and named in OUTSIDE_DATA:
+                continue
             total[part.phase] = total.get(part.phase, 0.0) + part.excess_s
     return max(total, key=lambda phase: (total[phase], phase)) if total else None

@@ -97,6 +97,11 @@ class Incident:
     ended: str = ""
 
     @property
+    def counted_to(self) -> int:
+        """Last step that its cost holds."""
+        return self.onset_step + self.cost.num_steps - 1
+
+    @property
     def fingerprint(self) -> str:
         """The same cause at the same place of the same run, however often it comes back."""
         parts = (self.run, self.cause.fault_class, self.cause.scope)

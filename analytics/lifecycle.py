@@ -27,9 +27,19 @@ GREW = 3.0
 
 
 def open_incident(
-    cause: Cause, *, run: str, attempt: int, window: int, steps_done: int, world: int
+    cause: Cause,
+    *,
+    run: str,
+    attempt: int,
+    window: int,
+    steps_done: int,
+    world: int,
+    counted_to: int = -1,
 ) -> Incident:
-    """A new incident from its first cause; `steps_done` = last known step."""
+    """A new incident from its first cause; `steps_done` = last known step.
+
+    Steps up to `counted_to` are in the cost of the incident that it takes over from.
+    """
     incident = Incident(
         run=run,
         attempt=attempt,
@@ -40,7 +50,7 @@ def open_incident(
         end_step=None,
         opened_window=window,
         last_window=window,
-        cost=NONE,
+        cost=replace(NONE, num_steps=max(counted_to - cause.onset_step + 1, 0)),
     )
     return _weigh(incident, steps_done=steps_done, world=world)
 
@@ -54,7 +64,8 @@ def update_incident(
     """
     known = incident.cause
     is_same_place = known.scope == cause.scope and known.scope.partition(":")[0] not in FIXED
-    more = cause.suspects if is_same_place and cause.fault_class == known.fault_class else ()
+    is_same_class = cause.fault_class == known.fault_class
+    more = cause.suspects if is_same_place and is_same_class else ()
     kept = replace(
         cause,
         fault_class=known.fault_class,
@@ -62,10 +73,13 @@ def update_incident(
         suspects=tuple(sorted({*known.suspects, *more})),
         onset_step=known.onset_step,
         from_start_s=known.from_start_s,
-        phase=cause.phase if cause.fault_class == known.fault_class else known.phase,
-        ruled_out=cause.ruled_out if cause.fault_class == known.fault_class else known.ruled_out,
-        second_best=cause.second_best if cause.fault_class == known.fault_class else known.second_best,
-        separation=cause.separation if cause.fault_class == known.fault_class else known.separation,
+        phase=cause.phase if is_same_class else known.phase,
+        ruled_out=cause.ruled_out
+        if is_same_class
+        else tuple(one for one in known.ruled_out if one.fault_class != cause.fault_class),
+        second_best=cause.second_best if is_same_class else known.second_best,
+        separation=cause.separation if is_same_class else known.separation,
+        evidence=cause.evidence if is_same_class else _with_its_phase(known, cause),
         verdict=_firmer(known, cause),
         findings=tuple(dict.fromkeys((*known.findings, *cause.findings)))[-MAX_FINDINGS:],
     )
@@ -97,6 +111,18 @@ def joined_evidence(known: Cause, cause: Cause) -> tuple[Evidence, ...]:
     """What was known, with the newer number where both measured the same."""
     newer = {item.name for item in cause.evidence}
     return (*(item for item in known.evidence if item.name not in newer), *cause.evidence)
+
+
+OF_PHASE = frozenset({"self_s", "cpu_s"})
+"""Evidence that speaks of the phase a cause names."""
+
+
+def _with_its_phase(known: Cause, cause: Cause) -> tuple[Evidence, ...]:
+    """A cause's evidence where it is of another class, but for the phase: that stays the known one, with its numbers."""
+    kept = tuple(item for item in known.evidence if item.name in OF_PHASE)
+    if not kept:
+        return cause.evidence
+    return (*kept, *(item for item in cause.evidence if item.name not in OF_PHASE))
 
 
 FIXED = frozenset({"rank", "group", "run"})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from argus.analytics.ballots import VOTE_WINDOWS, Ballot
+from argus.analytics.classify import classify
 from argus.analytics.cost import price_of
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.lifecycle import is_stop
@@ -31,6 +33,32 @@ EXPLAINS = 0.5
 def is_named_now(known: Cause, cause: Cause) -> bool:
     """Whether a cause says why, and of all the ranks of which the known one says only that something is slow."""
     return _is_news(known, cause) and is_covered(known, cause)
+
+
+BY_TIMING = frozenset({"compute.slow", "data.slow_loader", "host.gc", "host.cpu_starved"})
+"""Classes told by where a rank's own time is lost; what stacks or kernels showed is not taken back by timing."""
+
+
+def is_other_now(known: Cause, cause: Cause, ballots: Sequence[Ballot]) -> bool:
+    """Whether the known ranks are slow by something else by now.
+
+    Each of the last windows must say so by itself, and clearly: two faults that weigh the same must not take turns.
+    """
+    if known.fault_class == cause.fault_class or not {known.fault_class, cause.fault_class} <= BY_TIMING:
+        return False
+    return (
+        len(ballots) >= VOTE_WINDOWS
+        and bool(cause.suspects)
+        and is_covered(known, cause)
+        and all(_is_clearly(cause, ballot) for ballot in ballots[-VOTE_WINDOWS:])
+    )
+
+
+def _is_clearly(cause: Cause, ballot: Ballot) -> bool:
+    """Whether the window alone gives all of the cause's suspects its class."""
+    alone = {s.rank: classify((s,)) for s in ballot.ranks if s.rank in cause.suspects}
+    clear = [one for one in alone.values() if one.is_clear and one.fault_class == cause.fault_class]
+    return len(clear) == len(cause.suspects)
 
 
 def is_covered(known: Cause, cause: Cause) -> bool:
