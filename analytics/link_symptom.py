@@ -56,7 +56,8 @@ def link_symptoms(
     """Paths with a transfer finding none of whose members is at fault or busier than it used to be.
 
     `suspects` maps ranks to what they cost per step; one that costs half of what the transfers do explains
-    them, since a member that does not run cannot serve a transfer either.
+    them, since a member that does not run cannot serve a transfer either. So does one whose own work shows it
+    though nothing is sure enough to accuse it.
     """
     digest = view.digest
     assert digest is not None
@@ -66,6 +67,8 @@ def link_symptoms(
             continue
         blamed_s = max((suspects.get(rank, 0.0) for rank in finding.ranks), default=0.0)
         if blamed_s >= OTHER_CAUSE * (finding.effect_s_per_step or 0.0):
+            continue
+        if _is_slower_member(view, digest, finding):
             continue
         own_ratio = _own_ratio(view, digest, finding.ranks)
         if np.log(own_ratio) >= OTHER_CAUSE * np.log(max(finding.ratio or 1.0, 1.0 + 1e-9)):
@@ -117,6 +120,22 @@ def _unclean(view: View, ranks: Sequence[int]) -> tuple[str, ...]:
         for beat in view.beats
         if beat.rank in mine and beat.state == "running" and beat.process_state in NOT_RUNNING
     )
+
+
+def _is_slower_member(view: View, digest: Digest, finding: Finding) -> bool:
+    """Whether a member's own work fell behind its peers', by half of what the transfers cost and by more than any
+    member's ever did before: less than it takes to accuse a rank, enough not to accuse the link."""
+    rows = np.flatnonzero(np.isin(digest.ranks, finding.ranks) & np.isfinite(digest.own_s - digest.own_peers_s))
+    past = rank_history(
+        align_past(view.past, digest), len(digest.ranks), lambda old: old.own_s - old.own_peers_s
+    )[:, rows]
+    usual = median_of_columns(past)
+    behind_s = (digest.own_s - digest.own_peers_s)[rows] - usual
+    before_s = past - usual
+    if not np.isfinite(behind_s).any() or not np.isfinite(before_s).any():
+        return False
+    most_s = float(np.nanmax(behind_s))
+    return most_s >= OTHER_CAUSE * (finding.effect_s_per_step or 0.0) and most_s > float(np.nanmax(before_s))
 
 
 def _own_ratio(view: View, digest: Digest, ranks: Sequence[int]) -> float:

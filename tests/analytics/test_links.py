@@ -17,7 +17,7 @@ from argus.analytics.incident import Incident
 from argus.analytics.view import View
 from argus.analytics.waits import waits_of
 from argus.collectors.records.heartbeat import Heartbeat, Status
-from argus.evals.simulator.job import Fault, Job
+from argus.evals.simulator.job import SHARED, Fault, Job
 from argus.evals.simulator.simulate import simulate
 from tests.analytics.mesh_kit import STEPS, mesh, slow, windows
 
@@ -190,3 +190,21 @@ def test_of_two_groups_that_move_different_amounts_none_is_named() -> None:
     view = View(run="train", attempt=0, topology=topology, now_s=0.0)
     assert {f.group for f in detect(replace(view, window=window))} == {"tp/1"}
     assert detect(replace(view, window=replace(window, collectives=replace(rows, bytes=moved)))) == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("factor", "is_link"), [(1.0, True), (1.2, False), (1.25, False)])
+def test_a_rank_that_falls_behind_is_looked_at_before_the_link(factor: float, is_link: bool) -> None:
+    """Of a rank that gets too little CPU the transfers are seen sooner: they are steadier than the work of few cores."""
+    shared = mesh(ranks=4)
+    job = replace(shared, step_s=0.07, noise=SHARED, gpu=False, comm_ratio=0.35, steps=18 * STEPS)
+    link = Fault(kind="link", ranks=(0, 1, 2, 3), severity=1.3, start_step=16 * STEPS)
+    behind = () if is_link else (slow(2, factor, start_step=16 * STEPS),)
+    num_named = 0
+    for seed in range(12):
+        topology, seen = windows(job, (link, *behind), seed=seed)
+        state = AttemptState.start(job.run, 0)
+        for window in seen:
+            state = advance(state, topology=topology, now_s=0.0, window=window).state
+        num_named += any(one.cause.fault_class == "link.slow" for one in state.incidents)
+    assert num_named == 12 if is_link else num_named <= 3
