@@ -8,7 +8,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-STOPPED_S = 0.03
+STOPPED_S = 0.06
 RUNNING_S = 0.03
 
 
