@@ -154,7 +154,9 @@ def test_bouts_of_some_windows_are_one_incident_that_stays_open() -> None:
     assert last.status == "open" and 235 <= last.onset_step <= 250
     lost = 0.5 * JOB.step_s * 60 * JOB.ranks / 3600  # more than is lost: not all of the step is computing
     assert 0.3 * lost < last.cost.gpu_hours_so_far < lost
-    assert 0 < last.cost.share_of_step < 0.6 * early[0].cost.share_of_step  # of all windows, not of the bad ones
+    assert (
+        0 < last.cost.share_of_step < 0.6 * early[0].cost.share_of_step
+    )  # of all windows, not of the bad ones
 
 
 def test_quiet_windows_cost_nothing() -> None:
