@@ -89,6 +89,7 @@ FORMS: Mapping[str, _Form] = {
         with_baseline="It was bad {v} {note}, by chance {b}.",
         unit="times",
     ),
+    "bad_share": _Form(text="{v} {note} were bad.", unit="share"),
     "earlier_runs": _Form(text="The same device was suspected in {v}.", unit="other runs"),
     "event_for": _Form(text="Others saw the same: {note}.", unit=""),
     "event_against": _Form(text="Others reported {note}.", unit=""),

@@ -15,7 +15,6 @@ from argus.analytics.ballots import (
     lasting_ranks,
     still_slow,
 )
-from argus.analytics.baseline import is_comparable
 from argus.analytics.beside import beside
 from argus.analytics.delays import path_of
 from argus.analytics.detectors import run_detectors
@@ -26,11 +25,10 @@ from argus.analytics.fuse import Lasting, checked, decide, stop_cause
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
 from argus.analytics.host_path import is_better_seen
 from argus.analytics.incident import Cause, Incident
-from argus.analytics.kernel_digest import KEPT, Engine, digest_kernels
+from argus.analytics.kernel_digest import Engine, digest_kernels
 from argus.analytics.kernel_join import is_of_kernels, join_kernels
 from argus.analytics.lifecycle import (
     ALL_EXITED,
-    GONE_WINDOWS,
     NAMED_BETTER,
     RUN_OVER,
     SIGNAL_GONE,
@@ -45,10 +43,18 @@ from argus.analytics.lifecycle import (
 from argus.analytics.link_symptom import link_symptoms
 from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
-from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, recurrences
+from argus.analytics.recurrence import (
+    Bout,
+    Recurrence,
+    as_recurring,
+    extended,
+    known_again,
+    recurrences,
+)
 from argus.analytics.run_diff import change_finding
 from argus.analytics.same_cause import is_named_now, is_other_now, is_wider, member_of, that_it_may_name
 from argus.analytics.series.live import LiveSeries, hear
+from argus.analytics.silence import is_gone, quiet_steps
 from argus.analytics.stops import EXITED_S, all_gone_s, has_moved, is_over, was_cancelled
 from argus.analytics.symptom import RankSymptom, rank_symptoms
 from argus.analytics.view import Digest, View
@@ -266,7 +272,7 @@ def _judge(
         past=remember(state.past, doubted, incidents=state.incidents),
         series=view.heard.series if view.heard is not None else state.series,
     )
-    return _close(state, [i for i in state.incidents if _is_gone(i, state.past, recurring)])
+    return _close(state, [i for i in state.incidents if is_gone(i, state.past, recurring)])
 
 
 def _with_cause(state: AttemptState, view: View, cause: Cause, *, window: int) -> AttemptState:
@@ -316,6 +322,7 @@ def _causes(
             open=tuple(i.cause for i in state.incidents if i.status == "open" and not is_stop(i)),
         ),
     )
+    again |= known_again(state.incidents, recurring)
     return tuple(as_recurring(cause, again) for cause in causes)
 
 
@@ -347,7 +354,7 @@ def _join(
     remembered = remember(past, digest, incidents=joined.incidents)
     state = replace(state, past=remembered, incidents=joined.incidents)
     mine = [i for i in state.incidents if is_of_kernels(i.cause) and not is_recurring(i)]
-    state = _close(state, [i for i in mine if _is_gone(i, state.past, {})])
+    state = _close(state, [i for i in mine if is_gone(i, state.past, {})])
     return state, (*findings, *joined.findings)
 
 
@@ -365,23 +372,13 @@ def _opened(state: AttemptState, view: View, cause: Cause, window: int, *, count
 
 def _updated(state: AttemptState, view: View, known: Incident, cause: Cause, window: int) -> Incident:
     return update_incident(
-        known, cause, window=window, steps_done=state.last_step, world=view.topology.world_size
+        known,
+        cause,
+        window=window,
+        steps_done=state.last_step,
+        world=view.topology.world_size,
+        quiet_steps=quiet_steps(known, state.past, window=window),
     )
-
-
-def _is_gone(incident: Incident, past: Sequence[Digest], recurring: Mapping[int, Recurrence]) -> bool:
-    """Enough windows that could have shown it did not; a window half unseen proves nothing.
-
-    What comes and goes is gone when the last day has too few bouts of it.
-    """
-    if incident.status != "open" or is_stop(incident):
-        return False
-    if is_recurring(incident):
-        return not set(incident.cause.suspects) & recurring.keys()
-    silent = [d for d in past if d.index > incident.last_window and is_comparable(d)]
-    if is_of_kernels(incident.cause) and len(silent) < KEPT:
-        silent = [d for d in silent if d.kernels is not None]
-    return len(silent) >= GONE_WINDOWS
 
 
 def _close(state: AttemptState, incidents: Sequence[Incident], *, ended: str = SIGNAL_GONE) -> AttemptState:

@@ -36,14 +36,18 @@ class Ballot:
 def blame(
     ballots: Sequence[Ballot], incidents: Sequence[Incident], ranks: Sequence[RankSymptom]
 ) -> dict[int, float]:
-    """What each rank suspected of late costs per step, by this window, the last ones or an open incident."""
+    """What each rank suspected of late costs per step, by this window, the last ones or an open incident.
+
+    What comes and goes counts in its bouts only: in a quiet window it explains nothing.
+    """
     recent = [s for ballot in ballots[-VOTE_WINDOWS + 1 :] for s in ballot.ranks]
     found: dict[int, float] = {}
     for symptom in (*recent, *ranks):
         if symptom.is_vote:
             found[symptom.rank] = max(found.get(symptom.rank, 0.0), symptom.impact_s)
     for incident in incidents:
-        if incident.status == "open" and incident.cause.fault_class != "link.slow":
+        is_link = incident.cause.fault_class == "link.slow"
+        if incident.status == "open" and not is_link and not is_recurring(incident):
             for rank in incident.cause.suspects:
                 found[rank] = max(found.get(rank, 0.0), incident.cause.s_per_step)
     return found

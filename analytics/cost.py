@@ -14,6 +14,9 @@ GAIN = "replay_gain_s"
 BY_ITSELF = "by_itself_s"
 """Evidence whose value would be the price if the other causes of the step were healed."""
 
+BAD_SHARE = "bad_share"
+"""Evidence by how much a cause that comes and goes was priced down."""
+
 NONE = Cost(
     s_per_step=0.0, share_of_step=0.0, gpu_hours_so_far=0.0, gpu_hours_per_day=0.0, method=CRITICAL_PATH
 )
@@ -34,12 +37,20 @@ def share_by_itself(cause: Cause) -> float:
     return min(max(cause.share_of_step, whole), 1.0)
 
 
-def cost_of_steps(before: Cost, cause: Cause, *, onset_step: int, steps_done: int, world: int) -> Cost:
-    """Cost of slow steps; steps counted already keep the price they had, so a fault that eases is not repriced."""
+def cost_of_steps(
+    before: Cost, cause: Cause, *, onset_step: int, steps_done: int, world: int, quiet_steps: int = 0
+) -> Cost:
+    """Cost of slow steps; steps counted already keep the price they had, so a fault that eases is not repriced.
+
+    `quiet_steps` of the new ones did not show the fault and cost nothing. What comes and goes is priced by what it
+    costs on average; the steps that showed it cost the whole.
+    """
     num_steps = max(steps_done - onset_step + 1, before.num_steps, 0)
     s_per_step = price_of(cause)
+    share = next((item.value for item in cause.evidence if item.name == BAD_SHARE), 1.0)
     is_replayed = any(item.name == GAIN for item in cause.evidence)
-    added = s_per_step * (num_steps - before.num_steps) * world / 3600
+    num_bad = max(num_steps - before.num_steps - quiet_steps, 0)
+    added = s_per_step / share * num_bad * world / 3600
     return Cost(
         s_per_step=s_per_step,
         share_of_step=cause.share_of_step,

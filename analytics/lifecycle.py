@@ -56,11 +56,18 @@ def open_incident(
 
 
 def update_incident(
-    incident: Incident, cause: Cause, *, window: int, steps_done: int, world: int
+    incident: Incident,
+    cause: Cause,
+    *,
+    window: int,
+    steps_done: int,
+    world: int,
+    quiet_steps: int = 0,
 ) -> Incident:
     """The incident with the newest numbers; class and scope stay what it was opened with.
 
     So do the suspects, but that more ranks of the same host, half of a host or uplink may show the same later.
+    `quiet_steps` of those since the last update did not show it.
     """
     known = incident.cause
     is_same_place = known.scope == cause.scope and known.scope.partition(":")[0] not in FIXED
@@ -84,7 +91,7 @@ def update_incident(
         findings=tuple(dict.fromkeys((*known.findings, *cause.findings)))[-MAX_FINDINGS:],
     )
     newer = replace(incident, cause=kept, last_window=window)
-    return _weigh(newer, steps_done=steps_done, world=world)
+    return _weigh(newer, steps_done=steps_done, world=world, quiet_steps=quiet_steps)
 
 
 def amend_incident(incident: Incident, cause: Cause, *, is_independent: bool = True) -> Incident:
@@ -194,7 +201,7 @@ def _is_standing(cause: Cause) -> bool:
     return cause_classes()[cause.fault_class].is_standing
 
 
-def _weigh(incident: Incident, *, steps_done: int, world: int) -> Incident:
+def _weigh(incident: Incident, *, steps_done: int, world: int, quiet_steps: int = 0) -> Incident:
     """Severity and cost from what the cause costs now."""
     cause = incident.cause
     if is_stop(incident):
@@ -206,6 +213,11 @@ def _weigh(incident: Incident, *, steps_done: int, world: int) -> Incident:
     else:
         severity = "warning" if share >= WARNING_SHARE and lasted else "info"
     cost = cost_of_steps(
-        incident.cost, cause, onset_step=incident.onset_step, steps_done=steps_done, world=world
+        incident.cost,
+        cause,
+        onset_step=incident.onset_step,
+        steps_done=steps_done,
+        world=world,
+        quiet_steps=quiet_steps,
     )
     return replace(incident, severity=severity, cost=cost)

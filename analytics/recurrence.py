@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 from argus.analytics.ballots import VOTE_WINDOWS
 from argus.analytics.baseline import DAY_S, FALSE_ALARMS_PER_DAY, window_seconds
-from argus.analytics.cost import BY_ITSELF, GAIN
+from argus.analytics.cost import BAD_SHARE, BY_ITSELF, GAIN
 from argus.analytics.finding import Evidence
-from argus.analytics.incident import Cause
-from argus.analytics.lifecycle import RECURS
+from argus.analytics.incident import Cause, Incident
+from argus.analytics.lifecycle import RECURS, is_recurring
 from argus.analytics.robust import vote_probability
 from argus.analytics.symptom import RankSymptom
 from argus.analytics.view import Digest, View
@@ -96,6 +96,11 @@ class Recurrence:
         """The latest bouts' costliest windows, oldest first."""
         return tuple(bout.symptom for bout in self.bouts[-MAX_SHOWN:])
 
+    @property
+    def has_come_to_stay(self) -> bool:
+        """Whether the newest bout is longer than all the others together."""
+        return 2 * self.bouts[-1].num > sum(bout.num for bout in self.bouts)
+
 
 def recurrences(view: View, bouts: Sequence[Bout]) -> dict[int, Recurrence]:
     """Ranks with more bouts than chance brings; `bouts` are those of the last day."""
@@ -154,17 +159,30 @@ def needed(expected: float, *, num_ranks: int) -> int:
     return count + 1
 
 
+def known_again(incidents: Iterable[Incident], found: Mapping[int, Recurrence]) -> dict[int, Recurrence]:
+    """Those of whom an open incident says already that they come and go."""
+    known = {r for i in incidents if i.status == "open" and is_recurring(i) for r in i.cause.suspects}
+    return {rank: one for rank, one in found.items() if rank in known}
+
+
 def as_recurring(cause: Cause, found: Mapping[int, Recurrence]) -> Cause:
-    """The cause of a rank that comes and goes: its cost spread over all windows, its bouts as evidence."""
+    """The cause of a rank that comes and goes since its newest bout: its cost spread over all windows, its bouts as
+    evidence.
+
+    The bouts before were told or were too few to be. A bout longer than all the others together has come to stay: the
+    cause as it is.
+    """
     mine = found.get(cause.suspects[0]) if len(cause.suspects) == 1 else None
-    if mine is None:
+    if mine is None or mine.share <= 0 or mine.has_come_to_stay:
         return cause
     told = Evidence(name=RECURS, value=float(len(mine.bouts)), baseline=mine.expected, note="in a day")
+    bad = Evidence(name=BAD_SHARE, value=mine.share, unit="ratio", note="of the windows since the first bout")
     return replace(
         cause,
         s_per_step=cause.s_per_step * mine.share,
         share_of_step=cause.share_of_step * mine.share,
-        evidence=(*(_spread(item, mine.share) for item in cause.evidence), told),
+        onset_step=max(cause.onset_step, mine.bouts[-1].symptom.onset_step),
+        evidence=(*(_spread(item, mine.share) for item in cause.evidence), told, bad),
     )
 
 

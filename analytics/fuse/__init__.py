@@ -37,6 +37,7 @@ rank causes
   half_excess_s (other half)   excess of the half of a host the suspect is on
   period_steps              every how many steps its own time is high
   bouts (by chance)         stretches of bad windows in a day, of a fault that comes and goes
+  bad_share                 share of the windows since the first bout that were bad (ratio)
   earlier_runs              other runs in which the same GPU was suspected
   gc_share, data_share, cpu_share, phase_share   shares of the lost time, in `ruled_out`
 link causes

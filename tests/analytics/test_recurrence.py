@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.attempt import AttemptState, advance
+from argus.analytics.ballots import blame
 from argus.analytics.baseline import DAY_S
 from argus.analytics.incident import Incident
 from argus.analytics.recurrence import Bout, extended, needed, recurrences
@@ -144,3 +145,38 @@ def test_a_healthy_noisy_job_recurs_in_nothing() -> None:
 
     for seed in range(3):
         assert course(replace(NOISY, steps=1500), seed=300 + seed)[-1].state.incidents == ()
+
+
+def test_bouts_of_some_windows_are_one_incident_that_stays_open() -> None:
+    bad = (8, 9, 10, 16, 17, 18, 24, 25, 26, 32, 33, 34)
+    *early, last = played(bad).incidents
+    assert [one.status for one in early] == ["resolved", "resolved"]
+    assert last.status == "open" and 235 <= last.onset_step <= 250
+    lost = 0.5 * JOB.step_s * 60 * JOB.ranks / 3600  # more than is lost: not all of the step is computing
+    assert 0.3 * lost < last.cost.gpu_hours_so_far < lost
+    assert (
+        0 < last.cost.share_of_step < 0.6 * early[0].cost.share_of_step
+    )  # of all windows, not of the bad ones
+
+
+def test_quiet_windows_cost_nothing() -> None:
+    (incident,) = played((10, 11, 13, 15, 17, 19, 21)).incidents
+    lost = 0.5 * JOB.step_s * 70 * JOB.ranks / 3600
+    assert incident.cost.gpu_hours_so_far < lost
+
+
+def test_a_bout_longer_than_all_others_together_costs_the_whole() -> None:
+    last = played((8, 14, *range(20, 40))).incidents[-1]
+    assert last.status == "open" and last.severity == "critical"
+    assert not any(item.name in ("bouts", "bad_share") for item in last.cause.evidence)
+
+
+def test_a_bout_that_had_come_to_stay_and_ends_is_over() -> None:
+    assert [one.status for one in played((8, 14, *range(20, 34))).incidents] == ["resolved"]
+
+
+def test_what_comes_and_goes_explains_nothing_in_a_quiet_window() -> None:
+    (incident,) = played(BAD).incidents
+    assert blame((), (incident,), ()) == {}
+    symptom, _ = seen()
+    assert set(blame((), (incident,), (symptom,))) == {3}
