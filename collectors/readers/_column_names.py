@@ -49,6 +49,24 @@ _PARTS = {
 }
 """Words of times that are no step's: of a part of it, of what is still to come, of how widely it spreads."""
 
+_MEASURES = {
+    *(
+        "loss",
+        "losses",
+        "perplexity",
+        "ppl",
+        "accuracy",
+        "acc",
+        "lr",
+        "norm",
+        "zeros",
+        "bytes",
+        "memory",
+        "mem",
+    ),
+}
+"""What ends the name of something that training logs beside its step times."""
+
 _TOKENS = {"tokens", "token", "tok", "toks", "tps", "tgs"}
 _SAMPLES = {"samples", "sample", "sps", "examples", "seqs", "sequences", "images", "imgs", "ips", "frames"}
 _WORK = {"throughput", "tflops", "tflop", "flops"}
@@ -86,6 +104,16 @@ def kind_of(name: str) -> Kind:
     if not said or _PARTS & set(said) or re.search(r"__(min|max)$", name.lower()):
         return "other"
     return _kind_of_time(said)
+
+
+def is_measure(name: str) -> bool:
+    """Whether a series of this name holds a loss or the like, which is told beside step times and is none.
+
+    >>> [is_measure(name) for name in ("lm loss", "grad-norm", "learning-rate", "loss-scale run", "iteration-time")]
+    [True, True, True, False, False]
+    """
+    said = words(name)
+    return bool(said) and (said[-1] in _MEASURES or said[-2:] == ["learning", "rate"])
 
 
 def _kind_of_time(said: Sequence[str]) -> Kind:
