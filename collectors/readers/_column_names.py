@@ -49,23 +49,11 @@ _PARTS = {
 }
 """Words of times that are no step's: of a part of it, of what is still to come, of how widely it spreads."""
 
-_MEASURES = {
-    *(
-        "loss",
-        "losses",
-        "perplexity",
-        "ppl",
-        "accuracy",
-        "acc",
-        "lr",
-        "norm",
-        "zeros",
-        "bytes",
-        "memory",
-        "mem",
-    ),
-}
-"""What ends the name of something that training logs beside its step times."""
+_MEASURE = re.compile(
+    r"(?:(?:lm|mtp|moe|aux|z|load|balancing|train|training|val|valid|validation|eval|test|total|mean|avg|per) )*"
+    r"(?:loss(?:es)?|perplexity|ppl|accuracy|lr|learning rate|(?:grad|gradient|params?) norm|num zeros|mem [a-z ]*bytes)"
+)
+"""The whole name of something that training logs beside its step times; a run may be called `low-lr` or `qk-norm`."""
 
 _TOKENS = {"tokens", "token", "tok", "toks", "tps", "tgs"}
 _SAMPLES = {"samples", "sample", "sps", "examples", "seqs", "sequences", "images", "imgs", "ips", "frames"}
@@ -109,11 +97,10 @@ def kind_of(name: str) -> Kind:
 def is_measure(name: str) -> bool:
     """Whether a series of this name holds a loss or the like, which is told beside step times and is none.
 
-    >>> [is_measure(name) for name in ("lm loss", "grad-norm", "learning-rate", "loss-scale run", "iteration-time")]
+    >>> [is_measure(name) for name in ("lm loss", "train/loss", "learning-rate", "qk-norm", "iteration-time")]
     [True, True, True, False, False]
     """
-    said = words(name)
-    return bool(said) and (said[-1] in _MEASURES or said[-2:] == ["learning", "rate"])
+    return _MEASURE.fullmatch(" ".join(words(name))) is not None
 
 
 def _kind_of_time(said: Sequence[str]) -> Kind:

@@ -118,12 +118,12 @@ def _from_json(text: str, name: str, file: str) -> tuple[list[StepSeries], list[
     if "values" in raw and isinstance(raw["values"], list):
         return [_series(name, raw)], []
     if isinstance(raw.get("iteration-time"), dict):  # beside it are losses and memory, which are no times
-        raw = {name: raw["iteration-time"]}
+        raw = times = {name: raw["iteration-time"]}
     else:
         _refuse_golden(raw, file)
-        raw = _without_measures(raw, file)
-    found, odd = [], 0
-    for key, item in list(raw.items())[:MAX_SERIES]:
+        times = _without_measures(raw, file)
+    found, odd = [], len(raw) - len(times)
+    for key, item in list(times.items())[:MAX_SERIES]:
         if isinstance(item, dict) and isinstance(item.get("values"), list | dict):
             found.append(_series(str(key)[:256], item))
         else:

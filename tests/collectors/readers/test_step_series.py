@@ -210,5 +210,7 @@ def test_a_loss_in_any_form_is_no_step_time(tmp_path: Path, keys: dict[str, int]
     one = {**keys, "values": [2.0, 1.9, 1.8]}
     with pytest.raises(ReaderError, match=r"there is no 'iteration-time', only 'lm loss', 'grad-norm'$"):
         read(tmp_path / "run.json", js({"lm loss": one, "grad-norm": one}))
-    (kept,) = read(tmp_path / "run.json", js({"lm loss": one, "base run": one}))
-    assert kept.name == "base run"
+    (tmp_path / "run.json").write_text(js({"lm loss": one, "mem-max-allocated-bytes": one, "low-lr": one}))
+    (kept,) = step_series.read(tmp_path / "run.json")
+    assert kept.series is not None and kept.series.name == "low-lr"
+    assert kept.warnings == ("run.json: 2 entries are no series and are left out",)
