@@ -118,6 +118,10 @@ def _reading(
         base_ns=base if abs(base) < 1 << 62 else 0,
         name=name,
     )
+    steps = reading.records.steps
+    if not (steps["end_ns"] > steps["start_ns"]).any():
+        bad = f", {columns.num_bad} have no usable time" if columns.num_bad else ""
+        raise ReaderError(f"{name}: its {columns.num_events} events span no time that can be read{bad}")
     warnings = [*told, *reading.warnings]
     if one.damage:
         warnings.append(f"{name}: {one.damage}; the {columns.num_events} events before that are used")
