@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from argus.analytics.finding import Evidence, Finding
@@ -13,7 +13,18 @@ from argus.analytics.robust import EFFICIENCY, student_point
 from argus.analytics.run_facts import KernelLevel, Level, RunFacts, nccl_variants
 from argus.collectors.records.text import tame
 
-SECTIONS = ("environment", "versions", "layout", "hosts", "step", "phases", "waits", "kernels", "nccl")
+SECTIONS = (
+    "environment",
+    "versions",
+    "layout",
+    "hosts",
+    "step",
+    "phases",
+    "waits",
+    "ranks",
+    "kernels",
+    "nccl",
+)
 
 MIN_CHANGE = 0.03
 """A time that differs by less than 3 % is the same: 0.6 of the 5 % that are to be found."""
@@ -42,6 +53,9 @@ UNKNOWN_SPREAD = 0.1
 
 MIN_SHARE = 0.01
 """Phases and kernels below 1 % of the step are not worth a line."""
+
+MOST = 0.5
+"""Share of all waiting from which on it is for one rank."""
 
 MAX_LINES = 40
 """Changes of one section that are told, the costliest first."""
@@ -113,6 +127,7 @@ def diff(before: RunFacts, after: RunFacts) -> RunDiff:
         _largest_part(before.waits, after.waits, least_s=min_change * step_s),
         key=abs,
     )
+    late = _late(before.late, after.late, floor_s=MIN_CHANGE * step_s)
     changes = (
         *was_set,
         *_texts("layout", _shape(before), _shape(after)),
@@ -120,7 +135,12 @@ def diff(before: RunFacts, after: RunFacts) -> RunDiff:
         *_levels("step", *steps, floor_s=0.0, min_change=min_change, part_s=part_s),
         *_levels("phases", before.phases, after.phases, floor_s=MIN_SHARE * step_s),
         *_levels("waits", before.waits, after.waits, floor_s=MIN_SHARE * step_s),
-        *_kernels(before.kernels, after.kernels, floor_s=MIN_SHARE * step_s),
+        *late,
+        *_unexplained(
+            _kernels(before.kernels, after.kernels, floor_s=MIN_SHARE * step_s),
+            waited_s=sum(change.effect_s or 0.0 for change in late),
+            floor_s=MIN_CHANGE * step_s,
+        ),
         *_texts("nccl", nccl_variants(before.kernels), nccl_variants(after.kernels)),
     )
     lacks = [f"{text} of {name_of(one)}" for one in (before, after) for text in one.lacks]
@@ -186,7 +206,7 @@ def change_finding(
 
 def changes_as_evidence(changes: Iterable[Change], *, limit: int = 8) -> tuple[Evidence, ...]:
     """The changes that may be a cause, as evidence: what was set or installed, then what it did to kernels."""
-    told = [change for change in changes if change.section not in ("step", "phases", "waits")]
+    told = [change for change in changes if change.section not in ("step", "phases", "waits", "ranks")]
     return tuple(
         Evidence(name="changed", value=1.0 if change.ratio is None else change.ratio, note=change.line)
         for change in told[:limit]
@@ -247,6 +267,35 @@ def _levels(
             )
         )
     return _costliest(found)
+
+
+def _late(before: Mapping[str, Level], after: Mapping[str, Level], *, floor_s: float) -> list[Change]:
+    """The rank that most of the waiting of either run is for, if that is at least `floor_s` more than in the other."""
+    if not before or not after:
+        return []
+    found = []
+    for name in sorted({*before, *after}):
+        old, new = (levels[name].p50_s if name in levels else 0.0 for levels in (before, after))
+        all_s = sum(level.p50_s for level in (after if new > old else before).values())
+        if abs(new - old) >= floor_s and max(old, new) > MOST * all_s:
+            change = Change(section="ranks", name=f"waiting for {name}", before=old, after=new)
+            # Next to no waiting is no measure of the other.
+            ratio = _ratio(old, new) if min(old, new) >= floor_s else None
+            found.append(replace(change, ratio=ratio, effect_s=new - old))
+    return found
+
+
+def _unexplained(kernels: Sequence[Change], *, waited_s: float, floor_s: float) -> list[Change]:
+    """Without the transfers that take longer or shorter, if what ranks wait in them explains that to within `floor_s`."""
+    held = [
+        change
+        for change in kernels
+        if change.name.partition("|")[2].startswith("comm:") and None not in (change.before, change.after)
+    ]
+    more_s = sum(change.effect_s or 0.0 for change in held)
+    if more_s * waited_s <= 0 or abs(more_s) - abs(waited_s) > floor_s:
+        return list(kernels)
+    return [change for change in kernels if change not in held]
 
 
 def _largest_part(before: Mapping[str, Level], after: Mapping[str, Level], *, least_s: float) -> float:

@@ -13,7 +13,8 @@ import numpy as np
 
 from argus.analytics.kernel_table import Kernel, KernelTable, dense, open_table
 from argus.analytics.numbers import WindowNumbers
-from argus.analytics.window import Floats
+from argus.analytics.waits import waits_of
+from argus.analytics.window import Floats, Window
 from argus.collectors.records.layout import Layout
 from argus.topology.layout import Topology
 
@@ -60,7 +61,10 @@ class KernelLevel:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
-    """`env` and `versions` hold the value all ranks share, or how many there are. `groups`: kind to sizes."""
+    """`env` and `versions` hold the value all ranks share, or how many there are. `groups`: kind to sizes.
+
+    `late` = how long the other ranks waited on average for each rank, where single calls are known.
+    """
 
     run: str
     attempt: int
@@ -74,6 +78,7 @@ class RunFacts:
     phases: Mapping[str, Level] = field(default_factory=dict)
     waits: Mapping[str, Level] = field(default_factory=dict)
     kernels: Mapping[str, KernelLevel] = field(default_factory=dict)
+    late: Mapping[str, Level] = field(default_factory=dict)
     lacks: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -93,6 +98,7 @@ class RunFacts:
                 "phases": {name: Level(**level) for name, level in raw["phases"].items()},
                 "waits": {name: Level(**level) for name, level in raw["waits"].items()},
                 "kernels": {name: KernelLevel(**level) for name, level in raw["kernels"].items()},
+                "late": {name: Level(**level) for name, level in raw.get("late", {}).items()},
             }
         )
 
@@ -103,6 +109,7 @@ def facts_of(
     numbers: Sequence[WindowNumbers],
     *,
     kernels: Mapping[str, KernelLevel] | None = None,
+    late: Mapping[str, Level] | None = None,
 ) -> RunFacts:
     """Facts of an attempt from its layouts and the numbers of some of its windows."""
     phases, waits = _phases(numbers)
@@ -130,8 +137,21 @@ def facts_of(
         phases=phases,
         waits=waits,
         kernels=kernels or {},
+        late=late or {},
         lacks=tuple(lacks),
     )
+
+
+def late_levels(windows: Iterable[Window]) -> dict[str, Level]:
+    """How long the other ranks waited on average for each rank, by `rank N`; empty where no call can be compared."""
+    late: dict[str, list[float]] = defaultdict(list)
+    for window in windows:
+        waits = waits_of(window)
+        if not len(waits.calls.call):
+            continue
+        for rank, seconds in zip(window.ranks.tolist(), waits.late_s.tolist(), strict=True):
+            late[f"rank {rank}"].append(seconds)
+    return _levels(late)
 
 
 def kernel_levels(

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 from argus.analytics.numbers import window_numbers
 from argus.analytics.run_diff import RunDiff, diff_since_restart
-from argus.analytics.run_facts import KernelLevel, RunFacts, facts_of, kernel_levels
+from argus.analytics.run_facts import KernelLevel, RunFacts, facts_of, kernel_levels, late_levels
 from argus.analytics.store import progress
 from argus.analytics.store.attempts import attempt_before, kernel_window, numbers_of
 from argus.analytics.store.queries import Which
@@ -82,4 +82,5 @@ def job_facts(job: Job, topology: Topology, windows: Sequence[Window]) -> RunFac
         [one.layout for one in job.records],
         [window_numbers(window) for window in windows],
         kernels=kernels,
+        late=late_levels(windows),
     )

@@ -16,6 +16,7 @@ from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.series.recorded import END, START, series_findings
 from argus.analytics.series.rise import SIDE
+from argus.analytics.series.shared import APART, SharedSlowdown, shared_slowdowns
 from argus.analytics.series.track import STARTUP
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.series import StepSeries
@@ -26,8 +27,6 @@ MISSING = ("the ranks: step times say when, not who",)
 MIN_VALUES = STARTUP + 2 * SIDE
 """A lasting rise needs its start-up and so many values on either side; of fewer no fault can be found."""
 
-APART = 1.1
-"""Times the others' a rank's own step time is when that is worth a word, as it is no change."""
 _OF_RANK = re.compile(r"\brank[ _]?(\d+)$", re.IGNORECASE)
 
 
@@ -42,18 +41,24 @@ class SeriesResult:
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesReport:
-    """What triage found in bare step times; `diagnosis` is that of the costliest incident."""
+    """What triage found in bare step times; `diagnosis` is that of the costliest incident.
+
+    `of_all` are the slowdowns that most ranks of a job share, each told once.
+    """
 
     results: tuple[SeriesResult, ...]
     topology: Topology
     diagnosis: dict[str, Any]
     warnings: tuple[str, ...]
     seen: Sequence[Mapping[str, Any]] = ()
+    of_all: tuple[SharedSlowdown, ...] = ()
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
-        """All incidents of all series."""
-        return tuple(incident for result in self.results for incident in result.incidents)
+        """All incidents of all series, what ranks share once and first."""
+        parts = {part.id for shared in self.of_all for part in shared.parts}
+        own = [one for result in self.results for one in result.incidents if one.id not in parts]
+        return (*(shared.incident for shared in self.of_all), *own)
 
     @property
     def incident(self) -> Incident | None:
@@ -101,6 +106,7 @@ def analyse_series(
         results.append(SeriesResult(series=one, findings=findings, incidents=told))
     report = SeriesReport(
         results=tuple(results),
+        of_all=_shared(results, missing=missing),
         topology=_topology(series[0].name),
         diagnosis={},
         warnings=tuple(dict.fromkeys(warnings)),
@@ -111,6 +117,32 @@ def analyse_series(
     quiet = no_incident(missing=missing, doubt=doubt, num_ranks=0)
     quiet |= {} if doubt else {"headline": _quiet(series)}
     return replace(report, diagnosis=(worst.diagnosis if worst else None) or quiet)
+
+
+def _shared(results: Sequence[SeriesResult], *, missing: Sequence[str]) -> tuple[SharedSlowdown, ...]:
+    """What most ranks of a job have in common, with its diagnosis."""
+    return tuple(
+        _with_diagnosis(
+            slow, missing=(f"the ranks: {len(slow.parts)} of {len(ranks)} slow down alike", *missing)
+        )
+        for name, ranks in _by_job(results).items()
+        for slow in shared_slowdowns(name, [rank.incidents for rank in ranks])
+    )
+
+
+def _with_diagnosis(slow: SharedSlowdown, *, missing: Sequence[str]) -> SharedSlowdown:
+    incident = slow.incident
+    diagnosis = diagnose(incident, findings=(), topology=_topology(incident.run), missing=missing)
+    return replace(slow, incident=replace(incident, diagnosis=diagnosis))
+
+
+def _by_job(results: Sequence[SeriesResult]) -> dict[str, list[SeriesResult]]:
+    """The series that are of one rank each, by what stands before the rank in their names."""
+    jobs: dict[str, list[SeriesResult]] = {}
+    for result in results:
+        if found := _OF_RANK.search(result.series.name):
+            jobs.setdefault(result.series.name[: found.start()].rstrip("/_- ") or "job", []).append(result)
+    return jobs
 
 
 def _quiet(series: Sequence[StepSeries]) -> str:

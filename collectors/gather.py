@@ -18,6 +18,7 @@ from argus.collectors.readers import (
 )
 from argus.collectors.readers._files import Found, find, head_of, watched
 from argus.collectors.readers._fold import folded
+from argus.collectors.readers._folders import counted_over_folders
 from argus.collectors.readers._members import completed, numbered
 from argus.collectors.records.text import tame
 
@@ -73,8 +74,10 @@ def gather(
         except Exception as error:  # what no reader foresaw must not cost the other files
             LOG.debug("%s could not be read", found.name, exc_info=True)
             warnings.append((found.name, f"{found.name} could not be read: {_unforeseen(error)}"))
-    ranked, told = numbered(files)
-    return Gathered(readings=completed(ranked), warnings=tuple(dict.fromkeys((*folded(warnings), *told))))
+    placed, of_folders = counted_over_folders(files)
+    ranked, told = numbered(placed)
+    said = (*folded(warnings), *of_folders, *told)
+    return Gathered(readings=completed(ranked), warnings=tuple(dict.fromkeys(said)))
 
 
 def _unforeseen(error: Exception) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from argus.analytics.baseline import baseline_step_s
 from argus.analytics.finding import Finding
 from argus.analytics.fuse.scope import scope_of_ranks
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.view import View
-from argus.collectors.records.heartbeat import Heartbeat
 
 
 def stop_cause(view: View, finding: Finding) -> Cause:
@@ -34,7 +31,7 @@ def stop_cause(view: View, finding: Finding) -> Cause:
     )
     victims = tuple(sorted((running | failed) - set(finding.ranks)))
     look_alike = "stop.hang" if lost else "stop.lost"
-    why = "the process is gone" if lost else _why_not_lost(suspects)
+    why = "the process is gone" if lost else _why_not_lost(view)
     is_ruled_out = bool(why) and (is_seen or not lost)
     return Cause(
         fault_class="stop.lost" if lost else "stop.hang",
@@ -54,6 +51,7 @@ def stop_cause(view: View, finding: Finding) -> Cause:
     )
 
 
-def _why_not_lost(suspects: Sequence[Heartbeat]) -> str:
-    """Why nobody is lost where a group hangs; "" if a suspect's process may have ended."""
-    return "" if any(beat.state != "running" for beat in suspects) else "every process is still there"
+def _why_not_lost(view: View) -> str:
+    """Why nobody is lost where a group hangs; "" if a process may have ended, or was not heard of at all."""
+    running = {beat.rank for beat in view.beats if beat.state == "running"}
+    return "every process is still there" if running.issuperset(view.topology.ranks) else ""

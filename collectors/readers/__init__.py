@@ -49,7 +49,8 @@ class Reading:
     the step times of a file that knows no ranks. `events` and `stacks` are what others than the ranks saw;
     an event at time 0 does not say when. `also` maps an event's node to other names of it. `are_members_known`
     is False if the groups list only the members this file tells of: the others are in other files.
-    `is_rank_known` is False if ranks only count the processes of this file. `ending` is how the file ends, `status` the rank's last sign of life in it.
+    `is_rank_known` is False if ranks only count the processes of this file, `is_rank_named` is True if only a file's
+    name says the rank. `ending` is how the file ends, `status` the rank's last sign of life in it.
     """
 
     records: RankRecords
@@ -66,6 +67,7 @@ class Reading:
     also: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     are_members_known: bool = True
     is_rank_known: bool = True
+    is_rank_named: bool = False
     ending: Ending = Ending.UNTOLD
     status: Status | None = None
 

@@ -49,6 +49,12 @@ _PARTS = {
 }
 """Words of times that are no step's: of a part of it, of what is still to come, of how widely it spreads."""
 
+_MEASURE = re.compile(
+    r"(?:(?:lm|mtp|moe|aux|z|load|balancing|train|training|val|valid|validation|eval|test|total|mean|avg|per) )*"
+    r"(?:loss(?:es)?|perplexity|ppl|accuracy|lr|learning rate|(?:grad|gradient|params?) norm|num zeros|mem [a-z ]*bytes)"
+)
+"""The whole name of something that training logs beside its step times; a run may be called `low-lr` or `qk-norm`."""
+
 _TOKENS = {"tokens", "token", "tok", "toks", "tps", "tgs"}
 _SAMPLES = {"samples", "sample", "sps", "examples", "seqs", "sequences", "images", "imgs", "ips", "frames"}
 _WORK = {"throughput", "tflops", "tflop", "flops"}
@@ -86,6 +92,15 @@ def kind_of(name: str) -> Kind:
     if not said or _PARTS & set(said) or re.search(r"__(min|max)$", name.lower()):
         return "other"
     return _kind_of_time(said)
+
+
+def is_measure(name: str) -> bool:
+    """Whether a series of this name holds a loss or the like, which is told beside step times and is none.
+
+    >>> [is_measure(name) for name in ("lm loss", "train/loss", "learning-rate", "qk-norm", "iteration-time")]
+    [True, True, True, False, False]
+    """
+    return _MEASURE.fullmatch(" ".join(words(name))) is not None
 
 
 def _kind_of_time(said: Sequence[str]) -> Kind:

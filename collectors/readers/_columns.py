@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.collectors.readers._pairs import number
 from argus.collectors.records.kernel_names import is_comm
 
 Ints = NDArray[np.int64]
@@ -175,8 +176,8 @@ class Columns:
     def when(self, event: Mapping[str, Any]) -> tuple[int, int] | None:
         """Start and duration of an event in ns; one without usable numbers is counted, None."""
         if self.is_in_ns is None:
-            start = event.get("ts")
-            self.is_in_ns = isinstance(start, int | float) and _IN_NS < start < _MAX_US * 1000
+            start = number(event.get("ts"))
+            self.is_in_ns = start is not None and _IN_NS < start < _MAX_US * 1000
         found = times(event, is_in_ns=self.is_in_ns)
         self.num_bad += found is None
         return found
@@ -209,8 +210,8 @@ def keep(columns: Columns, event: Mapping[str, Any]) -> None:
 
 def times(event: Mapping[str, Any], *, is_in_ns: bool = False) -> tuple[int, int] | None:
     """Start and duration in ns, None if they are not usable numbers."""
-    start, dur = event.get("ts"), event.get("dur", 0)
-    if not isinstance(start, int | float) or not isinstance(dur, int | float):
+    start, dur = number(event.get("ts")), number(event.get("dur", 0))
+    if start is None or dur is None:
         return None
     scale = 1 if is_in_ns else 1000
     limit = _MAX_US * 1000 / scale

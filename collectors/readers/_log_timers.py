@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import numpy as np
@@ -48,6 +48,9 @@ _WRAPPERS = frozenset({"forward-backward", "interval-time", "train/valid/test-da
 
 _INNER = re.compile(r"^optimizer-")
 """Parts of the timer `optimizer`."""
+
+_BETWEEN = re.compile(r"^(save|load)-checkpoint|^eval(uate|-time)")
+"""Timers of what Megatron does between iterations: no iteration's time holds them, and rank 0 may save for all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +125,7 @@ class Timers:
 
     def readings(self, *, source: str) -> list[Reading]:
         """Each rank's records, if there are two at least: one alone can be compared with nobody."""
-        tables = [*self.tables, *self._by_iteration()]
+        tables = [*(table for table in map(_within, self.tables) if table is not None), *self._by_iteration()]
         ranks = sorted({rank for table in tables for cells in table.cells.values() for rank in cells})
         if len(ranks) < 2:
             return []
@@ -167,6 +170,12 @@ def float_of(text: str) -> float:
     except ValueError:
         return 0.0
     return value if 0 <= value < MAX_MS else 0.0
+
+
+def _within(table: _Table) -> _Table | None:
+    """The table without what lies between iterations, None if it holds nothing else."""
+    cells = {name: times for name, times in table.cells.items() if not _BETWEEN.match(name)}
+    return None if table.cells and not cells else replace(table, cells=cells)
 
 
 def _length_ms(table: _Table) -> float:

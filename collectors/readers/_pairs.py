@@ -7,8 +7,27 @@ from typing import Any
 
 Event = Mapping[str, Any]
 
+MAX_DIGITS = 40
+"""Characters of a time that is given as text."""
+
 MAX_OPEN = 1_000_000
 """Begun and not ended at a time, over all threads: a file that only begins must not fill the memory."""
+
+
+def number(value: object) -> int | float | None:
+    """A time of an event, which some writers put in quotes; None for what is no number.
+
+    >>> number(2.5), number("1720000000000200"), number("2.5"), number("soon")
+    (2.5, 1720000000000200, 2.5, None)
+    """
+    if isinstance(value, int | float):
+        return value
+    if not isinstance(value, str) or len(value) > MAX_DIGITS:
+        return None
+    try:
+        return int(value) if value.isdecimal() else float(value)
+    except ValueError:
+        return None
 
 
 class Pairs:
@@ -59,9 +78,9 @@ class Pairs:
         self.num_lone += len(begun) - 1 - at
         self._num_open -= len(begun) - at
         del begun[at:]
-        first, last = start.get("ts"), event.get("ts")
+        first, last = number(start.get("ts")), number(event.get("ts"))
         # A pair without usable times stays an event, and is counted as one by whoever reads times.
-        dur = last - first if isinstance(first, int | float) and isinstance(last, int | float) else None
+        dur = None if first is None or last is None else last - first
         return {**start, "ph": "X", "dur": dur, "args": {**_arguments(start), **_arguments(event)}}
 
 

@@ -1,8 +1,9 @@
 """What torch's NCCL watchdog prints when a call times out: per rank and group, how far it got and in which call it is.
 
 `[rank4]:[E… ProcessGroupNCCL.cpp:616] [Rank 4] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, …)`
-and `[PG ID 1 PG GUID 0(default_pg) Rank 4] … last enqueued NCCL work: 9, last completed NCCL work: 6` (torch 2.x). The
-rank in the brackets counts within its group; the global one is what the launcher or c10d put before the line.
+and `[PG ID 1 PG GUID 0(default_pg) Rank 4] … last enqueued NCCL work: 9, last completed NCCL work: 6` (torch 2.x;
+2.4 writes `[PG 0 (default_pg) Rank 4]`, and some versions `last started work: 8` between the two). The rank in the
+brackets counts within its group; the global one is what the launcher or c10d put before the line.
 """
 
 from __future__ import annotations
@@ -31,14 +32,15 @@ _TIMEOUT = re.compile(
     r"\[Rank (?P<rank>\d{1,7})\].*?Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<seq>\d{1,18}), "
     r"OpType=(?P<op>\w{1,64}), (?P<shape>[^)]*?)(?:, )?Timeout\(ms\)=(?P<timeout>\d{1,15})\)"
 )
+_COUNTERS = (
+    r".*?[Ll]ast enqueued (?:NCCL )?work: (?P<entered>-?\d{1,20}), "
+    r"(?:last started (?:NCCL )?work: -?\d{1,20}, )?last completed (?:NCCL )?work: (?P<done>-?\d{1,20})"
+)
 _WORK = re.compile(
-    r"\[PG (?:ID )?(?P<id>\w{1,64})(?: PG GUID (?P<guid>\w{1,64})(?:\((?P<desc>[^)\s]{0,128})\))?)? Rank (?P<rank>\d{1,7})\]"
-    r".*?[Ll]ast enqueued (?:NCCL )?work: (?P<entered>-?\d{1,20}), last completed (?:NCCL )?work: (?P<done>-?\d{1,20})"
+    r"\[PG (?:ID )?(?P<id>\w{1,64})(?: PG GUID (?P<guid>\w{1,64}))?(?: ?\((?P<desc>[^)\s]{0,128})\))? "
+    r"Rank (?P<rank>\d{1,7})\]" + _COUNTERS
 )
-_OLD_WORK = re.compile(
-    r"\[Rank (?P<rank>\d{1,7})\].*?[Ll]ast enqueued (?:NCCL )?work: (?P<entered>-?\d{1,20}), "
-    r"last completed (?:NCCL )?work: (?P<done>-?\d{1,20})"
-)
+_OLD_WORK = re.compile(r"\[Rank (?P<rank>\d{1,7})\]" + _COUNTERS)
 
 
 @dataclass(kw_only=True)

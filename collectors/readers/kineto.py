@@ -118,6 +118,10 @@ def _reading(
         base_ns=base if abs(base) < 1 << 62 else 0,
         name=name,
     )
+    steps = reading.records.steps
+    if not (steps["end_ns"] > steps["start_ns"]).any():
+        bad = f", {columns.num_bad} have no usable time" if columns.num_bad else ""
+        raise ReaderError(f"{name}: its {columns.num_events} events span no time that can be read{bad}")
     warnings = [*told, *reading.warnings]
     if one.damage:
         warnings.append(f"{name}: {one.damage}; the {columns.num_events} events before that are used")
@@ -133,6 +137,7 @@ def _reading(
         is_world_known=identity.is_world_known,
         is_seq_known=reading.is_seq_known,
         is_time_known=not is_relative,
+        is_rank_named=identity.is_named,
     )
 
 
@@ -143,6 +148,7 @@ class _Identity:
     is_world_known: bool
     info: Mapping[str, Any]
     warnings: tuple[str, ...]
+    is_named: bool = False
 
 
 def _least_world(columns: Columns) -> int:
@@ -161,6 +167,7 @@ def _identity(meta: Mapping[str, Any], path: Path, *, least_world: int, rank: in
     info = info if rank in (None, stated) else {}
     rank = stated if rank is None else rank
     warnings = []
+    is_named = rank is None
     if rank is None:
         rank, origin = named_rank(path)
         if rank is None:
@@ -173,7 +180,14 @@ def _identity(meta: Mapping[str, Any], path: Path, *, least_world: int, rank: in
     world = world if world is not None and is_known else min(max(rank + 1, least_world), MAX_WORLD)
     if not 0 <= rank < world:
         raise ReaderError(f"{path.name}: rank {rank} does not fit into a world of {world}")
-    return _Identity(rank=rank, world=world, is_world_known=is_known, info=info, warnings=tuple(warnings))
+    return _Identity(
+        rank=rank,
+        world=world,
+        is_world_known=is_known,
+        info=info,
+        warnings=tuple(warnings),
+        is_named=is_named,
+    )
 
 
 def _layout(columns: Columns, meta: Mapping[str, Any], *, identity: _Identity, name: str) -> Layout:

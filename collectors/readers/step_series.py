@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.collectors.readers import ReaderError, Reading
-from argus.collectors.readers._column_names import kind_of
+from argus.collectors.readers._column_names import is_measure, kind_of
 from argus.collectors.readers._files import Inflated
 from argus.collectors.readers._step_lines import has_step_lines
 from argus.collectors.readers._step_table import table_series
@@ -118,11 +118,12 @@ def _from_json(text: str, name: str, file: str) -> tuple[list[StepSeries], list[
     if "values" in raw and isinstance(raw["values"], list):
         return [_series(name, raw)], []
     if isinstance(raw.get("iteration-time"), dict):  # beside it are losses and memory, which are no times
-        raw = {name: raw["iteration-time"]}
+        raw = times = {name: raw["iteration-time"]}
     else:
         _refuse_golden(raw, file)
-    found, odd = [], 0
-    for key, item in list(raw.items())[:MAX_SERIES]:
+        times = _without_measures(raw, file)
+    found, odd = [], len(raw) - len(times)
+    for key, item in list(times.items())[:MAX_SERIES]:
         if isinstance(item, dict) and isinstance(item.get("values"), list | dict):
             found.append(_series(str(key)[:256], item))
         else:
@@ -134,9 +135,21 @@ def _refuse_golden(raw: Mapping[str, Any], file: str) -> None:
     """Golden values name what they hold. Raises ReaderError if that is no time."""
     golden = [key for key, item in raw.items() if isinstance(item, dict) and _GOLDEN & item.keys()]
     if golden and not any(kind_of(key) in ("duration", "time") for key in golden):
-        held = ", ".join(repr(key[:40]) for key in golden[:MAX_NAMED])
-        more = f" and {len(golden) - MAX_NAMED} more" if len(golden) > MAX_NAMED else ""
-        raise ReaderError(f"{file} holds no step times: there is no 'iteration-time', only {held}{more}")
+        raise ReaderError(_no_times(file, golden))
+
+
+def _without_measures(raw: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """What is not by its name a loss or the like. Raises ReaderError if that is nothing."""
+    kept = {key: item for key, item in raw.items() if not is_measure(key)}
+    if raw and not kept:
+        raise ReaderError(_no_times(file, list(raw)))
+    return kept
+
+
+def _no_times(file: str, names: Sequence[str]) -> str:
+    held = ", ".join(repr(name[:40]) for name in names[:MAX_NAMED])
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{file} holds no step times: there is no 'iteration-time', only {held}{more}"
 
 
 def _series(name: str, raw: Mapping[str, Any]) -> StepSeries:

@@ -168,8 +168,40 @@ def test_another_shape_is_another_job() -> None:
     assert not diff(OLD, replace(OLD, world_size=4)).same_shape
 
 
+def late(**seconds: float) -> dict[str, Level]:
+    return {f"rank {name[1:]}": Level(p50_s=value, spread=0.0, num=3) for name, value in seconds.items()}
+
+
+def test_the_rank_that_all_others_wait_for_is_named_and_no_transfer_that_holds_the_waiting() -> None:
+    """One call of 0.01 s became one of 0.04 s, ten times a step."""
+    before = replace(OLD, late=late(r0=0.001, r1=0.001, r2=0.002))
+    after = replace(before, late=late(r0=0.001, r1=0.001, r2=0.3))
+    after = replace(after, kernels={**OLD.kernels, LL: KernelLevel(count=10.0, p50_s=0.04)})
+    for change, sign in ((diff(before, after), 1), (diff(after, before), -1)):
+        (rank,) = change.of("ranks")
+        assert rank.name == "waiting for rank 2" and (rank.effect_s or 0.0) * sign > 0.2
+        assert not change.of("kernels")
+    slower = replace(after, kernels={**OLD.kernels, LL: KernelLevel(count=10.0, p50_s=0.06)})
+    change = diff(before, slower)
+    assert change.of("ranks") and change.of("kernels"), "the waiting does not explain it"
+    faster = replace(after, kernels={**OLD.kernels, LL: KernelLevel(count=10.0, p50_s=0.005)})
+    assert diff(before, faster).of("kernels")
+
+
+def test_waiting_for_everybody_or_for_nobody_much_names_no_rank() -> None:
+    before = replace(OLD, late=late(r0=0.001, r1=0.001, r2=0.001))
+    after = replace(OLD, kernels={**OLD.kernels, LL: KernelLevel(count=10.0, p50_s=0.04)})
+    for levels in (late(r0=0.1, r1=0.1, r2=0.1), late(r0=0.001, r1=0.001, r2=0.02), {}):
+        change = diff(before, replace(after, late=levels))
+        assert not change.of("ranks") and change.of("kernels")
+
+
 def test_facts_come_back_from_json() -> None:
     assert RunFacts.from_json(NEW.to_json()) == NEW
+    told = replace(NEW, late=late(r0=0.001))
+    assert RunFacts.from_json(told.to_json()) == told
+    old = {key: value for key, value in NEW.to_json().items() if key != "late"}
+    assert RunFacts.from_json(old) == NEW, "of a service that does not tell it"
 
 
 def test_variants_of_nccl_by_operation() -> None:

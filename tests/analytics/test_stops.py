@@ -265,6 +265,15 @@ def test_who_has_ended_does_not_hang() -> None:
     assert hangs.ruled_out[0].why == "every process is still there"
 
 
+def test_nobody_is_said_to_be_still_there_who_was_not_heard_of() -> None:
+    waits = {"dp": (10, 9)}
+    stuck = cause_of([beat(rank, waits) for rank in range(WORLD)])
+    unheard = cause_of([beat(rank, waits) for rank in range(WORLD - 1)])
+    behind = cause_of([beat(rank, {"dp": (9, 9)} if rank == 2 else waits) for rank in range(WORLD - 1)])
+    assert [len(one.ruled_out) for one in (stuck, unheard, behind)] == [1, 0, 0]
+    assert {one.second_best for one in (stuck, unheard, behind)} == {"stop.lost"}
+
+
 def test_who_is_in_no_call_does_not_wait_for_a_rank_that_ended() -> None:
     """Its last status may be older than its last calls: `os._exit(0)` sends none."""
     ended = beat(0, {"dp": (7, 7)}, state="exited", reason="code 0")

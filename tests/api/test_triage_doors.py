@@ -67,6 +67,24 @@ def test_timers_of_all_ranks_name_the_slow_one(tmp_path: Path, capsys: Capture) 
     assert report["series"][0]["num_values"] == 60
 
 
+@pytest.mark.parametrize("slow", [{}, {3: 1.5}])
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_a_save_by_rank_0_in_a_log_of_timers_accuses_nobody(
+    tmp_path: Path, capsys: Capture, slow: dict[int, float], is_alone: bool
+) -> None:
+    timers = {
+        "forward-compute": [100.0 + r for r in range(8)],
+        "backward-compute": [200.0 - r for r in range(8)],
+    }
+    tables = timer_tables(timers, num_tables=60, slow=slow).split(" [")
+    head = "times across ranks (ms):\n" if is_alone else ""
+    saved = head + "  save-checkpoint:\n     rank  0: 91234.50\n"
+    told = " [".join(table + saved if at % 10 == 9 else table for at, table in enumerate(tables))
+    (tmp_path / "train.log").write_text(told)
+    _, report = triage(capsys, tmp_path / "train.log")
+    assert told.count("save-checkpoint") == 6 and suspects(report) == [[rank] for rank in slow]
+
+
 def test_watchdog_lines_name_the_rank_behind(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "slurm-1.out").write_text("start\n" * 9000 + watchdog_lines({3: 1}))
     _, report = triage(capsys, tmp_path)

@@ -98,6 +98,41 @@ def test_a_rank_that_was_always_slower_is_no_proof_of_health(
     assert said["verdict"] == verdict and ("rank 2" in said["headline"]) == (factor > 1)
 
 
+def slowed(factors: list[float], *, ranks_slower: int) -> str:
+    """A table in which the steps of the first ranks take longer from step 150 on, each by its factor."""
+    values = np.random.default_rng(0).normal(2.0, 0.01, (300, len(factors)))
+    values[150:, :ranks_slower] *= factors[:ranks_slower]
+    rows = [f"{rank},{step},{value}" for step, row in enumerate(values) for rank, value in enumerate(row)]
+    return "\n".join(["rank,step,step_time", *rows])
+
+
+@pytest.mark.parametrize("ranks_slower", [8, 7])
+def test_ranks_that_slow_down_alike_are_one_incident_of_the_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ranks_slower: int
+) -> None:
+    path = tmp_path / "s.csv"
+    path.write_text(slowed([1.2] * 8, ranks_slower=ranks_slower))
+    assert main(["triage", str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    (incident,) = said["incidents"]
+    assert "rank" not in incident["scope"] and incident["scope"].startswith("run:")
+    assert said["diagnosis"]["root_causes"][0]["node"] == incident["scope"]
+    own = [one["incidents"][0]["cost"]["gpu_hours_per_day"] for one in said["series"][:ranks_slower]]
+    assert incident["cost"]["gpu_hours_per_day"] == pytest.approx(sum(own))
+
+
+@pytest.mark.parametrize(("factors", "ranks_slower"), [([1.6] + [1.2] * 7, 8), ([1.2] * 8, 1)])
+def test_a_rank_that_slows_down_alone_or_much_more_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], factors: list[float], ranks_slower: int
+) -> None:
+    path = tmp_path / "s.csv"
+    path.write_text(slowed(factors, ranks_slower=ranks_slower))
+    assert main(["triage", str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["diagnosis"]["root_causes"][0]["node"].endswith("rank 0")
+    assert len(said["incidents"]) == ranks_slower
+
+
 @pytest.mark.parametrize(("factor", "num_incidents"), [(0.7, 1), (1.3, 0)])
 def test_throughput_that_falls_is_a_slowdown_and_one_that_rises_is_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], factor: float, num_incidents: int

@@ -31,6 +31,29 @@ def test_the_watchdogs_lines_are_a_dump_of_each_rank(tmp_path: Path) -> None:
     assert readings[0].records.layout.groups[0].ranks == tuple(range(8))
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("[PG ID 0 PG GUID 0(default_pg) Rank", "[PG 0 (default_pg) Rank"),
+        ("[PG ID 0 PG GUID 0(default_pg) Rank", "[PG 0 Rank"),
+        (", last completed NCCL work:", ", last started work: 1579, last completed work:"),
+    ],
+)
+def test_each_versions_way_to_tell_its_counters_is_read(tmp_path: Path, ours: str, theirs: str) -> None:
+    lines = watchdog_lines({3: 1}, world=8)
+    readings = read(tmp_path / "job.log", lines.replace(ours, theirs))
+    assert ours in lines and readings[0].records.layout.groups[0].ranks == tuple(range(8))
+    dumps = {one.dump.rank: one.dump for one in readings if one.dump}
+    assert dumps[0].groups == {"0": (1582, 1579)} and dumps[3].groups == {"0": (1579, 1579)}
+
+
+def test_an_inner_group_without_a_guid_keeps_its_name(tmp_path: Path) -> None:
+    line = "[rank{0}]:[E1 x] [PG 2 (mesh_tp) Rank {1}] last enqueued work: 50, last completed work: 49\n"
+    readings = read(tmp_path / "job.log", line.format(4, 0) + line.format(5, 1))
+    group = GroupInfo(name="2", desc="mesh_tp", ranks=(4, 5))
+    assert [one.records.layout.groups for one in readings] == [(group,), (group,)]
+
+
 def test_groups_of_several_files_are_put_together(tmp_path: Path) -> None:
     line = (
         "[rank{rank}]:[E1 x] [PG ID 2 PG GUID 99(EXPERT_MODEL_PARALLEL_GROUP) Rank {inner}] Timeout at NCCL work: 50, "

@@ -203,3 +203,14 @@ def test_golden_values_without_times_are_refused_by_what_they_hold(tmp_path: Pat
         read(tmp_path / "run.json", js(golden("lm loss", "num-zeros")))
     (one,) = read(tmp_path / "run.json", js(golden("lm loss", "iteration-time")))
     assert one.name == "run" and len(one.values_s) == 59
+
+
+@pytest.mark.parametrize("keys", [{}, {"interval": 1}])
+def test_a_loss_in_any_form_is_no_step_time(tmp_path: Path, keys: dict[str, int]) -> None:
+    one = {**keys, "values": [2.0, 1.9, 1.8]}
+    with pytest.raises(ReaderError, match=r"there is no 'iteration-time', only 'lm loss', 'grad-norm'$"):
+        read(tmp_path / "run.json", js({"lm loss": one, "grad-norm": one}))
+    (tmp_path / "run.json").write_text(js({"lm loss": one, "mem-max-allocated-bytes": one, "low-lr": one}))
+    (kept,) = step_series.read(tmp_path / "run.json")
+    assert kept.series is not None and kept.series.name == "low-lr"
+    assert kept.warnings == ("run.json: 2 entries are no series and are left out",)

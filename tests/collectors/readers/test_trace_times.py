@@ -1,0 +1,30 @@
+"""Times of a kineto trace that are no plain numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from argus.collectors.readers import ReaderError
+from argus.collectors.readers._fake import fake_trace
+from tests.collectors.readers.test_kineto import calls, phases, read, write
+
+
+def test_times_in_quotes_are_read_as_the_numbers_they_are(tmp_path: Path) -> None:
+    plain, quoted = (fake_trace(rank=0, world_size=2, num_steps=2) for _ in range(2))
+    for event in quoted["traceEvents"]:
+        event.update({key: str(event[key]) for key in ("ts", "dur") if key in event})
+    ours, theirs = read(write(tmp_path / "a.json", plain)), read(write(tmp_path / "b.json", quoted))
+    assert not theirs.warnings and calls(theirs) == calls(ours) and phases(theirs) == phases(ours)
+    assert theirs.records.steps.tolist() == ours.records.steps.tolist()
+
+
+def test_a_trace_without_a_usable_time_is_one_sentence(tmp_path: Path) -> None:
+    trace = fake_trace(rank=0, world_size=2)
+    for event in trace["traceEvents"]:
+        event["ts"] = "soon"
+    with pytest.raises(
+        ReaderError, match=r"t\.json: its \d+ events span no time .*, \d+ have no usable time$"
+    ):
+        read(write(tmp_path / "t.json", trace))
