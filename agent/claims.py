@@ -156,6 +156,7 @@ FORMS: Mapping[str, _Form] = {
         text="The median rank stands in calls for {v} a step.",
         with_baseline="The median rank stands in calls for {v} a step, before it did for {b}.",
     ),
+    "step_work": _Form(text="A step had {v} {note} of work a rank then.", unit=""),
     "bubble_s": _Form(
         text="It does not work for {v} of a step.",
         with_baseline="It does not work for {v} of a step, the other stages for {b}.",

@@ -56,6 +56,7 @@ kernel causes; also added to the causes above when L3 sees the same suspects
   caused_wait_s             by the latest member of a slow group; in `ruled_out` of compute.slow
 causes of the whole job
   step_s (before), own_s (before), in_calls_s (before)   of the job; of the median rank in its own work and in calls
+  step_work                 work of a step of the mean rank when this was told, its unit in the note
 stage and work causes
   stage_compute_s (past or other stages)   own compute of the stage in a step
   micro_batch_s (past or other stages)   the same per micro-batch

@@ -43,7 +43,7 @@ SCALES = 4.0
 HALF = 0.5
 """Every window since must show half of the rise and none before may; an open incident lasts as long as now does."""
 
-MEASURED = ("step_s", "own_s", "in_calls_s")
+MEASURED = ("step_s", "own_s", "in_calls_s", "step_work")
 """Evidence of the rule itself."""
 
 
@@ -174,13 +174,14 @@ def _spread(logs: Floats) -> float:
 
 
 def _renewed(view: View, digest: Digest, known: Cause) -> tuple[Cause, ...]:
-    """The open cause at its present price, while at least half of it is there."""
+    """The open cause at its present price for the work of now, while at least half of it is there."""
     step = next((item for item in known.evidence if item.name == "step_s"), None)
     now_s = float(np.nanmedian(digest.job_step_s))
     if step is None or step.baseline is None or not now_s > 0:
         return ()
-    lost_s = now_s - step.baseline
-    if lost_s < HALF * (step.value - step.baseline):
+    work = _work_since(known, digest)
+    before_s = step.baseline * work
+    if now_s - before_s < HALF * (step.value - step.baseline) * work:
         return ()
     # What checks added was true of its own window.
     bare = replace(
@@ -188,7 +189,25 @@ def _renewed(view: View, digest: Digest, known: Cause) -> tuple[Cause, ...]:
         evidence=tuple(item for item in known.evidence if item.name in MEASURED),
         ruled_out=known.ruled_out[:1],
     )
-    return (_priced(bare, before_s=step.baseline, now_s=now_s),)
+    return (_priced(bare, before_s=before_s, now_s=now_s),)
+
+
+def _work_since(known: Cause, digest: Digest) -> float:
+    """Work of a step now / when the cause was told; 1 where either is not known in the same unit."""
+    told = next((item for item in known.evidence if item.name == "step_work"), None)
+    if told is None or digest.amount is None or digest.amount[0] != told.note:
+        return 1.0
+    return digest.amount[1] / told.value
+
+
+def _evidence(seen: Sequence[Digest], rise: Rise, parts: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    """What is told of a rise, and the work of a step then as far as all windows know it in one unit."""
+    step = Evidence(name="step_s", value=rise.now_s, unit="s", baseline=rise.before_s, note="of the job")
+    units = {None if one.amount is None else one.amount[0] for one in seen}
+    last = seen[-1].amount
+    if last is None or len(units) > 1:
+        return (step, *parts)
+    return (step, *parts, Evidence(name="step_work", value=last[1], note=last[0]))
 
 
 def _priced(cause: Cause, *, before_s: float, now_s: float) -> Cause:
@@ -210,10 +229,7 @@ def _cause(view: View, seen: Sequence[Digest], rise: Rise) -> Cause:
         phase=_phase(before, since) if grown.name == "own_s" else None,
         second_best="compute.slow" if grown.name == "own_s" else "link.slow",
         ruled_out=(RuledOut(fault_class="host.cpu_starved", why=why, evidence=tuple(parts)),),
-        evidence=(
-            Evidence(name="step_s", value=rise.now_s, unit="s", baseline=rise.before_s, note="of the job"),
-            *parts,
-        ),
+        evidence=_evidence(seen, rise, parts),
         onset_step=_onset(seen, rise),
     )
     return _priced(cause, before_s=rise.before_s, now_s=rise.now_s)
@@ -230,10 +246,7 @@ def _of_data(view: View, seen: Sequence[Digest], rise: Rise, parts: Sequence[Evi
         phase="data",
         second_best="host.cpu_starved",
         ruled_out=(RuledOut(fault_class="compute.slow", why=why, evidence=tuple(parts)),),
-        evidence=(
-            Evidence(name="step_s", value=rise.now_s, unit="s", baseline=rise.before_s, note="of the job"),
-            *parts,
-        ),
+        evidence=_evidence(seen, rise, parts),
         onset_step=_onset(seen, rise),
     )
 

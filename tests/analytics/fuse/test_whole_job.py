@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from argus.analytics.digest import digest_of
-from argus.analytics.fuse.whole_job import LASTS_S, growth_in, is_unsuspected, rise_of
-from argus.analytics.incident import Incident
+from argus.analytics.fuse.lasting import Lasting
+from argus.analytics.fuse.whole_job import LASTS_S, growth_in, is_unsuspected, job_causes, rise_of
+from argus.analytics.incident import Cause, Incident
 from argus.analytics.lifecycle import RUN_OVER
-from argus.analytics.view import Digest
+from argus.analytics.view import Digest, View
 from argus.analytics.window import Floats, assemble
 from argus.collectors.records.plan import WindowPlan
 from argus.evals.play import play
@@ -148,6 +149,40 @@ def _with_steps(seen: Sequence[Digest], *, spread: float) -> list[Digest]:
     """The windows with steps that differ, their medians as they were."""
     about = np.exp(spread * np.linspace(-1.5, 1.5, 10))
     return [replace(one, job_step_s=one.job_step_s * about) for one in seen]
+
+
+def causes(seen: Sequence[Digest], *, known: Sequence[Cause] = ()) -> tuple[Cause, ...]:
+    """What is said of the job after these windows, the `known` causes being open."""
+    topology = build(simulate(Job(ranks=4, steps=20), rng=np.random.default_rng(0)).layouts)
+    view = View(run="r", attempt=0, topology=topology, now_s=0.0, past=tuple(seen[:-1]), digest=seen[-1])
+    return job_causes(view, Lasting(open=tuple(known)))
+
+
+RISEN = [2.0] * 8 + [2.3] * 4
+
+
+@pytest.mark.parametrize("batch", [0.5, 1.0, 1.5, 3.0])
+def test_a_rise_that_is_open_lasts_and_costs_by_the_work_of_now(batch: float) -> None:
+    (told,) = causes(digests(RISEN, amount=[100.0] * 12))
+    after = digests([*RISEN, 2.3 * batch], amount=[100.0] * 12 + [100.0 * batch])
+    (found,) = causes(after, known=[told])
+    assert found.share_of_step == pytest.approx(1 - 2.0 / 2.3, abs=0.02)
+    assert found.s_per_step == pytest.approx(0.3 * batch, rel=0.15)
+
+
+@pytest.mark.parametrize("batch", [0.5, 1.0, 1.5, 3.0])
+def test_a_batch_that_grew_keeps_no_rise_open(batch: float) -> None:
+    (told,) = causes(digests(RISEN, amount=[100.0] * 12))
+    after = digests([*RISEN, 2.0 * batch], amount=[100.0] * 12 + [100.0 * batch])
+    assert not causes(after, known=[told])
+
+
+def test_a_rise_told_without_work_is_held_against_its_own_step_time() -> None:
+    (told,) = causes(digests(RISEN))
+    assert "step_work" not in {item.name for item in told.evidence}
+    (found,) = causes(digests([*RISEN, 2.3]), known=[told])
+    assert found.s_per_step == pytest.approx(0.3, rel=0.15)
+    assert not causes(digests([*RISEN, 2.0]), known=[told])
 
 
 def test_short_steps_need_more_windows() -> None:
