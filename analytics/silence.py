@@ -30,7 +30,7 @@ def is_gone(incident: Incident, past: Sequence[Digest], recurring: Container[int
 def quiet_steps(incident: Incident, past: Iterable[Digest], *, window: int) -> int:
     """Steps of windows before `window` that could have shown the incident since it was last seen, and did not.
 
-    None where a detector alone sees it: there silence does not say that less than half is left (`still_slow`).
+    0 where a detector alone sees it: there silence does not say that less than half is left (`still_slow`).
     """
     cause = incident.cause
     is_seen_always = not is_stop(incident) and bool(cause.suspects) and cause.fault_class != "link.slow"
