@@ -10,7 +10,6 @@ from dataclasses import replace
 from sqlalchemy.exc import SQLAlchemyError
 
 from argus.analytics.store import progress
-from argus.analytics.store.intake import is_newer
 from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis, historian
@@ -24,7 +23,7 @@ from argus.api.published import Published
 from argus.api.run_gauges import RunNow
 from argus.api.watch import Watch
 from argus.collectors.records.channels import off_at
-from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.heartbeat import Heartbeat, is_newer
 
 TICK_S = 1.0
 """How often heartbeats are looked at: as often as ranks make them."""
@@ -155,8 +154,13 @@ class Worker:
             self.woke(self._clock())
 
     def woke(self, now_s: float) -> None:
-        """The machine slept or the clock jumped: nobody's silence before counts."""
+        """The machine slept or the clock jumped: nobody's silence before counts, and nobody was heard after now."""
         self._floor_s = now_s
+        for watch in self._watches.values():
+            watch.hosts = {host: min(at_s, now_s) for host, at_s in watch.hosts.items()}
+            for rank, item in watch.heard.items():
+                if item.received_s > now_s:
+                    watch.heard[rank] = replace(item, received_s=now_s)
         self._started_s = min(self._started_s, now_s)
 
     def turn(self, now_s: float) -> bool:
