@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from argus.analytics.store import progress
+from argus.analytics.store import control, progress
 from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis, historian
@@ -167,6 +167,7 @@ class Worker:
         """Once over every live attempt; whether windows still wait."""
         if self._healer.turn(now_s):
             self._forget()
+            self._floor_s = now_s  # hosts were refused while it was repaired
         was_leader = self._leadership.is_held
         if not self._leadership.hold():
             self._follow(now_s)
@@ -174,6 +175,7 @@ class Worker:
         if not was_leader:
             LOG.info("this service leads now")
             self._started_s = self._floor_s = now_s  # it hears the hosts from now on
+        self._try_store(now_s)
         inbox = self._open_inbox()
         for attempt_id, beats, hosts, heard_s in inbox:
             if attempt_id in self._watches:
@@ -181,6 +183,20 @@ class Worker:
         self._hear_of_others(now_s)
         more = self._attend_all(now_s)
         return self._housekeeping.turn(now_s) or more
+
+    def _try_store(self, now_s: float) -> None:
+        """After a write that failed, one that shows whether it is over. Raises SQLAlchemyError.
+
+        What hosts say is refused until then: nobody's silence counts.
+        """
+        if not self._means.store.refusal:
+            return
+        try:
+            with self._means.store.write() as connection:
+                control.try_write(connection, now_s=now_s)
+        except SQLAlchemyError:
+            self._floor_s = now_s
+            raise
 
     def _forget(self) -> None:
         """Another database is in the place of a damaged one: what was read of that one may not be in this one."""

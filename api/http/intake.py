@@ -237,9 +237,9 @@ async def _received(request: Request, receive: Take, *, media: str) -> Response:
     got = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if got != media:
         return problem(415, f"Content-Type must be {media}, got {got!a:.60}")
-    if reason := service.overload():
-        return overloaded(reason)
     is_small = receive is Service.receive_heartbeats
+    if not is_small and (reason := service.overload()):  # signs of life wait for no analysis
+        return overloaded(reason)
     if reason := gate.crowd(is_small=is_small):
         return overloaded(reason)
     body = await gate.read(request, limit=service.settings.max_body_bytes)

@@ -1,4 +1,4 @@
-"""Uploads that expand without end or break off: nothing of them stays in memory, nothing in the log."""
+"""Uploads that are refused, expand without end or break off: nothing of them stays in memory, nothing in the log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from argus.api.http.app import make_app
 from argus.api.service import Service
 from argus.collectors.records.upload import CONTENT_TYPE
-from tests.api.kit import FakeClock, service_at
+from tests.api.kit import FakeClock, beats_body, make_beat, make_window, service_at, upload
 
 EXPANDED = 64 << 20
 
@@ -67,3 +67,16 @@ def test_a_body_that_breaks_off_is_answered_by_nothing(service: Service, path: s
     }
     asyncio.run(app(scope, receive, send))
     assert [one["status"] for one in sent if "status" in one] in ([], [400])
+
+
+def test_signs_of_life_are_taken_while_windows_wait_for_their_analysis(service: Service) -> None:
+    """Refused for long, all hosts would be lost."""
+    client = TestClient(make_app(service))
+    service.published.show_backlog(service.settings.max_backlog + 1, 120.0)
+    windows, beats = upload(make_window(0, 0)), beats_body(make_beat(0, ts_s=1.0))
+    for path, body, media, status in (
+        ("windows", windows, CONTENT_TYPE, 503),
+        ("heartbeats", beats, "application/json", 200),
+    ):
+        answer = client.post(f"/v1/ingest/{path}", content=body, headers={"content-type": media})
+        assert answer.status_code == status
