@@ -60,7 +60,7 @@ from argus.analytics.symptom import RankSymptom, rank_symptoms
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import waits_of
 from argus.analytics.window import Window
-from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.heartbeat import Heartbeat, is_newer
 from argus.topology.layout import Topology
 
 
@@ -209,10 +209,10 @@ def _hear(state: AttemptState, beats: Iterable[Heartbeat]) -> AttemptState:
     for beat in beats:
         known = latest.get(beat.rank)
         mine = (beat.run, beat.attempt) == (state.run, state.attempt)
-        if mine and (known is None or beat.ts_s >= known.ts_s):
+        if mine and (known is None or is_newer(beat, known)):
             latest[beat.rank] = beat
-            if known is None or has_moved(known, beat):
-                moves[beat.rank] = beat.ts_s
+            has_got_on = known is None or has_moved(known, beat)
+            moves[beat.rank] = beat.ts_s if has_got_on else min(moves.get(beat.rank, beat.ts_s), beat.ts_s)
     return replace(state, beats=latest, moves=moves)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from argus.analytics.store.progress import HeardBeat
 from argus.api.watch import Watch
@@ -11,6 +12,10 @@ from argus.collectors.records.heartbeat import Heartbeat
 AFTER_LOSS_S = 5.0
 """How long after a loss the others may still begin a step: the silence begins with the last upload, which
 comes every 5 s, and not with the loss."""
+
+SKEW_S = 10.0
+"""How far a host's clock may be from the service's before its times are read on the service's: more than an upload
+takes, less than any silence that counts."""
 
 
 def beats_now(watch: Watch, *, now_s: float, floor_s: float, silent_s: float) -> tuple[Heartbeat, ...]:
@@ -43,6 +48,7 @@ def seen_now(
     a host does not count while the others go on step by step: they could not without its ranks, so only
     its processor is gone.
     """
+    heard = [on_our_clock(item) for item in heard]
     known = {item.beat.host for item in heard if item.beat.rank in lost_before and _runs(item.beat)}
     last_s: dict[str, float] = {}
     for item in heard:
@@ -58,6 +64,24 @@ def seen_now(
     return tuple(
         _seen_now(item, is_lost=item.beat.host in lost, now_s=now_s, floor_s=floor_s) for item in heard
     )
+
+
+def on_our_clock(item: HeardBeat) -> HeardBeat:
+    """The beat with its times on the service's clock, where the clock of its host is far off or has jumped.
+
+    The clock of a rank never jumps, that of its processor does: the difference of the two would be a step open for as
+    long as the jump, and that of two hosts the silence of one. `phase_since_ns` stays the rank's own, by which it is
+    seen to get on.
+    """
+    beat, status = item.beat, item.beat.status
+    own_s = status.ts_ns * 1e-9 + beat.status_age_s
+    if abs(item.received_s - beat.ts_s) <= SKEW_S and abs(beat.ts_s - own_s) <= SKEW_S:
+        return item
+    since_ns = status.step_since_ns
+    if since_ns:
+        since_ns = max(round((item.received_s - own_s) * 1e9) + since_ns, 1)
+    told = replace(status, step_since_ns=since_ns)
+    return replace(item, beat=replace(beat, ts_s=item.received_s, status=told))
 
 
 def _step_began_s(item: HeardBeat) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.resources import as_file, files
 
 from alembic.config import Config
@@ -10,7 +11,8 @@ from alembic.runtime.migration import MigrationContext, RevisionStep
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from argus.analytics.store.engine import Store
+from argus.analytics.store.engine import Store, StoreError
+from argus.collectors.records.text import tame
 
 HEAD = "head"
 
@@ -22,13 +24,22 @@ _WAIT = "SELECT pg_advisory_xact_lock(:key, hashtext(current_schema()))"
 
 
 def upgrade(store: Store, *, revision: str = HEAD) -> None:
-    """Apply the migrations up to `revision`; nothing happens where they are applied already."""
+    """Apply the migrations up to `revision`; nothing happens where they are applied already.
+
+    Raises StoreError where a newer release has been there.
+    """
     with as_file(files("argus.api").joinpath("migrations")) as folder:
         config = Config()
         config.set_main_option("script_location", str(folder))
         script = ScriptDirectory.from_config(config)
 
-        def steps(have: object, _context: MigrationContext) -> list[RevisionStep]:
+        def steps(have: Iterable[str], _context: MigrationContext) -> list[RevisionStep]:
+            known = {one.revision for one in script.walk_revisions()}
+            if newer := sorted(set(have) - known):
+                raise StoreError(
+                    f"it is of a newer Argus (schema {tame(newer[0], 40)}, this one knows up to {max(known)}): "
+                    "start that release, or restore a backup of before"
+                )
             return script._upgrade_revs(revision, have)  # type: ignore[arg-type]
 
         with EnvironmentContext(config, script, fn=steps) as environment, store.write() as connection:

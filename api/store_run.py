@@ -20,6 +20,7 @@ from argus.analytics.store.queries import Which
 from argus.analytics.whatif.shares import Replayer
 from argus.analytics.window import Window, assemble
 from argus.api.facts import stored_facts
+from argus.api.liveness import on_our_clock
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.outside_event import OutsideEvent
@@ -123,7 +124,7 @@ class StoreRun:
     def beats(self) -> Sequence[Heartbeat] | None:
         """The last sign of life of each of its ranks, by rank."""
         with self.store.read() as connection:
-            return tuple(item.beat for item in progress.beats_of(connection, self.which.id))
+            return tuple(on_our_clock(item).beat for item in progress.beats_of(connection, self.which.id))
 
     def compared(self) -> Compared | None:
         """What of it can be compared with another run."""

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from argus.analytics.store import progress
-from argus.analytics.store.intake import is_newer
+from argus.analytics.store import control, progress
 from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis, historian
@@ -24,7 +23,7 @@ from argus.api.published import Published
 from argus.api.run_gauges import RunNow
 from argus.api.watch import Watch
 from argus.collectors.records.channels import off_at
-from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.heartbeat import Heartbeat, is_newer
 
 TICK_S = 1.0
 """How often heartbeats are looked at: as often as ranks make them."""
@@ -155,14 +154,20 @@ class Worker:
             self.woke(self._clock())
 
     def woke(self, now_s: float) -> None:
-        """The machine slept or the clock jumped: nobody's silence before counts."""
+        """The machine slept or the clock jumped: nobody's silence before counts, and nobody was heard after now."""
         self._floor_s = now_s
+        for watch in self._watches.values():
+            watch.hosts = {host: min(at_s, now_s) for host, at_s in watch.hosts.items()}
+            for rank, item in watch.heard.items():
+                if item.received_s > now_s:
+                    watch.heard[rank] = replace(item, received_s=now_s)
         self._started_s = min(self._started_s, now_s)
 
     def turn(self, now_s: float) -> bool:
         """Once over every live attempt; whether windows still wait."""
         if self._healer.turn(now_s):
             self._forget()
+            self._floor_s = now_s  # hosts were refused while it was repaired
         was_leader = self._leadership.is_held
         if not self._leadership.hold():
             self._follow(now_s)
@@ -170,6 +175,7 @@ class Worker:
         if not was_leader:
             LOG.info("this service leads now")
             self._started_s = self._floor_s = now_s  # it hears the hosts from now on
+        self._try_store(now_s)
         inbox = self._open_inbox()
         for attempt_id, beats, hosts, heard_s in inbox:
             if attempt_id in self._watches:
@@ -177,6 +183,20 @@ class Worker:
         self._hear_of_others(now_s)
         more = self._attend_all(now_s)
         return self._housekeeping.turn(now_s) or more
+
+    def _try_store(self, now_s: float) -> None:
+        """After a write that failed, one that shows whether it is over. Raises SQLAlchemyError.
+
+        What hosts say is refused until then: nobody's silence counts.
+        """
+        if not self._means.store.refusal:
+            return
+        try:
+            with self._means.store.write() as connection:
+                control.try_write(connection, now_s=now_s)
+        except SQLAlchemyError:
+            self._floor_s = now_s
+            raise
 
     def _forget(self) -> None:
         """Another database is in the place of a damaged one: what was read of that one may not be in this one."""

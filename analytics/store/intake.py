@@ -12,7 +12,7 @@ from sqlalchemy import Connection, RowMapping, and_, bindparam, or_, select, tup
 from argus.analytics.store.documents import dump, dump_plain
 from argus.analytics.store.engine import insert_new, upsert
 from argus.analytics.store.tables import ATTEMPTS, HEARTBEATS, LAYOUTS, RANK_WINDOWS, WINDOWS
-from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.heartbeat import CLOCK_STEP_S, Heartbeat
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.upload import REPLAY_S
@@ -22,9 +22,6 @@ AttemptKey = tuple[str, int]
 MAX_AHEAD_STEPS = 1_000_000
 """A window so far ahead of the highest step known is a mistake of its sender; taken, it would make every
 true window late."""
-
-CLOCK_STEP_S = 60.0
-"""A heartbeat older than the kept one by more is no straggler: its host's clock was set back."""
 
 CHUNK = 500
 """Keys per IN list: far below every database's limit on parameters."""
@@ -171,11 +168,6 @@ def add_layouts(
         connection.execute(
             update(ATTEMPTS).where(ATTEMPTS.c.id == attempt_id, larger).values(world_size=world)
         )
-
-
-def is_newer(beat: Heartbeat, kept: Heartbeat) -> bool:
-    """Whether `beat` takes the place of `kept`: it is no straggler of before."""
-    return beat.ts_s >= kept.ts_s or beat.ts_s < kept.ts_s - CLOCK_STEP_S
 
 
 def add_heartbeats(

@@ -11,6 +11,7 @@ from typing import Any
 
 from anyio import to_thread
 from fastapi import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from argus.analytics.store.audit import Deed
@@ -75,6 +76,8 @@ class Frame:
         limit = self.max_upload_bytes if scope["path"].startswith(UPLOADS) else MAX_BODY_BYTES
         try:
             await self.app(scope, bounded(receive, limit=limit), told)
+        except ClientDisconnect:
+            pass  # it went in the middle of its body: nobody is left to be answered
         finally:
             await self._note(scope, status)
 

@@ -237,9 +237,9 @@ async def _received(request: Request, receive: Take, *, media: str) -> Response:
     got = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if got != media:
         return problem(415, f"Content-Type must be {media}, got {got!a:.60}")
-    if reason := service.overload():
-        return overloaded(reason)
     is_small = receive is Service.receive_heartbeats
+    if not is_small and (reason := service.overload()):  # signs of life wait for no analysis
+        return overloaded(reason)
     if reason := gate.crowd(is_small=is_small):
         return overloaded(reason)
     body = await gate.read(request, limit=service.settings.max_body_bytes)
@@ -249,9 +249,23 @@ async def _received(request: Request, receive: Take, *, media: str) -> Response:
         service.metrics.body_bytes.inc(len(body))
         if is_small:  # those that wait together are one piece of work
             return Response(dump_plain(await service.gather_beats(body)), media_type=JSON_TYPE)
-        return Json(await to_thread.run_sync(receive, service, body, limiter=gate.workers))
+        answer = await to_thread.run_sync(_answer, receive, service, body, limiter=gate.workers)
+        return response_to(answer) if isinstance(answer, Exception) else Json(answer)
     finally:
         gate.leave(is_small=is_small)
+
+
+def _answer(receive: Take, service: Service, body: bytes) -> Answer | Exception:
+    """What `receive` answers, or why it does not, as a value without the frames it was raised in.
+
+    An error that leaves a thread becomes a cycle with its frames, which hold the upload unpacked: a hundred bad ones
+    held eight gigabytes until the collector came by.
+    """
+    try:
+        return receive(service, body)
+    except (WireError, NothingTaken, SQLAlchemyError) as error:
+        error.__context__ = None
+        return error.with_traceback(None)
 
 
 def _announced(request: Request) -> str:

@@ -28,15 +28,43 @@ DAY_S = 86400.0
 
 
 def due(connection: Connection, notifier: str, *, pace: Pace, can_edit: bool, now_s: float) -> list[Digest]:
-    """The digests of now; the same until something new belongs in them.
+    """The digests of now, the same until something new belongs in them, and those that could not be told in their time.
 
     Where a message cannot be edited, the digest of a stretch of time comes when that is over.
     """
-    start_s = now_s // pace.window_s * pace.window_s
-    since_s = start_s if can_edit else start_s - pace.window_s
-    found = [overflow(connection, notifier, since_s=since_s, window_s=pace.window_s, now_s=now_s)]
+    window_s = pace.window_s
+    starts = _untold(connection, notifier, window_s=window_s, can_edit=can_edit, now_s=now_s)
+    found = [
+        overflow(connection, notifier, since_s=since_s, window_s=window_s, now_s=now_s) for since_s in starts
+    ]
     found.append(daily(connection, notifier, hour=pace.digest_hour, now_s=now_s))
     return [one for one in found if one is not None]
+
+
+def _untold(
+    connection: Connection, notifier: str, *, window_s: float, can_edit: bool, now_s: float
+) -> list[float]:
+    """Where the stretches of the last day begin of which not all is told; the one of now if it can be edited."""
+    start_s = now_s // window_s * window_s
+    wanted = (
+        NOTICES.c.notifier == notifier,
+        NOTICES.c.status == DIGESTED,
+        NOTICES.c.delivered_s >= now_s - DAY_S,
+    )
+    latest: dict[float, float] = {}
+    for at_s in connection.execute(select(NOTICES.c.delivered_s).where(*wanted)).scalars():
+        since_s = at_s // window_s * window_s
+        latest[since_s] = max(latest.get(since_s, at_s), at_s)
+    starts = [start_s] if can_edit else []
+    for since_s in sorted(since_s for since_s in latest if since_s < start_s):
+        known = notices.notice(connection, notifier, _topic(since_s))
+        if known is None or not known.is_final or known.delivered_s < latest[since_s]:
+            starts.append(since_s)
+    return starts
+
+
+def _topic(since_s: float) -> str:
+    return f"{OVERFLOW}:{int(since_s)}"
 
 
 def told_of(digest: Digest) -> str:
@@ -61,7 +89,7 @@ def overflow(
     lines = _lines(_incidents(connection, ids))
     num = sum(line.count for line in lines)
     what = "incident" if num == 1 else "incidents"
-    return Digest(topic=f"{OVERFLOW}:{int(since_s)}", title=f"{num} more {what}", lines=lines, now_s=now_s)
+    return Digest(topic=_topic(since_s), title=f"{num} more {what}", lines=lines, now_s=now_s)
 
 
 def daily(connection: Connection, notifier: str, *, hour: int, now_s: float) -> Digest | None:

@@ -118,7 +118,7 @@ class Dispatcher:
         num = sum(
             self._serve(name, matters, lasting, now_s=now_s)
             for name in self._desk.notifiers
-            if self._paused_s.get(name, 0.0) <= now_s
+            if not self._is_paused(name, now_s)
         )
         if now_s - self._pruned_s >= PRUNE_EVERY_S:
             self._pruned_s = now_s
@@ -153,6 +153,8 @@ class Dispatcher:
             num_posted = notices.num_posted(connection, name, since_s=since_s)
         num_sent = 0
         for matter in matters:
+            if self._is_paused(name, now_s):
+                return num_sent
             silence = silenced(matter, _heeded(notifier, lasting), now_s=now_s)
             has_room = not notifier.is_paced or num_posted < self._desk.pace.max_posts
             known = told.get(matter.topic)
@@ -166,9 +168,12 @@ class Dispatcher:
             ):
                 num_sent += 1
                 num_posted += news == OPENED
-        if notifier.is_paced:
+        if notifier.is_paced and not self._is_paused(name, now_s):
             num_sent += self._digests(name, now_s=now_s)
         return num_sent
+
+    def _is_paused(self, name: str, now_s: float) -> bool:
+        return self._paused_s.get(name, 0.0) > now_s
 
     def _tell(
         self, name: str, matter: Matter, known: Notice | None, *, news: str, is_quiet: bool, now_s: float
@@ -280,7 +285,7 @@ class Dispatcher:
         return keep
 
     def _attempt(self, name: str, claimed: Notice, send: Callable[[], None], *, now_s: float) -> bool:
-        """Send; where that fails, say when to try again."""
+        """Send; where that fails, say when to try again, and let the receiver rest: the others' turn comes first."""
         try:
             send()
         except Later as error:
@@ -289,8 +294,10 @@ class Dispatcher:
                 after_s = min(FIRST_RETRY_S * 2**claimed.tries, LAST_RETRY_S) * self._desk.rng.uniform(
                     0.8, 1.2
                 )
+                self._paused_s[name] = now_s + min(after_s, FIRST_RETRY_S)
             else:
                 self._paused_s[name] = now_s + after_s
+            self._due_s = min(self._due_s, self._paused_s[name])
             self._put_off(claimed, str(error), next_s=now_s + after_s, is_doubtful=error.is_doubtful)
             result = "later"
         except Refused as error:

@@ -68,6 +68,9 @@ STATES = ("running", "exited", "lost", "ended")
 """running; exited = the process is gone without BYE or with a code other than 0; lost = its host went silent;
 ended = BYE."""
 
+CLOCK_STEP_S = 60.0
+"""A heartbeat older than the kept one by more is no straggler: its host's clock was set back."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
@@ -140,6 +143,11 @@ class Heartbeat:
         if not (0 <= beat.rank < 1 << 20 and 0 <= beat.attempt < 1 << 31):
             raise WireError(f"heartbeat of rank {beat.rank}, attempt {beat.attempt}: out of range")
         return beat
+
+
+def is_newer(beat: Heartbeat, kept: Heartbeat) -> bool:
+    """Whether `beat` takes the place of `kept`: it is no straggler of before."""
+    return beat.ts_s >= kept.ts_s or beat.ts_s < kept.ts_s - CLOCK_STEP_S
 
 
 def _object(raw: object, what: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from argus.analytics.store.engine import Store, StoreError, open_store
 from argus.analytics.store.tables import METADATA, RANK_WINDOWS
 from argus.analytics.window import assemble
 from argus.api.migrate import upgrade
+from argus.collectors.records.heartbeat import is_newer
 from argus.collectors.records.plan import WindowPlan
 from argus.topology.layout import build
 from tests.api.kit import make_beat, make_layout, make_window, new_store
@@ -72,7 +73,7 @@ def test_a_straggler_is_ignored_and_a_clock_set_back_is_followed(
             intake.add_heartbeats(connection, [beat], attempts={("job", 0): row}, now_s=5.0)
         (heard,) = progress.beats_of(connection, row.id)
     assert heard.beat.ts_s == kept_s
-    assert intake.is_newer(second, first) == (ts_s == kept_s)
+    assert is_newer(second, first) == (ts_s == kept_s)
 
 
 def test_an_attempt_keeps_the_plan_it_began_with(store: Store) -> None:

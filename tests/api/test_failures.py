@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -179,6 +179,34 @@ def test_a_window_that_cannot_be_read_back_does_not_hold_up_the_next(
     assert statuses(service) == {0: "failed", 1: "analysed"}
     with service.store.read() as connection:
         assert "Zstd" in connection.execute(select(WINDOWS.c.error).where(WINDOWS.c.window == 0)).scalar_one()
+
+
+def test_hosts_that_a_full_disk_refuses_are_not_lost(service: Service, clock: FakeClock) -> None:
+    service.receive_layouts(layouts_body())
+
+    def say() -> None:
+        service.receive_heartbeats(beats_body(*(make_beat(rank, ts_s=clock.now_s) for rank in range(4))))
+
+    say()
+    turn(service, clock)
+    with read_only(service):
+        for _ in range(60):
+            with suppress(OperationalError):
+                say()
+            with suppress(OperationalError):
+                turn(service, clock)
+    for _ in range(8):  # until they try again
+        turn(service, clock)
+    say()
+    turn(service, clock)
+    with service.store.read() as connection:
+        found = queries.incidents(connection, run="job", status=None, fault_class=None, limit=9, offset=0)
+    assert found.total == 0
+    for _ in range(20):
+        turn(service, clock)
+    with service.store.read() as connection:
+        found = queries.incidents(connection, run="job", status=None, fault_class=None, limit=9, offset=0)
+    assert found.total == 1
 
 
 @pytest.mark.parametrize("jump_s", [86_400.0, -86_400.0, 3600.0, -3600.0, 20.0, -20.0])

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, MetaData, insert, select
 import argus.analytics.store
 from argus.analytics.store import progress, queries
 from argus.analytics.store.documents import dump
-from argus.analytics.store.engine import Store, open_store
+from argus.analytics.store.engine import Store, StoreError, open_store
 from argus.analytics.store.tables import METADATA, WINDOWS
 from argus.api.migrate import is_newest, upgrade
 from tests.api.kit import FakeClock, make_layout, make_window, new_service
@@ -80,6 +80,15 @@ def test_what_was_stored_at_a_revision_is_read_at_the_newest(revision: str, empt
         (run,) = queries.runs(connection, limit=10, offset=0).items
         kept = connection.execute(select(WINDOWS.c.num_bytes)).scalar_one()
     assert run["run"] == "old" and kept == (len(body) if revision < COUNTED_FROM else 0)
+
+
+def test_a_database_of_a_newer_release_is_refused_in_one_sentence(empty: Store) -> None:
+    upgrade(empty)
+    with empty.write() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    assert not is_newest(empty)
+    with pytest.raises(StoreError, match=rf"newer Argus \(schema 9999, .* {REVISIONS[-1]}\)"):
+        upgrade(empty)
 
 
 def test_a_service_goes_on_with_a_database_of_the_first_release(empty: Store) -> None:

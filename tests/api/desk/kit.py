@@ -89,7 +89,7 @@ def matter(store: Store, incident: Incident, *, now_s: float, origin: Origin | N
 
 @dataclass
 class Recorder:
-    """A notifier that remembers; `failing` are raised in turn before it takes anything."""
+    """A notifier that remembers; `failing` are raised in turn before it takes anything, `failing_digests` a digest."""
 
     rules: Rules = field(default_factory=Rules)
     is_paced: bool = True
@@ -98,6 +98,7 @@ class Recorder:
     told: list[Delivery] = field(default_factory=list)
     digests: list[Digest] = field(default_factory=list)
     failing: list[Exception] = field(default_factory=list)
+    failing_digests: list[Exception] = field(default_factory=list)
     num_posts: int = 0
 
     def tell(self, delivery: Delivery, *, held: Json, keep: Keep) -> None:
@@ -111,6 +112,8 @@ class Recorder:
 
     def tell_digest(self, digest: Digest, *, held: Json, keep: Keep) -> None:
         """See `Notifier`."""
+        if self.failing_digests:
+            raise self.failing_digests.pop(0)
         self.digests.append(digest)
         keep({**held, "ts": digest.topic})
 

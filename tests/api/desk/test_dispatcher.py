@@ -165,6 +165,41 @@ def test_what_cannot_be_edited_has_its_digest_when_the_time_is_over(store: Store
     assert [sum(line.count for line in one.lines) for one in to.digests if one.lines] == [3]
 
 
+@pytest.mark.parametrize("can_edit", [True, False])
+def test_a_digest_that_could_not_be_told_in_its_time_is_told_once_later(
+    store: Store, clock: FakeClock, can_edit: bool
+) -> None:
+    to = Recorder(can_edit=can_edit)
+    telling = dispatcher_of(store, clock, {"rec": to}, pace=Pace(max_posts=1, window_s=600))
+    clock.now_s = clock.now_s // 600 * 600 + 590
+    for rank in range(4):
+        save(store, an_incident(scope=f"rank:{rank}"), now_s=clock.now_s)
+    to.failing_digests = [Later("busy", after_s=20.0), Later("gone"), Later("gone"), Later("gone")]
+    for _ in range(300):
+        telling.turn(clock.now_s)
+        clock.now_s += 5
+    assert to.failing_digests == [] and to.num_posts == 1
+    assert [sum(line.count for line in one.lines) for one in to.digests if one.lines] == [3]
+
+
+@pytest.mark.parametrize("trouble", [Later("busy", after_s=30.0), Later("gone")])
+def test_a_receiver_that_is_busy_or_gone_is_asked_once_a_turn(
+    store: Store, clock: FakeClock, trouble: Later
+) -> None:
+    to, other = Recorder(failing=[trouble] * 3), Recorder()
+    telling = dispatcher_of(store, clock, {"rec": to, "other": other}, pace=Pace(max_posts=50))
+    for rank in range(9):
+        save(store, an_incident(scope=f"rank:{rank}"), now_s=clock.now_s)
+    for left in (2, 1, 0):
+        telling.turn(clock.now_s)
+        assert len(to.failing) == left and to.told == [] and other.num_posts == 9
+        clock.now_s += 31
+    for _ in range(60):
+        telling.turn(clock.now_s)
+        clock.now_s += 1
+    assert to.news == [OPENED] * 9
+
+
 @pytest.mark.parametrize(
     "matchers",
     [

@@ -1,0 +1,82 @@
+"""Uploads that are refused, expand without end or break off: nothing of them stays in memory, nothing in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from starlette.testclient import TestClient
+
+from argus.api.http.app import make_app
+from argus.api.service import Service
+from argus.collectors.records.upload import CONTENT_TYPE
+from tests.api.kit import FakeClock, beats_body, make_beat, make_window, service_at, upload
+
+EXPANDED = 64 << 20
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    with service_at(tmp_path / "a.sqlite", clock=FakeClock()) as service:
+        yield service
+
+
+@pytest.mark.slow
+def test_a_refused_upload_leaves_memory_with_its_answer(service: Service) -> None:
+    client = TestClient(make_app(service), raise_server_exceptions=False)
+    body = zstandard.ZstdCompressor().compress(b"\xff" * EXPANDED)
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            answer = client.post("/v1/ingest/windows", content=body, headers={"content-type": CONTENT_TYPE})
+            assert answer.status_code == 400
+        assert tracemalloc.get_traced_memory()[0] < EXPANDED / 2
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+
+
+@pytest.mark.parametrize("path", ["/v1/ingest/windows", "/v1/ingest/heartbeats", "/v1/tools/compute:call"])
+def test_a_body_that_breaks_off_is_answered_by_nothing(service: Service, path: str) -> None:
+    app, sent = make_app(service), []
+    parts = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    media = CONTENT_TYPE if path.endswith("windows") else "application/json"
+
+    async def receive() -> dict[str, Any]:
+        return parts.pop(0) if len(parts) > 1 else parts[0]
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"host", b"localhost"), (b"content-type", media.encode())],
+        "client": ("127.0.0.1", 1),
+        "scheme": "http",
+    }
+    asyncio.run(app(scope, receive, send))
+    assert [one["status"] for one in sent if "status" in one] in ([], [400])
+
+
+def test_signs_of_life_are_taken_while_windows_wait_for_their_analysis(service: Service) -> None:
+    """Refused for long, all hosts would be lost."""
+    client = TestClient(make_app(service))
+    service.published.show_backlog(service.settings.max_backlog + 1, 120.0)
+    windows, beats = upload(make_window(0, 0)), beats_body(make_beat(0, ts_s=1.0))
+    for path, body, media, status in (
+        ("windows", windows, CONTENT_TYPE, 503),
+        ("heartbeats", beats, "application/json", 200),
+    ):
+        answer = client.post(f"/v1/ingest/{path}", content=body, headers={"content-type": media})
+        assert answer.status_code == status
