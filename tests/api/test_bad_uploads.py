@@ -45,8 +45,11 @@ def test_a_refused_upload_leaves_memory_with_its_answer(service: Service) -> Non
 
 @pytest.mark.parametrize("path", ["/v1/ingest/windows", "/v1/ingest/heartbeats", "/v1/tools/compute:call"])
 def test_a_body_that_breaks_off_is_answered_by_nothing(service: Service, path: str) -> None:
-    app, sent = make_app(service), []
-    parts = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    app, sent = make_app(service), list[Any]()
+    parts: list[dict[str, Any]] = [
+        {"type": "http.request", "body": b"{", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
     media = CONTENT_TYPE if path.endswith("windows") else "application/json"
 
     async def receive() -> dict[str, Any]:
