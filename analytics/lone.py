@@ -51,7 +51,8 @@ def repeats(excess: Floats) -> Bools | None:
     steps, ranks = seen.shape
     if not excludes_chance(num_steps=steps, num_ranks=ranks):
         return None
-    wins = np.bincount(seen.argmax(axis=1), minlength=ranks)
+    is_any = seen.max(axis=1, initial=0.0) > 0  # of equal ranks none is the largest
+    wins = np.bincount(seen[is_any].argmax(axis=1), minlength=ranks)
     return np.asarray(wins >= _needed(steps, ranks))
 
 
