@@ -18,6 +18,7 @@ from argus.analytics.clocks import ALIGNED, DURATIONS, align
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.startup import MIN_PAST
 from argus.analytics.incident import Incident
+from argus.analytics.long_wait import long_wait
 from argus.analytics.outside import Outside
 from argus.analytics.peers import without_peers
 from argus.analytics.recorded_steps import Numbers
@@ -126,6 +127,8 @@ def analyse(
     late = tuple(_with_start_lag(one, job, windows[0]) for one in found)
     incidents = _diagnosed(late, findings=findings, topology=topology, missing=missing)
     waits = [(window, waits_of(window)) for window in windows]
+    paused = long_wait(waits)
+    findings = findings if paused is None else (*findings, *numbers.told((paused,), ())[0])
     return Report(
         job=job,
         topology=topology,
