@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from argus.analytics.digest import GAP_PHASE
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.robust import at
 from argus.analytics.waits import Waits, waiting_steps
@@ -24,8 +25,8 @@ KNOWN = frozenset({"checkpoint", "eval"})
 """Phases that explain a pause."""
 
 
-def long_wait(seen: Sequence[tuple[Window, Waits]]) -> Finding | None:
-    """The longest such wait of all windows as a finding of its step, None if there is none.
+def long_wait(seen: Sequence[tuple[Window, Waits]]) -> tuple[Finding, ...]:
+    """The longest such wait of all windows as a finding of its step, nothing if there is none.
 
     Steps with a mark and those after them, and the first of a window, of which nobody knows what went before, do not
     count; nor do pauses inside a phase that is no work.
@@ -33,13 +34,13 @@ def long_wait(seen: Sequence[tuple[Window, Waits]]) -> Finding | None:
     total_s = sum(_recorded_s(window) for window, _ in seen)
     found = [one for window, waits in seen if (one := _longest(window, waits))]
     if not found:
-        return None
+        return ()
     wait_s, rank, step, window, group = max(found, key=lambda one: one[0])
     usable = np.concatenate([window.step_s[:, window.usable].ravel() for window, _ in seen])
     step_s = float(np.nanmedian(usable))
     if wait_s <= max(MIN_S, MIN_STEPS * step_s, MIN_SHARE * total_s):
-        return None
-    return Finding(
+        return ()
+    told = Finding(
         run=window.topology.run,
         attempt=window.topology.attempt,
         window=window.index,
@@ -50,11 +51,13 @@ def long_wait(seen: Sequence[tuple[Window, Waits]]) -> Finding | None:
         ranks=(rank,),
         nodes=(f"rank:{rank}",),
         group=group,
+        phase=_phase(window, rank, step, least_s=TOGETHER * wait_s),
         start_step=step,
         end_step=step,
         share_of_step=min(wait_s / total_s, 1.0),
         evidence=(Evidence(name="wait_s", value=wait_s, unit="s", baseline=step_s, note="one wait, once"),),
     )
+    return (told,)
 
 
 def _recorded_s(window: Window) -> float:
@@ -75,13 +78,16 @@ def _longest(window: Window, waits: Waits) -> tuple[float, int, int, Window, str
     rows = slice(int(calls.first[call]), int(calls.first[call] + calls.size[call]))
     entry_s = calls.entry_s[rows]
     late = waits.members[rows][entry_s > entry_s.max() - TOGETHER * wait_s]
-    if late.tolist() != [rank] or _known_s(window, rank, step) >= TOGETHER * wait_s:
+    if late.tolist() != [rank] or _phase(window, rank, step, least_s=TOGETHER * wait_s) in KNOWN:
         return None
     return wait_s, rank, step, window, window.groups[int(calls.group[call])]
 
 
-def _known_s(window: Window, rank: int, step: int) -> float:
-    """Time of the rank in phases that explain a pause, in the step and the one before, in which it may have begun."""
-    phases = [place for place, name in enumerate(window.phases) if name in KNOWN]
+def _phase(window: Window, rank: int, step: int, *, least_s: float) -> str | None:
+    """The rank's phase that holds so much of the step and the one before, in which the pause may have begun; None outside of all."""
     column = step - window.first_step
-    return float(np.nansum(window.dur_s[phases, at(window.ranks, rank), max(column - 1, 0) : column + 1]))
+    spent_s = np.nansum(window.self_s[:, at(window.ranks, rank), max(column - 1, 0) : column + 1], axis=1)
+    longest = int(spent_s.argmax()) if len(spent_s) else -1
+    if longest < 0 or spent_s[longest] < least_s or window.phases[longest] == GAP_PHASE:
+        return None
+    return window.phases[longest]

@@ -121,14 +121,12 @@ def analyse(
     outside = replace(witnesses, stacks=(*stacks_of(closed), *witnesses.stacks))
     now_s = end_s(job) if seen else now_s
     told = _advance_over(windows, topology, now_s=now_s, replayed=known, outside=outside)
-    findings, found = numbers.told(*told)
+    waits = [(window, waits_of(window)) for window in windows]
+    findings, found = numbers.told((*told[0], *long_wait(waits)), told[1])
     ends = ends_of(job, topology)
     missing = (*ends.missing, *missing_evidence(windows, job))
     late = tuple(_with_start_lag(one, job, windows[0]) for one in found)
     incidents = _diagnosed(late, findings=findings, topology=topology, missing=missing)
-    waits = [(window, waits_of(window)) for window in windows]
-    paused = long_wait(waits)
-    findings = findings if paused is None else (*findings, *numbers.told((paused,), ())[0])
     return Report(
         job=job,
         topology=topology,

@@ -116,12 +116,13 @@ def _much_waiting(job: Job, waits: Waited) -> str:
 
 
 def _one_wait(findings: Sequence[Finding]) -> str:
-    """One wait that outweighs all other time of the recording, of which nothing tells why."""
+    """One wait that outweighs all other time of the recording."""
     one = next((finding for finding in findings if finding.detector == "long_wait"), None)
     if one is None:
         return ""
     wait_s = quantity(one.measure("wait_s") or 0.0, "s")
-    return f"{ranks(one.ranks)} kept the others waiting once, {wait_s} at step {one.start_step}, and nothing tells why"
+    where = f"in its phase {one.phase}" if one.phase else "and nothing tells why"
+    return f"{ranks(one.ranks)} kept the others waiting once, {wait_s} at step {one.start_step}, {where}"
 
 
 def _once(waits: Waited, findings: Sequence[Finding]) -> str:

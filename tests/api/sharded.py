@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,7 @@ NO_PAUSE = Pause(at=-1, dur_us=0.0)
 
 def sharded(rank: int, *, slow: float, steps: int, seed: int, pause: Pause = NO_PAUSE) -> Iterator[Event]:
     """Kineto events of a rank: per layer a gather, a matrix product and a scatter that ends when the slowest is through."""
-    rng, at, number = random.Random(100 * seed + rank), START_US, iter(range(1, 10_000))
-
-    def device(
-        name: str, issue: float, start: float, dur: float, stream: int, **args: Any
-    ) -> Iterator[Event]:
-        known = {"correlation": next(number)}
-        yield event("cuda_runtime", "cudaLaunchKernel", issue, 8, rank, known)
-        yield event("kernel", name, start, dur, stream, {"device": rank, "stream": stream, **known, **args})
+    rng, at, number = random.Random(100 * seed + rank), START_US, count(1)
 
     def call(op: str, issue: float, start: float, end: float) -> Iterator[Event]:
         group = {
@@ -50,7 +44,9 @@ def sharded(rank: int, *, slow: float, steps: int, seed: int, pause: Pause = NO_
         }
         args = {"Collective name": op, "In msg nelems": 5_000_000, "dtype": "BFloat16", **group}
         yield event("cpu_op", "record_param_comms", issue, 50, rank, args)
-        yield from device(f"ncclDevKernel_{op}_RING_LL", issue + 5, start, end - start, 17, **args)
+        yield from device(
+            rank, next(number), f"ncclDevKernel_{op}_RING_LL", issue + 5, start, end - start, 17, **args
+        )
 
     for step in range(steps):
         begin, now, issue = at, at + 500, at + 100
@@ -66,16 +62,25 @@ def sharded(rank: int, *, slow: float, steps: int, seed: int, pause: Pause = NO_
             yield from call("_allgather_base", issue, enter, now + 1500)
             work_us = LAYER_US * slow * rng.gauss(1, 0.01)
             yield event("cpu_op", "aten::mm", issue + 100, 60, rank)
-            yield from device("nvjet_gemm", issue + 105, now + 1500, work_us, 7)
+            yield from device(rank, next(number), "nvjet_gemm", issue + 105, now + 1500, work_us, 7)
             done = now + 1500 + LAYER_US * RATIO
             yield from call("_reduce_scatter_base", issue + 200, now + 1500 + work_us, done + SCATTER_US)
             now, issue = done + SCATTER_US, issue + 300
         yield event("user_annotation", "Optimizer.step#AdamW.step", issue, 500, rank)
-        yield from device("adam_multi_tensor", issue + 5, now, 200, 7)
+        yield from device(rank, next(number), "adam_multi_tensor", issue + 5, now, 200, 7)
         issue += 600
         yield event("cuda_runtime", "cudaDeviceSynchronize", issue, now - issue, rank)
         yield event("user_annotation", f"ProfilerStep#{step + 2}", begin, now + 300 - begin, rank)
         at = now + 350
+
+
+def device(
+    rank: int, number: int, name: str, issue: float, start: float, dur: float, stream: int, **args: Any
+) -> Iterator[Event]:
+    """A kernel and its launch."""
+    known = {"correlation": number}
+    yield event("cuda_runtime", "cudaLaunchKernel", issue, 8, rank, known)
+    yield event("kernel", name, start, dur, stream, {"device": rank, "stream": stream, **known, **args})
 
 
 def event(kind: str, name: str, ts: float, dur: float, tid: int, args: Event | None = None) -> Event:
