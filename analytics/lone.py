@@ -7,15 +7,24 @@ from math import comb
 import numpy as np
 
 from argus.analytics.blame import airport_shares
-from argus.analytics.peers import peer_medians
+from argus.analytics.digest import own_series
+from argus.analytics.peers import peer_medians, work_classes
+from argus.analytics.view import Digest
 from argus.analytics.waits import Waits
-from argus.analytics.window import Bools, Floats, Ints
+from argus.analytics.window import Bools, Floats, Ints, Window
 
 CHANCE = 0.01
 """How often a healthy recording may show any rank as the slowest of so many of its steps."""
 
 GROSS_RATIO, GROSS_SHARE = 1.5, 0.08
 """With too few steps to vote only a gross excess is named: half as much again, and 8 % of the step."""
+
+AGREED_RATIO, AGREED_SHARE = 1.06, 0.04
+"""Where own work and arrivals agree in most steps less is named: half of the gross share, and own work longer by 0.6 of
+the 10 % that is to be found among few ranks."""
+
+SURE = 5.0
+"""Standard errors, by the recording's own steps, that own work must be longer by: few steps know their spread badly."""
 
 LEAD = 1.5
 """Among too few steps the rank waited for must cost half as much again as the next."""
@@ -42,7 +51,8 @@ def repeats(excess: Floats) -> Bools | None:
     steps, ranks = seen.shape
     if not excludes_chance(num_steps=steps, num_ranks=ranks):
         return None
-    wins = np.bincount(seen.argmax(axis=1), minlength=ranks)
+    is_any = seen.max(axis=1, initial=0.0) > 0  # of equal ranks none is the largest
+    wins = np.bincount(seen[is_any].argmax(axis=1), minlength=ranks)
     return np.asarray(wins >= _needed(steps, ranks))
 
 
@@ -69,6 +79,39 @@ def stands_out(values: Floats, classes: Ints, *, deviation: Floats, share: Float
     return np.asarray(
         (np.nan_to_num(deviation) >= np.log(GROSS_RATIO)) & (np.nan_to_num(share) >= GROSS_SHARE)
     )
+
+
+def own_limit(window: Window) -> Floats:
+    """Log ratio of own work over the peers' that each rank's own steps explain as chance, infinite if too few. (rank,)"""
+    own = own_series(window)[:, window.usable]
+    excess = _excess(window, own)
+    if len(excess) < 2:
+        return np.full(len(own), np.inf)
+    error_s = excess.std(axis=0, ddof=1) / np.sqrt(len(excess))
+    usual_s = np.maximum((own.T - excess).mean(axis=0), 1e-9)
+    return np.asarray(np.nan_to_num(np.log1p(SURE * error_s / usual_s), nan=np.inf))
+
+
+def agreed(window: Window, waits: Waits, digest: Digest) -> Bools:
+    """The rank that is costliest by arrival and by own work, both in more steps than chance allows. (rank,)
+
+    Each measure alone must be gross in a recording without a past; two that agree need not be.
+    """
+    steps, num = window.steps[window.usable], len(digest.ranks)
+    named = np.zeros(num, np.bool_)
+    late_s = _arrival_cost(waits, num_ranks=num, steps=steps)
+    late, work = repeats(late_s), repeats(_excess(window, own_series(window)[:, window.usable]))
+    if late is None or work is None:
+        return named
+    named[late_s.sum(axis=0).argmax()] = True
+    ratio = np.maximum(np.log(AGREED_RATIO), own_limit(window))
+    named &= late & work & (np.nan_to_num(digest.own_dev) >= ratio)
+    return np.asarray(named & (np.nan_to_num(digest.late_share) >= AGREED_SHARE))
+
+
+def _excess(window: Window, own: Floats) -> Floats:
+    """Own work (rank, step) beyond the peers'. (step, rank)"""
+    return np.asarray(own.T - peer_medians(own.T, work_classes(window.topology, window.ranks)))
 
 
 def costliest_arrival(waits: Waits, *, ranks: Ints, steps: Ints, step_s: float) -> Bools:

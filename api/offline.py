@@ -18,6 +18,7 @@ from argus.analytics.clocks import ALIGNED, DURATIONS, align
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.startup import MIN_PAST
 from argus.analytics.incident import Incident
+from argus.analytics.long_wait import long_wait
 from argus.analytics.outside import Outside
 from argus.analytics.peers import without_peers
 from argus.analytics.recorded_steps import Numbers
@@ -120,12 +121,12 @@ def analyse(
     outside = replace(witnesses, stacks=(*stacks_of(closed), *witnesses.stacks))
     now_s = end_s(job) if seen else now_s
     told = _advance_over(windows, topology, now_s=now_s, replayed=known, outside=outside)
-    findings, found = numbers.told(*told)
+    waits = [(window, waits_of(window)) for window in windows]
+    findings, found = numbers.told((*told[0], *long_wait(waits)), told[1])
     ends = ends_of(job, topology)
     missing = (*ends.missing, *missing_evidence(windows, job))
     late = tuple(_with_start_lag(one, job, windows[0]) for one in found)
     incidents = _diagnosed(late, findings=findings, topology=topology, missing=missing)
-    waits = [(window, waits_of(window)) for window in windows]
     return Report(
         job=job,
         topology=topology,

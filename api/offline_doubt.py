@@ -42,6 +42,7 @@ def doubt_of(job: Job, waits: Waited, findings: Sequence[Finding] = ()) -> str:
         or _unread(job, waits)
         or _without_peers(waits)
         or _much_waiting(job, waits)
+        or _one_wait(findings)
         or _once(waits, findings)
     )
 
@@ -112,6 +113,16 @@ def _much_waiting(job: Job, waits: Waited) -> str:
     if wait_s < MUCH_WAITING * step_s:
         return ""
     return f"ranks wait up to {quantity(wait_s, 's')} of a {quantity(step_s, 's')} step, but none stands out"
+
+
+def _one_wait(findings: Sequence[Finding]) -> str:
+    """One wait that outweighs all other time of the recording."""
+    one = next((finding for finding in findings if finding.detector == "long_wait"), None)
+    if one is None:
+        return ""
+    wait_s = quantity(one.measure("wait_s") or 0.0, "s")
+    where = f"in its phase {one.phase}" if one.phase else "and nothing tells why"
+    return f"{ranks(one.ranks)} kept the others waiting once, {wait_s} at step {one.start_step}, {where}"
 
 
 def _once(waits: Waited, findings: Sequence[Finding]) -> str:

@@ -22,7 +22,7 @@ from argus.analytics.baseline import (
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.hiccup import late_by_hiccup
-from argus.analytics.lone import costliest_arrival
+from argus.analytics.lone import agreed, costliest_arrival
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits, waits_of
 from argus.analytics.window import Bools, Floats
@@ -58,6 +58,7 @@ def detect(
     if view.is_lone:
         steps = view.window.steps[view.window.usable]
         named = costliest_arrival(waits, ranks=digest.ranks, steps=steps, step_s=digest.typical_step_s)
+        named |= agreed(view.window, waits, digest)
     for row in np.flatnonzero(named):
         rank = int(digest.ranks[row])
         victims, seconds, group = victims_of(waits, rank, view.window.groups)

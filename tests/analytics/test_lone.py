@@ -69,6 +69,14 @@ def test_too_few_steps_cannot_repeat() -> None:
     assert repeats(np.full((9, 4), np.nan)) is None
 
 
+def test_of_equal_ranks_none_is_the_largest() -> None:
+    excess = np.zeros((12, 4))
+    excess[3, 0] = 5.0
+    named = repeats(excess)
+    assert named is not None
+    assert not named.any()
+
+
 def test_renaming_ranks_renames_the_answer() -> None:
     rng = np.random.default_rng(4)
     excess = rng.normal(size=(12, 6))
