@@ -125,7 +125,9 @@ def _unclean(view: View, ranks: Sequence[int]) -> tuple[str, ...]:
 def _is_slower_member(view: View, digest: Digest, finding: Finding) -> bool:
     """Whether a member's own work fell behind its peers', by half of what the transfers cost and by more than any
     member's ever did before: less than it takes to accuse a rank, enough not to accuse the link."""
-    rows = np.flatnonzero(np.isin(digest.ranks, finding.ranks) & np.isfinite(digest.own_s - digest.own_peers_s))
+    rows = np.flatnonzero(
+        np.isin(digest.ranks, finding.ranks) & np.isfinite(digest.own_s - digest.own_peers_s)
+    )
     past = rank_history(
         align_past(view.past, digest), len(digest.ranks), lambda old: old.own_s - old.own_peers_s
     )[:, rows]
