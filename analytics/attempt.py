@@ -248,7 +248,8 @@ def _judge(
     digest = view.digest
     assert digest is not None
     ranks = rank_symptoms(view, findings)
-    links = link_symptoms(view, findings, suspects=blame(state.ballots, state.incidents, ranks))
+    suspects = blame(state.ballots, state.incidents, ranks)
+    links = link_symptoms(view, findings, suspects=suspects, incidents=state.incidents)
     shown = (*ranks, *still_slow(state.incidents, view, known={symptom.rank for symptom in ranks}))
     ballots = (*state.ballots, Ballot(window=digest.index, ranks=shown, links=links))[-VOTE_WINDOWS:]
     state = replace(state, ballots=ballots)
