@@ -22,6 +22,7 @@ from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
 from argus.analytics.from_start import since_start
 from argus.analytics.fuse import Lasting, checked, decide, stop_cause
+from argus.analytics.fuse.paused import billed_to, go_on_by_rank
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
 from argus.analytics.host_path import is_better_seen
 from argus.analytics.incident import Cause, Incident
@@ -247,7 +248,8 @@ def _judge(
     digest = view.digest
     assert digest is not None
     ranks = rank_symptoms(view, findings)
-    links = link_symptoms(view, findings, suspects=blame(state.ballots, state.incidents, ranks))
+    suspects = blame(state.ballots, state.incidents, ranks)
+    links = link_symptoms(view, findings, suspects=suspects, incidents=state.incidents)
     shown = (*ranks, *still_slow(state.incidents, view, known={symptom.rank for symptom in ranks}))
     ballots = (*state.ballots, Ballot(window=digest.index, ranks=shown, links=links))[-VOTE_WINDOWS:]
     state = replace(state, ballots=ballots)
@@ -262,6 +264,8 @@ def _judge(
         causes = _causes(state, view, findings, votes=votes, recurring=recurring)
     for cause in causes if not has_ended else [c for c in causes if find_open(state.incidents, c)]:
         state = _with_cause(state, view, cause, window=digest.index)
+    by_rank = go_on_by_rank(state.incidents, findings, window=digest.index)
+    state = _close(state, by_rank, ended=NAMED_BETTER)
     doubted = replace(
         digest,
         doubted=tuple(sorted(s.rank for s in ranks)),
@@ -287,7 +291,7 @@ def _with_cause(state: AttemptState, view: View, cause: Cause, *, window: int) -
         parts.append(known)
     state = _close(state, parts, ended=NAMED_BETTER)
     if known is None or known in parts:
-        counted_to = known.counted_to if known is not None and is_other else -1
+        counted_to = known.counted_to if known is not None and is_other else billed_to(state.incidents, cause)
         return _replace(state, _opened(state, view, cause, window, counted_to=counted_to))
     return _replace(state, _updated(state, view, known, cause, window))
 

@@ -10,13 +10,22 @@ import numpy as np
 from argus.analytics.baseline import align_past, baseline_own_s, rank_history
 from argus.analytics.delays import path_of
 from argus.analytics.finding import Finding
+from argus.analytics.incident import Incident
 from argus.analytics.robust import at, median_of_columns
 from argus.analytics.view import Digest, View
+from argus.analytics.window import Floats, Ints
 
 OTHER_CAUSE = 0.5
 """A member that costs half of what the transfers do, or work of all members that grew by half as much (in
 logs), explains slow transfers: not the link."""
 
+
+SEEN_ALONE = 2
+"""Windows after its opening, which takes two, in which a path was slow while none of its members was at fault: one that
+is slow later is no reason for it."""
+
+STAYS = 0.5
+"""A path stays slow while it loses half of what it did, as an open incident of ranks does."""
 
 NOT_RUNNING = ("D", "T", "t", "Z")
 """Process states (`/proc/PID/stat`) in which a rank serves no transfer: stuck in the kernel, stopped, dead."""
@@ -27,7 +36,7 @@ class LinkSymptom:
     """One path in one window whose transfers are slow while its members are clean.
 
     `path` is a group, or a pair as in `delays`; `ranks` its members, sender first. `unclean` says what speaks
-    against a member although its work does not show it.
+    against a member although its work does not show it; `is_shared` that a member is slow by now as well.
     """
 
     path: str
@@ -43,6 +52,7 @@ class LinkSymptom:
     findings: tuple[str, ...]
     cpu_ratio: float = 1.0
     unclean: tuple[str, ...] = ()
+    is_shared: bool = False
 
     @property
     def impact_s(self) -> float:
@@ -51,13 +61,18 @@ class LinkSymptom:
 
 
 def link_symptoms(
-    view: View, findings: Sequence[Finding], *, suspects: Mapping[int, float]
+    view: View,
+    findings: Sequence[Finding],
+    *,
+    suspects: Mapping[int, float],
+    incidents: Sequence[Incident] = (),
 ) -> tuple[LinkSymptom, ...]:
     """Paths with a transfer finding none of whose members is at fault or busier than it used to be.
 
     `suspects` maps ranks to what they cost per step; one that costs half of what the transfers do explains
     them, since a member that does not run cannot serve a transfer either. So does one whose own work shows it
-    though nothing is sure enough to accuse it.
+    though nothing is sure enough to accuse it. Paths that an open one of `incidents` found slow before any member was
+    are slow still.
     """
     digest = view.digest
     assert digest is not None
@@ -65,19 +80,68 @@ def link_symptoms(
     for finding in findings:
         if not path_of(finding):
             continue
-        blamed_s = max((suspects.get(rank, 0.0) for rank in finding.ranks), default=0.0)
-        if blamed_s >= OTHER_CAUSE * (finding.effect_s_per_step or 0.0):
-            continue
-        if _is_slower_member(view, digest, finding):
-            continue
         own_ratio = _own_ratio(view, digest, finding.ranks)
-        if np.log(own_ratio) >= OTHER_CAUSE * np.log(max(finding.ratio or 1.0, 1.0 + 1e-9)):
+        is_explained = _is_explained(view, digest, finding, suspects=suspects, own_ratio=own_ratio)
+        before = [one for one in incidents if _was_slow_before(one, finding)]
+        if is_explained and not any(_fell_behind_since(view, digest, finding, one) for one in before):
             continue
-        found.append(_measured(view, digest, finding, own_ratio=own_ratio))
+        found.append(_measured(view, digest, finding, own_ratio=own_ratio, is_shared=is_explained))
     return tuple(found)
 
 
-def _measured(view: View, digest: Digest, finding: Finding, *, own_ratio: float) -> LinkSymptom:
+def _is_explained(
+    view: View, digest: Digest, finding: Finding, *, suspects: Mapping[int, float], own_ratio: float
+) -> bool:
+    """Whether a member at fault, one that fell behind or the work of all of them may be why the transfers are slow."""
+    blamed_s = max((suspects.get(rank, 0.0) for rank in finding.ranks), default=0.0)
+    return (
+        blamed_s >= OTHER_CAUSE * (finding.effect_s_per_step or 0.0)
+        or _is_slower_member(view, digest, finding)
+        or bool(np.log(own_ratio) >= OTHER_CAUSE * np.log(max(finding.ratio or 1.0, 1.0 + 1e-9)))
+    )
+
+
+def _was_slow_before(incident: Incident, finding: Finding) -> bool:
+    """Whether it is open, was seen long enough while nothing explained the path's transfers, and costs as much still."""
+    cause = incident.cause
+    return (
+        incident.status == "open"
+        and cause.fault_class == "link.slow"
+        and path_of(finding) in cause.paths
+        and incident.last_window - incident.opened_window >= SEEN_ALONE
+        and (finding.effect_s_per_step or 0.0) >= STAYS * cause.s_per_step
+    )
+
+
+def _fell_behind_since(view: View, digest: Digest, finding: Finding, incident: Incident) -> bool:
+    """Whether the member furthest behind was not half as far behind in any window that first showed the path slow.
+
+    One that was too little behind to be suspected then, and is no further now, explained the transfers from the first.
+    """
+    rows = np.flatnonzero(np.isin(digest.ranks, finding.ranks))
+    begin = incident.opened_window - 1
+    alike = [one for one in view.past if np.array_equal(one.ranks, digest.ranks)]
+    usual = [_behind_s(one, rows) for one in alike if one.index < begin]
+    first = [_behind_s(one, rows) for one in alike if begin <= one.index <= begin + SEEN_ALONE + 1]
+    if not usual or not first:
+        return True
+    usual_s = median_of_columns(np.array(usual))
+    now_s = _behind_s(digest, rows) - usual_s
+    then_s = np.max(first, axis=0) - usual_s
+    known = np.isfinite(now_s) & np.isfinite(then_s)
+    if not known.any():
+        return False
+    furthest = int(np.argmax(np.where(known, now_s, -np.inf)))
+    return bool(then_s[furthest] < OTHER_CAUSE * now_s[furthest])
+
+
+def _behind_s(digest: Digest, rows: Ints) -> Floats:
+    return (digest.own_s - digest.own_peers_s)[rows]
+
+
+def _measured(
+    view: View, digest: Digest, finding: Finding, *, own_ratio: float, is_shared: bool
+) -> LinkSymptom:
     transfer = next(item for item in finding.evidence if item.name == "transfer_s")
     members = np.isin(digest.ranks, finding.ranks)
     return LinkSymptom(
@@ -94,6 +158,7 @@ def _measured(view: View, digest: Digest, finding: Finding, *, own_ratio: float)
         findings=(finding.id,),
         cpu_ratio=_cpu_ratio(view, digest, finding.ranks),
         unclean=_unclean(view, finding.ranks),
+        is_shared=is_shared,
     )
 
 

@@ -6,6 +6,7 @@ long is a third of the job's time and no rank's habit. So each of them is rememb
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -28,6 +29,12 @@ times, that is a per cent of the job. Routine collections take a fiftieth."""
 
 MIN_WAIT_STEPS = 0.5
 """Waiting for data is part of many a healthy step: it is a pause where it takes half of one."""
+
+MIN_PAUSES = 3
+"""One is an accident, two are a coincidence."""
+
+MIN_SHARE = 0.01
+"""Of the time: a pause of one step in a hundred."""
 
 MAX_KEPT = 16
 """Pauses of one window that are kept: the longest of every step, then the longest others."""
@@ -64,6 +71,14 @@ def pauses_of(window: Window) -> tuple[Pause, ...]:
     first = {(pause.kind, pause.step): pause for pause in reversed(found)}
     costliest = sorted(found, key=lambda pause: first[pause.kind, pause.step] is not pause)[:MAX_KEPT]
     return tuple(sorted(costliest, key=lambda pause: (pause.step, pause.rank, pause.kind)))
+
+
+def longest_s(pauses: Iterable[Pause]) -> float:
+    """Seconds lost to pauses: of a step the longest counts, for the others run beside it."""
+    longest: dict[int, float] = {}
+    for pause in pauses:
+        longest[pause.step] = max(longest.get(pause.step, 0.0), pause.dur_s)
+    return sum(longest.values())
 
 
 def told_s(window: Window) -> Floats:

@@ -166,14 +166,16 @@ def known_again(incidents: Iterable[Incident], found: Mapping[int, Recurrence]) 
 
 
 def as_recurring(cause: Cause, found: Mapping[int, Recurrence]) -> Cause:
-    """The cause of a rank that comes and goes since its newest bout: its cost spread over all windows, its bouts as
+    """The cause of a rank, or of ranks of one host, that come and go since its newest bout: its cost spread over all windows, its bouts as
     evidence.
 
     The bouts before were told or were too few to be. A bout longer than all the others together has come to stay: the
     cause as it is.
     """
-    mine = found.get(cause.suspects[0]) if len(cause.suspects) == 1 else None
-    if mine is None or mine.share <= 0 or mine.has_come_to_stay:
+    is_one = len(cause.suspects) == 1 or cause.scope.startswith("host:")
+    each = [found[rank] for rank in cause.suspects if rank in found] if is_one else []
+    mine = max(each, key=lambda one: one.share, default=None)
+    if mine is None or len(each) < len(cause.suspects) or mine.share <= 0 or mine.has_come_to_stay:
         return cause
     told = Evidence(name=RECURS, value=float(len(mine.bouts)), baseline=mine.expected, note="in a day")
     bad = Evidence(name=BAD_SHARE, value=mine.share, unit="ratio", note="of the windows since the first bout")

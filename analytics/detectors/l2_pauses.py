@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from argus.analytics.baseline import START_UP_WINDOWS
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
-from argus.analytics.pauses import EVERYBODY, KINDS, LOADER, Pause
+from argus.analytics.pauses import EVERYBODY, KINDS, LOADER, MIN_PAUSES, MIN_SHARE, Pause, longest_s
 from argus.analytics.view import Digest, View
 
 NEEDS = "paper_compile_spikes"
@@ -21,9 +21,9 @@ def detect(
     view: View,
     *,
     last_windows: int = 10,
-    min_pauses: int = 3,  # one is an accident, two are a coincidence
+    min_pauses: int = MIN_PAUSES,
     chance: float = 1e-3,  # that rare pauses of any rank all fall on the same one
-    min_share: float = 0.01,  # of the time: a pause of one step in a hundred
+    min_share: float = MIN_SHARE,
     fresh_windows: int = 2,  # what stopped is history: compilation ends by itself once all shapes are known
 ) -> tuple[Finding, ...]:
     """At most one finding per kind of pause: a notice, or a culprit if it is always the same rank."""
@@ -53,11 +53,8 @@ def _is_decided(pauses: Sequence[Pause], num_ranks: int, chance: float) -> bool:
 
 
 def _lost_s(pauses: Sequence[Pause], seen: Sequence[Digest]) -> float:
-    """Seconds a step, over all usable steps: of a step the longest pause counts, for the others run beside it."""
-    longest: dict[int, float] = {}
-    for pause in pauses:
-        longest[pause.step] = max(longest.get(pause.step, 0.0), pause.dur_s)
-    return sum(longest.values()) / max(sum(one.num_usable for one in seen), 1)
+    """Seconds a step, over all usable steps."""
+    return longest_s(pauses) / max(sum(one.num_usable for one in seen), 1)
 
 
 def _finding(view: View, digest: Digest, pauses: Sequence[Pause], lost_s: float) -> Finding:

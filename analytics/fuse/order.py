@@ -17,7 +17,7 @@ from argus.analytics.fuse.kernels import kernel_causes
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.merge import one_per_suspect
 from argus.analytics.fuse.own_work import rank_causes
-from argus.analytics.fuse.paused import pause_causes
+from argus.analytics.fuse.paused import pause_causes, without_named_ranks
 from argus.analytics.fuse.priced import price
 from argus.analytics.fuse.restart import restart_causes
 from argus.analytics.fuse.saved import save_causes
@@ -63,7 +63,7 @@ def decide(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     """The causes of what lasted, one per suspect, checked and priced together; where there is none, that all ranks are
     slower alike."""
     named = one_per_suspect([cause for rule in RULES for cause in rule(view, lasting)])
-    causes = without_delayed(without_unserved(named))
+    causes = without_delayed(without_unserved(without_named_ranks(named, view, lasting)))
     causes = causes or job_causes(view, lasting)
     return price([checked(view, cause) for cause in causes], view, known=lasting.open)
 

@@ -19,6 +19,10 @@ CPU_HALVED = 0.5
 """A member that got less than half of its usual CPU time may be why the transfers take long."""
 
 
+CLEAN = "no member enters its collectives late and their own work is what it was"
+BEFORE = "a member is slow by now as well, but the transfers were as slow before, while none was"
+
+
 def link_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     """One cause per slow path, or one for all that cross the same object."""
     return join_paths(view, [_link_cause(view, symptoms) for symptoms in lasting.links])
@@ -42,7 +46,7 @@ def _link_cause(view: View, symptoms: Sequence[LinkSymptom]) -> Cause:
         ruled_out=(
             RuledOut(
                 fault_class="compute.slow",
-                why="no member enters its collectives late and their own work is what it was",
+                why=BEFORE if any(s.is_shared for s in symptoms) else CLEAN,
                 evidence=(clean,),
             ),
         ),

@@ -208,3 +208,43 @@ def test_a_rank_that_falls_behind_is_looked_at_before_the_link(factor: float, is
             state = advance(state, topology=topology, now_s=0.0, window=window).state
         num_named += any(one.cause.fault_class == "link.slow" for one in state.incidents)
     assert num_named == 12 if is_link else num_named <= 3
+
+
+def life_of(*faults: Fault, num_windows: int, seed: int = 0) -> tuple[Incident, ...]:
+    """All incidents of two groups of four ranks."""
+    job = replace(mesh(ranks=8, tp=4), steps=num_windows * STEPS)
+    topology, seen = windows(job, faults, seed=seed)
+    state = AttemptState.start(job.run, 0)
+    for window in seen:
+        state = advance(state, topology=topology, now_s=0.0, window=window).state
+    return state.incidents
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_a_slow_link_stays_told_when_a_member_becomes_slow_later(seed: int) -> None:
+    link = slow_link(0, group="tp", severity=1.3)
+    late = slow(2, 1.2, start_step=ONSET + 6 * STEPS)
+    incidents = life_of(link, late, num_windows=HEALTHY + 12, seed=seed)
+    assert [(one.cause.fault_class, one.ended) for one in incidents] == [
+        ("link.slow", ""),
+        ("compute.slow", ""),
+    ]
+    whys = [out.why for out in incidents[0].cause.ruled_out if out.fault_class == "compute.slow"]
+    assert whys and not any("no member" in why for why in whys)
+
+
+@pytest.mark.slow
+def test_a_link_that_heals_ends_though_a_member_is_slow() -> None:
+    link = replace(slow_link(0, group="tp", severity=1.3), end_step=ONSET + 9 * STEPS)
+    late = slow(2, 1.2, start_step=ONSET + 6 * STEPS)
+    incidents = life_of(link, late, num_windows=HEALTHY + 14)
+    assert [one.cause.fault_class for one in incidents if not one.ended] == ["compute.slow"]
+
+
+@pytest.mark.slow
+def test_a_link_and_a_member_slow_from_the_same_step_on_leave_the_member_alone() -> None:
+    incidents = life_of(
+        slow_link(0, group="tp", severity=1.3), slow(2, 1.3, start_step=ONSET), num_windows=HEALTHY + 8
+    )
+    assert [one.cause.fault_class for one in incidents if not one.ended] == ["compute.slow"]
