@@ -98,4 +98,6 @@ def report_of(
         events = [*sharded(rank, slow=slow if rank == 1 else 1.0, steps=steps, seed=seed, pause=pause)]
         body = {"schemaVersion": 1, "distributedInfo": info, "traceEvents": events}
         (folder / f"rank{rank}.pt.trace.json").write_text(json.dumps(body), encoding="utf-8")
-    return triage_files([folder], now_s=0.0)
+    report = triage_files([folder], now_s=0.0)
+    assert isinstance(report, Report)
+    return report
