@@ -29,8 +29,8 @@ def since_start(view: View, cause: Cause) -> Cause:
     if view.digest is None or not view.past or len(view.past) >= PAST_WINDOWS:
         return cause
     now = _lost_s(view.digest, cause)
-    if cause.fault_class.startswith(ELSEWHERE) or not now > 0:
-        return cause
+    if cause.fault_class.startswith(ELSEWHERE) or not now > 0 or now < EACH * cause.s_per_step:
+        return cause  # of what is lost elsewhere, as in saves, own work tells no beginning
     if cause.onset_step <= view.past[0].first_step:
         return replace(cause, from_start_s=now)
     before = [d for d in view.past if d.first_step < cause.onset_step and is_comparable(d)]

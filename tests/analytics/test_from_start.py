@@ -59,3 +59,12 @@ def test_uneven_work_that_costs_three_times_what_it_did_is_critical() -> None:
         incident = update_incident(incident, newer, window=window, steps_done=80, world=8)
         severities.append(incident.severity)
     assert severities == ["warning", "warning", "critical"]
+
+
+@pytest.mark.parametrize("seed", [1, 4, 10])
+def test_slow_saves_begin_with_the_first_slow_save_whatever_the_rank_computes(seed: int) -> None:
+    """Between two saves the rank is as fast as its peers, by chance a little slower all the time: that says nothing."""
+    job = replace(JOB, steps=200, checkpoint_every=20, checkpoint_s=2.0)
+    incident = told(Fault(kind="save", ranks=(1,), severity=3.0, start_step=100), job, seed=seed)
+    assert incident.cause.fault_class == "host.filesystem" and incident.cause.suspects == (1,)
+    assert incident.onset_step == 100
