@@ -12,6 +12,7 @@ from argus.analytics.delays import path_of
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.robust import at, median_of_columns
+from argus.analytics.symptom import MIN_WORTH
 from argus.analytics.view import Digest, View
 from argus.analytics.window import Floats, Ints
 
@@ -188,8 +189,8 @@ def _unclean(view: View, ranks: Sequence[int]) -> tuple[str, ...]:
 
 
 def _is_slower_member(view: View, digest: Digest, finding: Finding) -> bool:
-    """Whether a member's own work fell behind its peers', by half of what the transfers cost and by more than any
-    member's ever did before: less than it takes to accuse a rank, enough not to accuse the link."""
+    """Whether a member's own work fell behind its peers', by half of what the transfers cost, by what is worth telling
+    and by more than any member's ever did before: less than it takes to accuse a rank, enough not to accuse the link."""
     rows = np.flatnonzero(
         np.isin(digest.ranks, finding.ranks) & np.isfinite(digest.own_s - digest.own_peers_s)
     )
@@ -201,8 +202,8 @@ def _is_slower_member(view: View, digest: Digest, finding: Finding) -> bool:
     before_s = past - usual
     if not np.isfinite(behind_s).any() or not np.isfinite(before_s).any():
         return False
-    most_s = float(np.nanmax(behind_s))
-    return most_s >= OTHER_CAUSE * (finding.effect_s_per_step or 0.0) and most_s > float(np.nanmax(before_s))
+    least_s = max(OTHER_CAUSE * (finding.effect_s_per_step or 0.0), MIN_WORTH * digest.typical_step_s)
+    return float(np.nanmax(behind_s)) >= max(least_s, float(np.nanmax(before_s)))
 
 
 def _own_ratio(view: View, digest: Digest, ranks: Sequence[int]) -> float:
