@@ -27,6 +27,9 @@ MADE_NS = 1
 
 DEFAULT = "default_pg"
 
+COUNTERS = re.compile(rb"ast enqueued (?:NCCL )?work: -?\d.{0,200}?ast completed (?:NCCL )?work: -?\d")
+"""A line of counters, by which a log of such lines alone is known."""
+
 _LABEL = re.compile(r"\[rank(\d{1,7})\]:")
 _TIMEOUT = re.compile(
     r"\[Rank (?P<rank>\d{1,7})\].*?Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<seq>\d{1,18}), "
@@ -64,15 +67,14 @@ class Watchdog:
         """Whether the line was one."""
         text = line.text[:MAX_TEXT]
         if "Watchdog caught" in text and (found := _TIMEOUT.search(text)):
-            said = self._of(line, found)
-            assert said is not None  # the line names no group
-            said.last = PendingCall(
-                group="",
-                op=operation(found["op"].replace("_BASE", "")) or found["op"].lower(),
-                seq=_counter(found["seq"]),
-                shape=found["shape"][:200],
-                timeout_ns=int(found["timeout"]) * 1_000_000,
-            )
+            if (said := self._of(line, found)) is not None:
+                said.last = PendingCall(
+                    group="",
+                    op=operation(found["op"].replace("_BASE", "")) or found["op"].lower(),
+                    seq=_counter(found["seq"]),
+                    shape=found["shape"][:200],
+                    timeout_ns=int(found["timeout"]) * 1_000_000,
+                )
             return True
         if "ast enqueued" not in text or "ast completed" not in text:
             return False
@@ -84,14 +86,14 @@ class Watchdog:
     def _of(self, line: Line, found: re.Match[str]) -> RankSaid | None:
         """Whose line it is: c10d's own label is the global rank, a launcher's or the file's may count something else.
 
-        None where only a number within a group other than the default one is told.
+        None where only a number within a group other than the default one is told, or one that no job has.
         """
         before = _LABEL.findall(line.text[: found.start()])
         told = int(before[-1]) if before else line.rank if line.rank >= 0 else self.file_rank
         if told < 0 and _is_of_some(found.groupdict()):
             return None
         rank = told if told >= 0 else int(found["rank"])
-        return self.said.setdefault(min(rank, MAX_WORLD - 1), RankSaid())
+        return self.said.setdefault(rank, RankSaid()) if rank < MAX_WORLD else None
 
     def _work(self, said: RankSaid, found: dict[str, str | None]) -> None:
         """Counters of a group; the call that timed out is of the group whose counters hold its number."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from argus.collectors.readers import NothingFound, Reading
 from argus.collectors.readers._lines import Line, Lines
 from argus.collectors.readers._profile import named_rank
-from argus.collectors.readers._watchdog import Watchdog
+from argus.collectors.readers._watchdog import COUNTERS, Watchdog
 from argus.collectors.records.events import RankRecords
 from argus.collectors.records.layout import MAX_WORLD, Layout
 from argus.collectors.records.outside_event import OutsideEvent
@@ -58,7 +58,8 @@ def sniff(head: bytes, name: str) -> bool:
     """Text with NCCL's own lines or the watchdog's."""
     if b"\0" in head or head.lstrip()[:1] == b"{":
         return False
-    return b" NCCL INFO " in head or b" NCCL WARN " in head or b"Watchdog caught collective" in head
+    is_of_nccl = b" NCCL INFO " in head or b" NCCL WARN " in head
+    return is_of_nccl or b"Watchdog caught collective" in head or COUNTERS.search(head) is not None
 
 
 def read(path: Path) -> Iterator[Reading]:

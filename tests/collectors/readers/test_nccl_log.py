@@ -106,6 +106,21 @@ def test_a_number_within_a_group_is_no_rank(tmp_path: Path) -> None:
     assert [one.dump.groups for one in readings if one.dump] == [{"0": (1582, 1579)}] * 2
 
 
+def test_a_log_of_counters_alone_is_the_watchdogs(tmp_path: Path) -> None:
+    """It was read as folded stacks: text, then a number."""
+    lines = [line for line in watchdog_lines({3: 1}, world=8).splitlines() if "last enqueued" in line]
+    log = tmp_path / "job.log"
+    log.write_text("\n".join(line.rstrip(".") for line in lines))
+    found = gather([log], tmp_path / "scratch").readings
+    assert [one.dump.rank for one in found if one.dump] == [0, 1, 2, 4, 5, 6, 7]
+
+
+def test_a_rank_that_no_job_has_is_nobodys(tmp_path: Path) -> None:
+    line = "[rank{0}]:[E] [PG 0 (default_pg) Rank {0}] last enqueued work: 5, last completed work: 3\n"
+    (reading,) = read(tmp_path / "job.log", line.format(2) + line.format(9_999_999))
+    assert reading.records.layout.rank == 2 and reading.records.layout.world_size < 100
+
+
 @pytest.mark.parametrize("done", ["76280750235782912", "-1", "99999999999999999999"])
 def test_counters_nobody_set_are_no_progress(tmp_path: Path, done: str) -> None:
     text = (
