@@ -44,14 +44,7 @@ from argus.analytics.lifecycle import (
 from argus.analytics.link_symptom import link_symptoms
 from argus.analytics.memory import remember
 from argus.analytics.outside import NOTHING, Outside
-from argus.analytics.recurrence import (
-    Bout,
-    Recurrence,
-    as_recurring,
-    extended,
-    known_again,
-    recurrences,
-)
+from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, known_again, recurrences
 from argus.analytics.run_diff import change_finding
 from argus.analytics.same_cause import is_named_now, is_other_now, is_wider, member_of, that_it_may_name
 from argus.analytics.series.live import LiveSeries, hear

@@ -6,7 +6,7 @@ from math import comb
 
 import numpy as np
 
-from argus.analytics.blame import airport_shares
+from argus.analytics.blame import NEGLIGIBLE_S, airport_shares
 from argus.analytics.digest import own_series
 from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.view import Digest
@@ -81,17 +81,6 @@ def stands_out(values: Floats, classes: Ints, *, deviation: Floats, share: Float
     )
 
 
-def own_limit(window: Window) -> Floats:
-    """Log ratio of own work over the peers' that each rank's own steps explain as chance, infinite if too few. (rank,)"""
-    own = own_series(window)[:, window.usable]
-    excess = _excess(window, own)
-    if len(excess) < 2:
-        return np.full(len(own), np.inf)
-    error_s = excess.std(axis=0, ddof=1) / np.sqrt(len(excess))
-    usual_s = np.maximum((own.T - excess).mean(axis=0), 1e-9)
-    return np.asarray(np.nan_to_num(np.log1p(SURE * error_s / usual_s), nan=np.inf))
-
-
 def agreed(window: Window, waits: Waits, digest: Digest) -> Bools:
     """The rank that is costliest by arrival and by own work, both in more steps than chance allows. (rank,)
 
@@ -100,18 +89,25 @@ def agreed(window: Window, waits: Waits, digest: Digest) -> Bools:
     steps, num = window.steps[window.usable], len(digest.ranks)
     named = np.zeros(num, np.bool_)
     late_s = _arrival_cost(waits, num_ranks=num, steps=steps)
-    late, work = repeats(late_s), repeats(_excess(window, own_series(window)[:, window.usable]))
+    own_s = own_series(window)[:, window.usable].T
+    peers_s = peer_medians(own_s, work_classes(window.topology, window.ranks))
+    late, work = repeats(late_s), repeats(own_s - peers_s)
     if late is None or work is None:
         return named
     named[late_s.sum(axis=0).argmax()] = True
-    ratio = np.maximum(np.log(AGREED_RATIO), own_limit(window))
+    ratio = np.maximum(np.log(AGREED_RATIO), _own_limit(own_s, peers_s))
     named &= late & work & (np.nan_to_num(digest.own_dev) >= ratio)
     return np.asarray(named & (np.nan_to_num(digest.late_share) >= AGREED_SHARE))
 
 
-def _excess(window: Window, own: Floats) -> Floats:
-    """Own work (rank, step) beyond the peers'. (step, rank)"""
-    return np.asarray(own.T - peer_medians(own.T, work_classes(window.topology, window.ranks)))
+def _own_limit(own_s: Floats, peers_s: Floats) -> Floats:
+    """Log ratio of own work over the peers', both (step, rank), that a rank's own steps explain as chance, infinite if too
+    few. (rank,)"""
+    if len(own_s) < 2:
+        return np.full(own_s.shape[1], np.inf)
+    error_s = (own_s - peers_s).std(axis=0, ddof=1) / np.sqrt(len(own_s))
+    usual_s = np.maximum(peers_s.mean(axis=0), NEGLIGIBLE_S)
+    return np.asarray(np.nan_to_num(np.log1p(SURE * error_s / usual_s), nan=np.inf))
 
 
 def costliest_arrival(waits: Waits, *, ranks: Ints, steps: Ints, step_s: float) -> Bools:

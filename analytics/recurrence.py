@@ -166,8 +166,8 @@ def known_again(incidents: Iterable[Incident], found: Mapping[int, Recurrence]) 
 
 
 def as_recurring(cause: Cause, found: Mapping[int, Recurrence]) -> Cause:
-    """The cause of a rank, or of ranks of one host, that come and go since its newest bout: its cost spread over all windows, its bouts as
-    evidence.
+    """The cause of a rank, or of ranks of one host, that come and go: since its newest bout, its cost spread over all
+    windows, its bouts as evidence.
 
     The bouts before were told or were too few to be. A bout longer than all the others together has come to stay: the
     cause as it is.

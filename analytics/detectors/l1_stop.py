@@ -77,18 +77,9 @@ def _left_finding(
     failed = ", ".join(f"rank {beat.rank} ({beat.exit_reason})" for beat in lost[:MAX_NAMED])
     then = f": {failed} failed after it" if failed else ", which waits for it"
     said = {beat.rank: f"{_how_ended(beat)} at step {beat.status.step}" for beat in beats}
-    gone = tuple(
-        Evidence(
-            name="left",
-            value=float(item.rank),
-            unit="rank",
-            note=f"{said[item.rank]}, before its group{then}",
-        )
-        for item in left
-    )
-    stall = stalled_s(beats)
-    stalled = () if stall is None else (Evidence(name="stalled_s", value=stall, unit="s"),)
-    evidence = (*gone, *(part for item in left for part in _behind_evidence(item, beats)), *stalled)
+    gone = (_of_rank("left", item.rank, f"{said[item.rank]}, before its group{then}") for item in left)
+    behind = (part for item in left for part in _behind_evidence(item, beats))
+    evidence = (*gone, *behind, *_stalled(stalled_s(beats)))
     return _finding(view, beats, tuple(item.rank for item in left), evidence, left[0].group)
 
 
@@ -129,19 +120,24 @@ def _overdue(
 
 
 def _lost_evidence(lost: tuple[Heartbeat, ...], stall: float | None) -> tuple[Evidence, ...]:
-    gone = tuple(
-        Evidence(
-            name="lost",
-            value=float(beat.rank),
-            unit="rank",
-            note=f"{beat.state if beat.state != 'running' else 'host silent'}, {beat.exit_reason or 'reason unknown'}",
-        )
+    gone = (
+        _of_rank("lost", beat.rank, f"{_state(beat)}, {beat.exit_reason or 'reason unknown'}")
         for beat in lost
     )
     last = Evidence(name="last_step", value=float(max(beat.status.step for beat in lost)), unit="step")
-    return (
-        (*gone, last) if stall is None else (*gone, last, Evidence(name="stalled_s", value=stall, unit="s"))
-    )
+    return (*gone, last, *_stalled(stall))
+
+
+def _state(beat: Heartbeat) -> str:
+    return beat.state if beat.state != "running" else "host silent"
+
+
+def _of_rank(name: str, rank: int, note: str) -> Evidence:
+    return Evidence(name=name, value=float(rank), unit="rank", note=note)
+
+
+def _stalled(stall_s: float | None) -> tuple[Evidence, ...]:
+    return () if stall_s is None else (Evidence(name="stalled_s", value=stall_s, unit="s"),)
 
 
 def _behind_evidence(item: Behind, beats: tuple[Heartbeat, ...]) -> tuple[Evidence, ...]:

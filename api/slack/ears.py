@@ -218,9 +218,8 @@ class Ears:
         """The triage with one sentence, where an answer broke off."""
         try:
             text = self._triage(self.asking(), told.incident_id if told is not None else None)
-        except (
-            Exception
-        ) as second:  # what broke the answer may break this, and a sentence is better than silence
+        except Exception as second:
+            # What broke the answer may break this, and a sentence is better than silence.
             LOG.error("the triage for a question asked in Slack broke off", exc_info=second)
             text = ""
         key = f"left {thread} {self.clock()}"

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from argus.collectors.readers import Reading
 
-_HOST = re.compile(r"(.*(?:node|host|machine|server)[-_.]?)(\d{1,6})", re.IGNORECASE)
+_HOST = re.compile(r"^(.*(?:node|host|machine|server)[-_.]?)(\d{1,6})$", re.IGNORECASE)
 
 File = tuple[str, Sequence[Reading]]
 
@@ -22,20 +22,9 @@ def counted_over_folders(files: Sequence[File]) -> tuple[list[File], tuple[str, 
     """
     found = [(PurePosixPath(name).parent, one) for name, readings in files for one in readings]
     folders = sorted({folder for folder, _ in found}, key=_number)
-    matches = [_HOST.fullmatch(folder.name) for folder in folders]
-    each = [sorted(one.records.layout.rank for at, one in found if at == folder) for folder in folders]
-    if (
-        len(folders) < 2
-        or not all(one.is_rank_named for _, one in found)
-        or len({(folder.parent, match and match[1]) for folder, match in zip(folders, matches, strict=True)})
-        > 1
-        or matches[0] is None
-        or [_number(at) - _number(folders[0]) for at in folders] != list(range(len(folders)))
-        or any(ranks != list(range(len(each[0]))) for ranks in each)
-        or {one.records.layout.world_size for _, one in found} != {len(found)}
-    ):
+    if not _are_hosts(folders) or not _count_within(folders, found):
         return list(files), ()
-    size = len(each[0])
+    size = len(found) // len(folders)
     moved: list[File] = []
     for name, readings in files:
         folder = PurePosixPath(name).parent
@@ -44,6 +33,25 @@ def counted_over_folders(files: Sequence[File]) -> tuple[list[File], tuple[str, 
     span = f"{folders[0].name} to {folders[-1].name}"
     taken = f"they are taken as ranks 0 to {len(found) - 1} in the folders' order"
     return moved, (f"the ranks in the files' names count within the folders {span}: {taken}",)
+
+
+def _are_hosts(folders: Sequence[PurePosixPath]) -> bool:
+    """Whether they are several of one name but for their numbers, which follow on one another."""
+    names = {(folder.parent, _HOST.sub(r"\1", folder.name)) for folder in folders}
+    numbers = [_number(folder) for folder in folders]
+    is_named = len(folders) > 1 and numbers[0] >= 0 and len(names) == 1
+    return is_named and numbers == list(range(numbers[0], numbers[0] + len(folders)))
+
+
+def _count_within(folders: Sequence[PurePosixPath], found: Sequence[tuple[PurePosixPath, Reading]]) -> bool:
+    """Whether every folder's ranks are told by names alone and begin at 0, as many as in the others, and all of them
+    are the job."""
+    each = [sorted(one.records.layout.rank for at, one in found if at == folder) for folder in folders]
+    return (
+        all(one.is_rank_named for _, one in found)
+        and all(ranks == list(range(len(each[0]))) for ranks in each)
+        and {one.records.layout.world_size for _, one in found} == {len(found)}
+    )
 
 
 def _number(folder: PurePosixPath) -> int:
