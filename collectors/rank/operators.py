@@ -55,8 +55,8 @@ class TorchProfiler:
         how = profiler.profile(use_cpu=True, use_kineto=True)
         config = how.config()  # type: ignore[no-untyped-call]
         vars(profiler)["_prepare_profiler"](config, how.kineto_activities)
-        scopes = {RecordScope.FUNCTION, RecordScope.BACKWARD_FUNCTION}
-        vars(profiler)["_enable_profiler"](config, how.kineto_activities, scopes)
+        # The engine's call of a backward operator is a FUNCTION too, and the operator below it its only child.
+        vars(profiler)["_enable_profiler"](config, how.kineto_activities, {RecordScope.FUNCTION})
 
     def stop(self) -> list[Operator]:
         """End."""

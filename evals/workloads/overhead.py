@@ -117,25 +117,24 @@ class Arms:
         return "modules"
 
     def block(
-        self, step: Step, *, arm: str, num_steps: int, told: Told, is_sampled: bool
+        self, step: Step, *, arm: str, num_steps: int, told: Told, is_sampled: bool, begins_turn: bool
     ) -> tuple[float, float]:
         """Seconds a step of one block, stolen ones in a second; starting and stopping of the arm are not in it."""
         warm = 0
-        if arm != self._arm or arm in PROFILERS:
+        if arm != self._arm or (arm in PROFILERS and begins_turn):
             self.switch(arm)
             warm = 1 if arm in BARE else 2
-        with profiler(arm):
-            for _ in range(warm):
-                step()
-            dist.barrier()
-            self._announce(arm)
-            if is_sampled:
-                self.sample()
-            first = self._session.recorder.current_step
-            start_s, gone_s = time.perf_counter(), stolen_s()
-            for _ in range(num_steps):
-                step()
-            took_s, lost_s = time.perf_counter() - start_s, stolen_s() - gone_s
+        for _ in range(warm):
+            step()
+        dist.barrier()
+        self._announce(arm)
+        if is_sampled:
+            self.sample()
+        first = self._session.recorder.current_step
+        start_s, gone_s = time.perf_counter(), stolen_s()
+        for _ in range(num_steps):
+            step()
+        took_s, lost_s = time.perf_counter() - start_s, stolen_s() - gone_s
         self._announce("")
         if arm not in (*BARE, *PROFILERS):  # where nothing records no step counts
             told.steps.setdefault(arm, []).append((first, first + num_steps))
@@ -164,7 +163,7 @@ def memory_of(step: Step, *, num_steps: int) -> list[tuple[int, int]]:
 
 
 def profiler(arm: str) -> AbstractContextManager[object]:
-    """torch.profiler always on, as far as the arm wants it."""
+    """torch.profiler on for a whole turn, as far as the arm wants it."""
     if arm not in PROFILERS:
         return nullcontext()
     return torch.profiler.profile(
@@ -292,16 +291,18 @@ def play(arms: Arms, models: Models, *, plan: Sequence[tuple[int, Sequence[str]]
         told.stolen += [{} for _ in range(turn)]
         told.turns += [number_of_turn] * turn
         for arm in order:
-            for number in range(first, first + turn):
-                is_sampled = arm == "all" and len(told.steps.get(arm, ())) % period == 1
-                told.rows[number][arm], told.stolen[number][arm] = arms.block(
-                    models.of(arm),
-                    arm=arm,
-                    num_steps=1 if arm in SHORT else block_steps,
-                    told=told,
-                    is_sampled=is_sampled or arm == "kernels",
-                )
-                told.sampled += [number] if is_sampled else []
+            with profiler(arm):
+                for number in range(first, first + turn):
+                    is_sampled = arm == "all" and len(told.steps.get(arm, ())) % period == 1
+                    told.rows[number][arm], told.stolen[number][arm] = arms.block(
+                        models.of(arm),
+                        arm=arm,
+                        num_steps=1 if arm in SHORT else block_steps,
+                        told=told,
+                        is_sampled=is_sampled or arm == "kernels",
+                        begins_turn=number == first,
+                    )
+                    told.sampled += [number] if is_sampled else []
     return told
 
 
