@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+
+import numpy as np
 
 from argus.analytics.finding import Finding
 from argus.analytics.fuse.lasting import Lasting
@@ -11,8 +14,13 @@ from argus.analytics.run_diff import RunDiff
 from argus.analytics.stops import is_over
 from argus.analytics.view import View
 
-STILL = 0.5
-"""The change lasts while at least half of it is still there."""
+CLASS = "run.changed"
+
+STILL, STILL_OPEN = 0.5, 0.25
+"""The change is there while at least half of it is, and an open incident lasts to a quarter of it."""
+
+RECENT = 8
+"""Windows that together say what is still there: short ones of a busy machine go up and down by more than the change."""
 
 EXPLAINED = 0.5
 """A suspect that costs half of what the step grew by explains it: the restart does not."""
@@ -28,8 +36,9 @@ def restart_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     if change is None or digest is None or finding is None or not change.same_shape or is_over(view.beats):
         return ()
     effect_s, before_s = finding.effect_s_per_step or 0.0, finding.evidence[0].baseline or 0.0
-    now_s = digest.typical_step_s
-    if not math.isfinite(now_s) or now_s - before_s < STILL * effect_s:
+    now_s = _usual_s(one.typical_step_s for one in (*view.past[1 - RECENT :], digest))
+    is_open = any(cause.fault_class == CLASS for cause in lasting.open)
+    if not now_s - before_s >= (STILL_OPEN if is_open else STILL) * effect_s:
         return ()
     if _blamed_s(lasting) >= EXPLAINED * effect_s:
         return ()
@@ -40,7 +49,7 @@ def _cause(view: View, finding: Finding, change: RunDiff, *, now_s: float, befor
     is_told = any(change.of(section) for section in ("environment", "versions", "nccl", "kernels"))
     why = "every rank is slower alike since the restart, and no rank stands out in its own work"
     return Cause(
-        fault_class="run.changed",
+        fault_class=CLASS,
         verdict="LIKELY" if is_told else "INCONCLUSIVE",
         suspects=(),
         scope=f"run:{view.run}",
@@ -52,6 +61,12 @@ def _cause(view: View, finding: Finding, change: RunDiff, *, now_s: float, befor
         s_per_step=now_s - before_s,
         onset_step=finding.start_step or 0,
     )
+
+
+def _usual_s(steps_s: Iterable[float]) -> float:
+    """Mean of the quartiles of those that are known; NaN of none. A median would follow every turn of two levels."""
+    known = [step_s for step_s in steps_s if math.isfinite(step_s)]
+    return float(np.quantile(known, (0.25, 0.75)).mean()) if known else math.nan
 
 
 def _blamed_s(lasting: Lasting) -> float:

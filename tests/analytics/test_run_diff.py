@@ -242,6 +242,22 @@ def course(change: RunDiff, *, step_s: float = 0.5, fault: Fault | None = None) 
     return list(state.incidents)
 
 
+def test_steps_that_go_up_and_down_end_no_change_and_begin_none_twice() -> None:
+    """Short windows of a busy machine: three show most of the change, three less than half."""
+    slow, fast = (
+        simulate(Job(ranks=8, steps=400, step_s=step_s), [], rng=np.random.default_rng(0))
+        for step_s in (0.5, 0.45)
+    )
+    topology = build(slow.layouts)
+    state = AttemptState.start("train", 0)
+    pairs = zip(windows(slow, topology), windows(fast, topology), strict=True)
+    for number, pair in enumerate(pairs):
+        outside = Outside(change=changed(0.4, 0.54) if number >= 6 else None)
+        window = pair[number // 3 % 2]
+        state = advance(state, topology=topology, now_s=0.0, window=window, outside=outside).state
+    assert [(i.cause.fault_class, i.status) for i in state.incidents] == [("run.changed", "open")]
+
+
 def changed(before_s: float, after_s: float, **more: object) -> RunDiff:
     old = replace(OLD, step=Level(p50_s=before_s, spread=0.01, num=30))
     return diff(old, replace(NEW, step=Level(p50_s=after_s, spread=0.01, num=30), **more))  # type: ignore[arg-type]
