@@ -22,8 +22,8 @@ from argus.collectors.host.rank import Key, key_of
 from argus.collectors.host.ranks import Member, Ranks
 from argus.collectors.host.raw_ring import RawRing
 from argus.collectors.host.recorder import Recorder
-from argus.collectors.records.errors import WireError
-from argus.collectors.records.frames import ROW_KINDS, Frame, Kind, encode_json
+from argus.collectors.records.errors import RankTaken, WireError
+from argus.collectors.records.frames import ROW_KINDS, Frame, Kind
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.summary import RankWindow
 
@@ -164,6 +164,8 @@ class Processor:
                     return False
         except WireError as error:
             self._reject("frame", f"closed the connection of process {connection.peer.pid}: {error}")
+            if isinstance(error, RankTaken):
+                connection.say({"refused": str(error)})
             self._close(connection)
             return False
         return True
@@ -283,11 +285,7 @@ class Processor:
             return
         layout = connection.member.state.layout
         level, from_step = self._governor.current(layout.run, layout.attempt)
-        if not (level or from_step):
-            return
-        try:
-            connection.sock.send(encode_json(Kind.CONTROL, {"level": level, "from_step": from_step}))
-        except OSError:
+        if (level or from_step) and not connection.say({"level": level, "from_step": from_step}):
             self._counters.add("argus_collector_rejected_total", "control")
 
     def _submit_layouts(self) -> None:

@@ -9,7 +9,7 @@ from argus.collectors.host.counters import Counters
 from argus.collectors.host.plans import Plans
 from argus.collectors.host.process import Process
 from argus.collectors.host.rank import Key, RankState, key_of
-from argus.collectors.records.errors import WireError
+from argus.collectors.records.errors import RankTaken, WireError
 from argus.collectors.records.heartbeat import Heartbeat, Status
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
@@ -121,7 +121,8 @@ class Ranks:
             known.num_connections, known.is_cut = known.num_connections + 1, False
             return known
         if known is not None and known.is_connected:
-            raise WireError(f"rank {layout.rank} of {layout.run} is connected as process {known.process.pid}")
+            name = f"rank {layout.rank} of run {layout.run}, attempt {layout.attempt},"
+            raise RankTaken(f"{name} is process {known.process.pid} on this host")
         if known is None and len(self._members) >= MAX_RANKS:
             raise WireError(f"more than {MAX_RANKS} ranks on one host")
         if known is not None:

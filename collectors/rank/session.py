@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from argus.collectors.rank.calls import CallLog
 from argus.collectors.rank.claims import Claims
-from argus.collectors.rank.guard import Part
+from argus.collectors.rank.guard import LOGGER, Part
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.records.channels import off_at
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from torch import nn
 
     from argus.collectors.rank.cupti.channel import Channel
+
+
+TOLD_REFUSALS = 3
+"""The processor is asked again after half a second, one and two."""
 
 
 class Hook(Protocol):
@@ -41,6 +46,7 @@ class Session:
         self.parts: list[Part] = []
         recorder.channels.on_level(self._say_level)
         self.notes: list[str] = []
+        self._refusals = 0
         self.pipelines: list[
             tuple[int, ...]
         ] = []  # of ranks in the order of stages, over groups of no such name
@@ -74,10 +80,21 @@ class Session:
         self.recorder.forget_open()
 
     def control(self, body: dict[str, object]) -> None:
-        """The host's processor says which channels to have off, and from which step on."""
+        """The host's processor says which channels to have off, and from which step on, or that it takes another for us."""
+        if isinstance(why := body.get("refused"), str):
+            self._refused(why)
         level, step = body.get("level"), body.get("from_step")
         if isinstance(level, int) and isinstance(step, int):
             self.recorder.channels.want(level, from_step=step)
+
+    def _refused(self, why: str) -> None:
+        """Said once, where the user of this job looks: a process that is just ending may be in the way for a moment."""
+        self._refusals += 1
+        if self._refusals == TOLD_REFUSALS:
+            logging.getLogger(LOGGER).warning(
+                "argus: this rank is not observed: %s; give each job a name of its own by --run or ARGUS_RUN",
+                why,
+            )
 
     def pause_kernels(self) -> None:
         """Have the kernel channel collect or not, as the level says."""

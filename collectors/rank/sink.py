@@ -8,6 +8,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from argus.collectors.rank.guard import LOGGER
@@ -96,6 +97,8 @@ class Sink:
             if was_connected and not self._opening:
                 self._failures = 0  # not sooner: one that is full accepts and hangs up
         except OSError:
+            with suppress(OSError, WireError):
+                self._listen()  # to what it said before it hung up
             self._lose()
         except WireError as error:
             logging.getLogger(LOGGER).warning("argus: the processor is not understood: %s", error)

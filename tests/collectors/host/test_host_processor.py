@@ -223,16 +223,14 @@ def test_a_connection_that_closes_without_a_word_is_told_at_once(
 @pytest.mark.slow
 def test_a_second_process_cannot_speak_for_a_connected_rank(start: Start, service: FakeService) -> None:
     host = start()
-    host.connect().play(0, 1)
+    host.connect(rank=3).play(0, 1)
     assert host.wait_for(lambda: host.counters.get("argus_collector_rows_total", "steps") == 1)
-    process = spawn(host.path, "")
-    other = spawn(host.path, "")
-    try:
-        assert host.wait_for(lambda: host.counters.get("argus_collector_rejected_total", "frame") == 1)
-    finally:
-        for it in (process, other):
-            it.kill()
-            it.wait()
+    hears = RANK_SCRIPT.partition("rank.play")[0] + "print(rank.hear()['refused'])"
+    env = {**os.environ, "PYTHONPATH": os.getcwd()}
+    command = [sys.executable, "-c", hears, str(host.path)]
+    other = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert host.counters.get("argus_collector_rejected_total", "frame") == 1
+    assert other.stdout == f"rank 3 of run run, attempt 0, is process {os.getpid()} on this host\n"
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from argus.collectors.rank.sink import Sink, connect_to
 from argus.collectors.rank.state import never
 from argus.collectors.rank.writer import SEND_TICKS, Stream, Writer, next_turn
 from argus.collectors.records.channels import CHANNELS
-from argus.collectors.records.frames import FrameReader, Kind
+from argus.collectors.records.frames import FrameReader, Kind, encode_json
 from argus.collectors.records.layout import Layout
 
 
@@ -48,6 +48,7 @@ class Rank:
                 prelude=stream.prelude,
                 now_s=lambda: self.now_s,
                 max_bytes=max_bytes,
+                on_control=self.session.control,
             ),
             is_off=is_off,
         )
@@ -100,6 +101,27 @@ def test_everything_arrives_in_order_with_a_goodbye(path: Path, servers: list[Fa
     assert [records.name(int(row["kind"])) for row in records.events] == [f"mark:{n}" for n in range(20)]
     assert heard.said_bye and heard.statuses and not heard.dropped
     assert heard.layouts[-1].run == "r"
+
+
+def test_a_rank_that_is_refused_again_and_again_says_so_once(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.parent.mkdir()
+    rank, told = Rank(path), list[int]()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(str(path))
+        server.listen()
+        for number in range(6):
+            rank.event("mark:x", number)
+            rank.stream.send_rows()
+            rank.stream.sink._reach()
+            with server.accept()[0] as sock:
+                sock.send(encode_json(Kind.CONTROL, {"refused": "rank 3 of run night is process 7"}))
+            rank.tick()  # into a socket that is closed already
+            told.append(len(caplog.messages))
+            rank.now_s += 10.0
+    assert told == [0, 0, 1, 1, 1, 1]
+    assert "rank 3 of run night is process 7; give each job a name of its own" in caplog.messages[0]
 
 
 def test_switched_off_nothing_but_signs_of_life_leaves_and_steps_go_on_counting(
