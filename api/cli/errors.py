@@ -7,3 +7,14 @@ class CliError(Exception):
     def __init__(self, message: str, *, code: int = 2) -> None:
         super().__init__(message)
         self.code = code
+
+
+def cannot_open(error: Exception) -> CliError:
+    """The database cannot be opened, in the database's own words: SQLAlchemy puts a class and a statement around them.
+
+    >>> print(cannot_open(OSError("disk I/O error")))
+    cannot open the database: disk I/O error
+    """
+    said = getattr(error, "orig", None) or error
+    line = next(iter(str(said).splitlines()), type(said).__name__)
+    return CliError(f"cannot open the database: {line}", code=1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from argus.api.cli.errors import CliError
+from argus.api.cli.errors import CliError, cannot_open
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def stored(where: str) -> Toolbox:
                 f"the database {where.split('@')[-1]} is of another version: start argus serve on it once"
             )
     except (StoreError, SQLAlchemyError) as error:
-        raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
+        raise cannot_open(error) from None
     book = StoreBook(store=store, clock=time.time, keep_s=Settings().keep_evidence_s)
     again = look_again_on(store, product_analyses())
     return Toolbox(facts=StoreFacts.of(store), book=book, look_again=again)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from argus.api.cli.errors import CliError
+from argus.api.cli.errors import CliError, cannot_open
 from argus.api.cli.over_http import ask
 from argus.collectors.records.text import tame
 
@@ -181,7 +181,7 @@ def _open(args: argparse.Namespace) -> Keyring:
     except SettingsError as error:
         raise CliError(str(error)) from None
     except (StoreError, SQLAlchemyError) as error:
-        raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
+        raise cannot_open(error) from None
     return Keyring(store=store, bootstrap="", is_exposed=True, clock=time.time)
 
 

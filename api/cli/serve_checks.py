@@ -6,7 +6,7 @@ import ssl
 import sys
 from pathlib import Path
 
-from argus.api.cli.errors import CliError
+from argus.api.cli.errors import CliError, cannot_open
 from argus.api.settings import Settings, SettingsError
 
 SHORTEST_KEY = 16
@@ -52,7 +52,7 @@ def _has_keys(settings: Settings) -> bool:
     except (StoreError, SQLAlchemyError) as error:
         if is_damage(error):  # it is looked at when it is opened; nobody comes in without a key in any case
             return True
-        raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
+        raise cannot_open(error) from None
 
 
 def tls_of(settings: Settings) -> dict[str, str]:

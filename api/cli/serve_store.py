@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from argus.api.cli.errors import CliError
+from argus.api.cli.errors import CliError, cannot_open
 from argus.api.settings import Settings
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def opened(settings: Settings, *, analyses: Analyses, clock: Callable[[], float]
     try:
         return _service(settings, analyses=analyses, clock=clock)
     except (CannotHeal, OSError, sqlite3.Error, StoreError, SQLAlchemyError) as error:
-        raise CliError(f"cannot open the database: {str(error).splitlines()[0]}", code=1) from None
+        raise cannot_open(error) from None
 
 
 def _service(settings: Settings, *, analyses: Analyses, clock: Callable[[], float]) -> Service:

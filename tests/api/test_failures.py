@@ -100,6 +100,7 @@ def test_a_read_only_disk_is_one_sentence_at_the_start(small_disk: Path) -> None
     with pytest.raises(AssertionError) as said:
         start(small_disk / "a.sqlite")
     assert "cannot open the database" in str(said.value) and "Traceback" not in str(said.value)
+    assert "Error)" not in str(said.value), "the database's own words, not SQLAlchemy's around them"
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
     service = start(small_disk / "a.sqlite")
     assert ready(service) == "200" and service.terminate() == 0
