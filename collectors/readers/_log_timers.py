@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -27,6 +27,9 @@ MAX_CELLS = 5_000_000
 MAX_MS = 1e9
 SPREAD = 1.2
 """Least and largest time of a timer further apart than this are told; nearer is ordinary."""
+
+OF_INTERVALS = "single steps: each table of timers is the mean of its logging interval"
+OF_TIMERS = "collectives and CPU time of threads: a log of timers holds none"
 
 UNOBSERVED_NS = -1
 SOURCE = "timer table"
@@ -54,19 +57,21 @@ _BETWEEN = re.compile(r"^(save|load)-checkpoint|^eval(uate|-time)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Table:
-    """The timers of one iteration: name to rank to milliseconds."""
+class TimerTable:
+    """The timers of one iteration: name to rank to milliseconds. `elapsed_ms` = how long it took, if that is told;
+    `phases` = the canonical phase by a timer's name."""
 
     iteration: int
     elapsed_ms: float | None
     cells: Mapping[str, dict[int, float]]
+    phases: Mapping[str, str] = field(default_factory=lambda: ALIASES)
 
 
 @dataclass(kw_only=True)
 class Timers:
     """All timers of a log; lines are given one after the other."""
 
-    tables: list[_Table] = field(default_factory=list)
+    tables: list[TimerTable] = field(default_factory=list)
     ends: dict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
     num_cells: int = 0
     _iteration: tuple[int, float | None] = (-1, None)
@@ -80,7 +85,9 @@ class Timers:
         if _ALL.search(text):
             self._mode, self._name = "all", ""
             self.tables.append(
-                _Table(iteration=self._iteration[0], elapsed_ms=self._iteration[1], cells=defaultdict(dict))
+                TimerTable(
+                    iteration=self._iteration[0], elapsed_ms=self._iteration[1], cells=defaultdict(dict)
+                )
             )
             return True
         if _ENDS.search(text):
@@ -126,13 +133,9 @@ class Timers:
     def readings(self, *, source: str) -> list[Reading]:
         """Each rank's records, if there are two at least: one alone can be compared with nobody."""
         tables = [*(table for table in map(_within, self.tables) if table is not None), *self._by_iteration()]
-        ranks = sorted({rank for table in tables for cells in table.cells.values() for rank in cells})
-        if len(ranks) < 2:
-            return []
-        lengths = [_length_ms(table) for table in tables]
-        return [_reading(rank, tables, lengths, world=ranks[-1] + 1, source=source) for rank in ranks]
+        return readings_of(tables, source=source, reader="training_log", unseen=(OF_INTERVALS, OF_TIMERS))
 
-    def _by_iteration(self) -> list[_Table]:
+    def _by_iteration(self) -> list[TimerTable]:
         """DeepSpeed's lines: the n-th line of each rank is of the same step."""
         if len(self._lanes) < 2:
             return []
@@ -143,7 +146,7 @@ class Timers:
                 for name in _DEEPSPEED_OUTER:
                     if name in rows[index]:
                         cells[name][rank] = rows[index][name]
-            tables.append(_Table(iteration=-1, elapsed_ms=None, cells=cells))
+            tables.append(TimerTable(iteration=-1, elapsed_ms=None, cells=cells))
         return tables
 
     def events(self) -> tuple[OutsideEvent, ...]:
@@ -163,6 +166,21 @@ class Timers:
                 )
 
 
+def readings_of(
+    tables: Sequence[TimerTable], *, source: str, reader: str, unseen: tuple[str, ...], run: str = "timers"
+) -> list[Reading]:
+    """Each rank's records of these tables, if there are two ranks at least."""
+    ranks = sorted({rank for table in tables for cells in table.cells.values() for rank in cells})
+    if len(ranks) < 2:
+        return []
+    lengths = [_length_ms(table) for table in tables]
+    layout = Layout(run=run, attempt=0, rank=0, world_size=ranks[-1] + 1, source=reader)
+    return [
+        Reading(records=_records(replace(layout, rank=rank), tables, lengths, unseen=unseen), source=source)
+        for rank in ranks
+    ]
+
+
 def float_of(text: str) -> float:
     """Milliseconds, 0 for what cannot be a time."""
     try:
@@ -172,13 +190,13 @@ def float_of(text: str) -> float:
     return value if 0 <= value < MAX_MS else 0.0
 
 
-def _within(table: _Table) -> _Table | None:
+def _within(table: TimerTable) -> TimerTable | None:
     """The table without what lies between iterations, None if it holds nothing else."""
     cells = {name: times for name, times in table.cells.items() if not _BETWEEN.match(name)}
     return None if table.cells and not cells else replace(table, cells=cells)
 
 
-def _length_ms(table: _Table) -> float:
+def _length_ms(table: TimerTable) -> float:
     """How long the iteration took; without an iteration line, what its busiest rank spent in timers."""
     if table.elapsed_ms is not None:
         return table.elapsed_ms
@@ -190,30 +208,23 @@ def _length_ms(table: _Table) -> float:
     return max(totals.values(), default=0.0)
 
 
-def _reading(rank: int, tables: list[_Table], lengths: list[float], *, world: int, source: str) -> Reading:
+def _records(
+    layout: Layout, tables: Sequence[TimerTable], lengths: Sequence[float], *, unseen: tuple[str, ...]
+) -> RankRecords:
     names: dict[str, int] = {"": 0}
     steps, phases = np.zeros(len(tables), STEP), []
     at_ns = 0
     for index, (table, length_ms) in enumerate(zip(tables, lengths, strict=True)):
         end_ns = at_ns + round(length_ms * 1e6)
         steps[index] = (index, table.iteration, at_ns, end_ns, UNOBSERVED_NS, 0)
-        phases.append(_phases(table, rank, names, index=index, start_ns=at_ns, end_ns=end_ns))
+        phases.append(_phases(table, layout.rank, names, index=index, start_ns=at_ns, end_ns=end_ns))
         at_ns = end_ns
-    layout = Layout(run="timers", attempt=0, rank=rank, world_size=world, source="training_log")
-    records = RankRecords(
-        layout=layout,
-        names=tuple(names),
-        steps=steps,
-        phases=np.concatenate(phases),
-        unseen=(
-            "single steps: each table of timers is the mean of its logging interval",
-            "collectives and CPU time of threads: a log of timers holds none",
-        ),
+    return RankRecords(
+        layout=layout, names=tuple(names), steps=steps, phases=np.concatenate(phases), unseen=unseen
     )
-    return Reading(records=records, source=source)
 
 
-def own_times(table: _Table, rank: int) -> dict[str, float]:
+def own_times(table: TimerTable, rank: int) -> dict[str, float]:
     """The rank's timers that do not lie in each other; Megatron loads the batch inside of its forward timer."""
     mine = {name: cells[rank] for name, cells in table.cells.items() if cells.get(rank, 0.0) > 0}
     if "forward-compute" in mine and "batch-generator" in mine:
@@ -229,7 +240,7 @@ def own_times(table: _Table, rank: int) -> dict[str, float]:
 
 
 def _phases(
-    table: _Table, rank: int, names: dict[str, int], *, index: int, start_ns: int, end_ns: int
+    table: TimerTable, rank: int, names: dict[str, int], *, index: int, start_ns: int, end_ns: int
 ) -> Rows:
     """One row a timer, one behind the other, and the rest of the step as `other`."""
     mine = own_times(table, rank)
@@ -237,7 +248,7 @@ def _phases(
     rows["step"], rows["cpu_ns"], rows["chunk"], rows["micro_batch"] = index, UNOBSERVED_NS, -1, -1
     at_ns = start_ns
     for row, (native, ms) in zip(rows[:-1], mine.items(), strict=True):
-        phase = "forward" if native == "forward-backward" else ALIASES.get(native, "other")
+        phase = "forward" if native == "forward-backward" else table.phases.get(native, "other")
         dur_ns = round(ms * 1e6)
         row["name"] = names.setdefault(phase, len(names))
         row["native"] = names.setdefault(native, len(names))

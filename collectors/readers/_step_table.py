@@ -64,14 +64,13 @@ class Table:
         return self.names[column] or str(column)
 
 
-def table_series(text: str, *, name: str, file: str) -> list[StepSeries]:
-    """Series of a comma, semicolon, tab or blank separated table, with or without a line of names.
+def table_series(table: Table, *, name: str) -> list[StepSeries]:
+    """Series of a table: rows of several ranks, hosts or runs give one each.
 
-    Rows of several ranks, hosts or runs give a series each. Raises ReaderError where no column tells of time.
+    Raises ReaderError where no column tells of time.
     """
-    table = _table(text, file)
     if not table.rows:
-        raise ReaderError(f"{file} holds no step times: no row of numbers")
+        raise ReaderError(f"{table.file} holds no step times: no row of numbers")
     parts = _parts(table)
     found: list[StepSeries] = []
     for label, part in parts.items():
@@ -80,7 +79,8 @@ def table_series(text: str, *, name: str, file: str) -> list[StepSeries]:
     return found
 
 
-def _table(text: str, file: str) -> Table:
+def table_of(text: str, file: str) -> Table:
+    """A comma, semicolon, tab or blank separated table, with or without a line of names. Raises ReaderError."""
     lines = [line for line in text.lstrip("\ufeff").splitlines() if line.strip() and line.lstrip()[0] != "#"]
     bare = re.sub(r'"[^"]*"', "", lines[0]) if lines else ""
     mark = next((mark for mark in "\t;," if mark in bare), None)
@@ -120,7 +120,7 @@ def _series(table: Table, name: str) -> list[StepSeries]:
     """The columns that say most surely how long a step takes; rates and clocks only without any."""
     durations = table.of_kind("duration") or _tensorboard(table)
     if not durations:
-        durations = [column for column in table.of_kind("time") if not _is_clock(table, column)]
+        durations = [column for column in table.of_kind("time") if not is_clock(table, column)]
     rates = [] if durations else table.of_kind("rate")
     if not durations and not rates:
         durations = table.of_kind("rank") or (table.of_kind("other") if _is_of_times(table.file) else [])
@@ -176,7 +176,7 @@ def _tensorboard(table: Table) -> list[int]:
     return [value] if own and wall and 1 / OVERHEAD <= np.median(wall) / np.median(own) <= OVERHEAD else []
 
 
-def _is_clock(table: Table, column: int) -> bool:
+def is_clock(table: Table, column: int) -> bool:
     """Whether a column that may hold durations grows as time does: nearly always, and not by rare jumps."""
     values = np.array(_moments(table, column))
     values = values[np.isfinite(values)]

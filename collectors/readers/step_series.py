@@ -16,8 +16,9 @@ from typing import Any
 from argus.collectors.readers import ReaderError, Reading
 from argus.collectors.readers._column_names import is_measure, kind_of
 from argus.collectors.readers._files import Inflated
+from argus.collectors.readers._phase_table import phase_readings
 from argus.collectors.readers._step_lines import has_step_lines
-from argus.collectors.readers._step_table import table_series
+from argus.collectors.readers._step_table import table_of, table_series
 from argus.collectors.records.events import RankRecords
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.series import StepSeries
@@ -57,16 +58,25 @@ def read(path: Path) -> Iterator[Reading]:
     text, cut = _text(path)
     name = path.name.split(".")[0] or "series"
     found: list[StepSeries]
+    ranks: list[Reading] = []
     warnings: list[str]
     if text.lstrip()[:1] in ("{", "["):
         found, warnings = _from_json(text, name, path.name)
     else:
-        found, warnings = table_series(text, name=name, file=path.name), []
+        table = table_of(text, path.name)
+        ranks, doubt = phase_readings(table, name=name)
+        warnings = [doubt] if doubt else []
+        try:
+            found = table_series(table, name=name)
+        except ReaderError:
+            if not ranks:
+                raise
+            found = []
     if cut:
         warnings.append(f"{path.name}: {cut}; the rest is used")
     doubts = [_why_no_times(series) for series in found]
     good = [series for series, why in zip(found, doubts, strict=True) if not why]
-    if not good:
+    if not good and not ranks:
         raise ReaderError(f"{path.name} holds no step times: {next(iter(doubts), 'no series')}")
     warnings += [
         f"{path.name}: {series.name[:60]!r} holds no step times: {why}"
@@ -81,6 +91,7 @@ def read(path: Path) -> Iterator[Reading]:
             warnings=tuple(warnings) if index == 0 else (),
             series=series,
         )
+    yield from ranks
 
 
 def _why_no_times(series: StepSeries) -> str:
