@@ -1,7 +1,8 @@
-"""Read bare series of step times out of JSON and CSV; logs are for `training_log`.
+"""Read bare series of step times out of JSON, JSON lines and CSV; logs are for `training_log`.
 
 JSON: a list of seconds, `{"interval": n, "values": [...]}`, `{name: {"interval": n, "values": [...]}}`, or
-Megatron's golden values (`{"iteration-time": {"step_interval": n, "values": {step: seconds}}}`).
+Megatron's golden values (`{"iteration-time": {"step_interval": n, "values": {step: seconds}}}`). Objects that tell a step
+and a time each, in a list or a line each, are read as rows of a table.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from argus.collectors.readers import ReaderError, Reading
+from argus.collectors.readers import HEAD_BYTES, ReaderError, Reading
 from argus.collectors.readers._column_names import is_measure, kind_of
 from argus.collectors.readers._files import Inflated
+from argus.collectors.readers._json_rows import begins_with_rows, table_of_rows
 from argus.collectors.readers._phase_table import phase_readings
 from argus.collectors.readers._step_lines import has_step_lines
 from argus.collectors.readers._step_table import table_of, table_series
@@ -46,7 +49,10 @@ _CSV_NAME = re.compile(r"\.(csv|tsv)(\.gz)?$", re.IGNORECASE)
 
 def sniff(head: bytes, name: str) -> bool:
     """JSON that begins like a series, or a .csv of printable text."""
-    if _JSON.match(head):
+    head = head.removeprefix(BOM_UTF8)
+    if _JSON.match(head) or (
+        head.lstrip()[:1] in b"{[" and begins_with_rows(head.decode("utf-8", "replace"))
+    ):
         return True
     if b"\0" in head or head.lstrip()[:1] == b"{" or has_step_lines(head):
         return False
@@ -60,18 +66,10 @@ def read(path: Path) -> Iterator[Reading]:
     found: list[StepSeries]
     ranks: list[Reading] = []
     warnings: list[str]
-    if text.lstrip()[:1] in ("{", "["):
+    if text.lstrip()[:1] in ("{", "[") and not begins_with_rows(text[:HEAD_BYTES]):
         found, warnings = _from_json(text, name, path.name)
     else:
-        table = table_of(text, path.name)
-        ranks, doubt = phase_readings(table, name=name)
-        warnings = [doubt] if doubt else []
-        try:
-            found = table_series(table, name=name)
-        except ReaderError:
-            if not ranks:
-                raise
-            found = []
+        found, ranks, warnings = _from_table(text, name, path.name)
     if cut:
         warnings.append(f"{path.name}: {cut}; the rest is used")
     doubts = [_why_no_times(series) for series in found]
@@ -94,6 +92,23 @@ def read(path: Path) -> Iterator[Reading]:
     yield from ranks
 
 
+def _from_table(text: str, name: str, file: str) -> tuple[list[StepSeries], list[Reading], list[str]]:
+    """Series, the ranks' phases, and sentences. Raises ReaderError."""
+    if text.lstrip()[:1] in ("{", "["):
+        table, num_odd = table_of_rows(text, file)
+    else:
+        table, num_odd = table_of(text, file), 0
+    ranks, doubt = phase_readings(table, name=name)
+    warnings = [doubt] if doubt else []
+    warnings += [f"{file}: lines that are no JSON object are left out: {num_odd}"] if num_odd else []
+    try:
+        return table_series(table, name=name), ranks, warnings
+    except ReaderError:
+        if not ranks:
+            raise
+        return [], ranks, warnings
+
+
 def _why_no_times(series: StepSeries) -> str:
     """What keeps the values of a series from being times of steps, empty if nothing does."""
     known = sorted(value for value in series.values_s if math.isfinite(value))
@@ -114,7 +129,7 @@ def _text(path: Path) -> tuple[str, str]:
             size += len(chunk)
             if size > MAX_BYTES:
                 raise ReaderError(f"{path.name} is larger than {MAX_BYTES >> 20} MiB, which is refused")
-        return b"".join(parts).decode("utf-8", "replace"), source.cut
+        return b"".join(parts).removeprefix(BOM_UTF8).decode("utf-8", "replace"), source.cut
 
 
 def _from_json(text: str, name: str, file: str) -> tuple[list[StepSeries], list[str]]:
