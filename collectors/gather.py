@@ -20,6 +20,7 @@ from argus.collectors.readers._files import Found, find, head_of, watched
 from argus.collectors.readers._fold import folded
 from argus.collectors.readers._folders import counted_over_folders
 from argus.collectors.readers._members import completed, numbered
+from argus.collectors.readers._phase_table import with_peers
 from argus.collectors.records.text import tame
 
 LOG = logging.getLogger("argus.gather")
@@ -74,7 +75,7 @@ def gather(
         except Exception as error:  # what no reader foresaw must not cost the other files
             LOG.debug("%s could not be read", found.name, exc_info=True)
             warnings.append((found.name, f"{found.name} could not be read: {_unforeseen(error)}"))
-    placed, of_folders = counted_over_folders(files)
+    placed, of_folders = counted_over_folders(with_peers(files))
     ranked, told = numbered(placed)
     said = (*folded(warnings), *of_folders, *told)
     return Gathered(readings=completed(ranked), warnings=tuple(dict.fromkeys(said)))

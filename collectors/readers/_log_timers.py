@@ -59,12 +59,13 @@ _BETWEEN = re.compile(r"^(save|load)-checkpoint|^eval(uate|-time)")
 @dataclass(frozen=True, kw_only=True)
 class TimerTable:
     """The timers of one iteration: name to rank to milliseconds. `elapsed_ms` = how long it took, if that is told;
-    `phases` = the canonical phase by a timer's name."""
+    `phases` = the canonical phase by a timer's name; `step` = its number among the job's steps, its place among the tables if None."""
 
     iteration: int
     elapsed_ms: float | None
     cells: Mapping[str, dict[int, float]]
     phases: Mapping[str, str] = field(default_factory=lambda: ALIASES)
+    step: int | None = None
 
 
 @dataclass(kw_only=True)
@@ -167,11 +168,17 @@ class Timers:
 
 
 def readings_of(
-    tables: Sequence[TimerTable], *, source: str, reader: str, unseen: tuple[str, ...], run: str = "timers"
+    tables: Sequence[TimerTable],
+    *,
+    source: str,
+    reader: str,
+    unseen: tuple[str, ...],
+    run: str = "timers",
+    least: int = 2,
 ) -> list[Reading]:
-    """Each rank's records of these tables, if there are two ranks at least."""
+    """Each rank's records of these tables, if there are `least` ranks."""
     ranks = sorted({rank for table in tables for cells in table.cells.values() for rank in cells})
-    if len(ranks) < 2:
+    if len(ranks) < least:
         return []
     lengths = [_length_ms(table) for table in tables]
     layout = Layout(run=run, attempt=0, rank=0, world_size=ranks[-1] + 1, source=reader)
@@ -214,9 +221,9 @@ def _records(
     names: dict[str, int] = {"": 0}
     steps, phases = np.zeros(len(tables), STEP), []
     at_ns = 0
-    for index, (table, length_ms) in enumerate(zip(tables, lengths, strict=True)):
-        end_ns = at_ns + round(length_ms * 1e6)
-        steps[index] = (index, table.iteration, at_ns, end_ns, UNOBSERVED_NS, 0)
+    for place, (table, length_ms) in enumerate(zip(tables, lengths, strict=True)):
+        end_ns, index = at_ns + round(length_ms * 1e6), place if table.step is None else table.step
+        steps[place] = (index, table.iteration, at_ns, end_ns, UNOBSERVED_NS, 0)
         phases.append(_phases(table, layout.rank, names, index=index, start_ns=at_ns, end_ns=end_ns))
         at_ns = end_ns
     return RankRecords(

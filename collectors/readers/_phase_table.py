@@ -7,12 +7,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
+from pathlib import Path
 from statistics import median
 
 from argus.collectors.readers import Reading
 from argus.collectors.readers._cells import plain, seconds
 from argus.collectors.readers._column_names import SECONDS, scale_of, words
 from argus.collectors.readers._log_timers import MAX_CELLS, TimerTable, readings_of
+from argus.collectors.readers._profile import named_rank, without_rank
 from argus.collectors.readers._step_table import Table, is_clock
 from argus.collectors.records.layout import MAX_WORLD
 
@@ -82,6 +84,7 @@ _BESIDE = frozenset(
 )
 """What may stand beside the phase in the name of its time; a loss, a norm or a count is none."""
 
+READER = "step_series"
 UNSEEN = "collectives and CPU time of threads: a table of phases holds none"
 
 
@@ -111,21 +114,47 @@ def phase_of(name: str) -> str:
     return first or (next(iter(found)) if len(found) == 1 else "")
 
 
-def phase_readings(table: Table, *, name: str) -> tuple[list[Reading], str]:
-    """Each rank's records, of the run `name`, none if the table has no phases of several ranks; and why phases were left out."""
-    columns = _columns(table)
-    rows = _rows(table) if columns else []
-    if len({row.rank for row in rows}) < 2 or len(rows) * len(columns) > MAX_CELLS:
+def phase_readings(table: Table, *, path: Path) -> tuple[list[Reading], str]:
+    """Each rank's records, none if the table has no phases of known ranks; and why phases were left out.
+
+    A table may be of one rank, which a column or the file's name tells: see `with_peers`.
+    """
+    columns, (named, _) = _columns(table), named_rank(path)
+    rows = _rows(table, named) if columns else []
+    if not rows or len(rows) * len(columns) > MAX_CELLS:
         return [], ""
+    is_alone = len({row.rank for row in rows}) == 1
     tables = _tables(table, columns, rows)
+    if is_alone:
+        tables = _numbered(tables)
     shares = [sum(_of_busiest(one).values()) / one.elapsed_ms for one in tables if one.elapsed_ms]
     if shares and median(shares) > FITS:
         shown = ", ".join(repr(name[:40]) for name in columns.values())
         return [], f"{table.file}: {shown} add up to {median(shares):.3g} of the step and are left out"
     fitted = [replace(one, elapsed_ms=_at_least(one)) for one in tables]
     hosts = {row.rank: row.host for row in rows}
-    readings = readings_of(fitted, source=table.file, reader="step_series", unseen=(UNSEEN,), run=name[:256])
-    return [_on_host(reading, hosts[reading.records.layout.rank]) for reading in readings], ""
+    # Whose rank a column tells may be called anything, and is of one run with those beside it.
+    is_named = not is_alone or named is not None
+    run = (without_rank(path.name.split(".")[0])[:256] if is_named else "") or "table"
+    readings = readings_of(fitted, source=table.file, reader=READER, unseen=(UNSEEN,), run=run, least=1)
+    whole = [_on_host(reading, hosts[reading.records.layout.rank]) for reading in readings]
+    return [replace(one, is_world_known=not is_alone, is_rank_named=is_alone) for one in whole], ""
+
+
+def with_peers(files: Sequence[tuple[str, Sequence[Reading]]]) -> list[tuple[str, Sequence[Reading]]]:
+    """The files without the phases of a rank whose run has no other one: its step times are what is left to judge."""
+    ranks: dict[str, set[int]] = defaultdict(set)
+    for _, readings in files:
+        for one in filter(_is_of_table, readings):
+            ranks[one.records.layout.run].add(one.records.layout.rank)
+    return [
+        (name, [one for one in readings if not _is_of_table(one) or len(ranks[one.records.layout.run]) > 1])
+        for name, readings in files
+    ]
+
+
+def _is_of_table(reading: Reading) -> bool:
+    return reading.records.layout.source == READER and len(reading.records.steps) > 0
 
 
 def _columns(table: Table) -> dict[int, str]:
@@ -140,19 +169,20 @@ def _columns(table: Table) -> dict[int, str]:
     return found
 
 
-def _rows(table: Table) -> list[_Row]:
-    """Who each row is of; empty where that is not a rank of one job for each."""
+def _rows(table: Table, named: int | None) -> list[_Row]:
+    """Who each row is of, without a column the rank that the file is `named` after; empty where that is not told."""
     owners = table.of_kind("whose")
     whole = {column: "".join(words(table.names[column])) for column in owners}
     ranks = [column for column in owners if whole[column] in RANKS]
     others = [column for column in owners if column not in ranks and not whole[column].startswith("host")]
-    if len(ranks) != 1 or any(len(set(table.cells(column))) > 1 for column in others):
+    if len(ranks) > 1 or any(len(set(table.cells(column))) > 1 for column in others):
         return []
-    numbers = [plain(cell) for cell in table.cells(ranks[0])]
+    of_file = math.nan if named is None else float(named)
+    numbers = [plain(cell) for cell in table.cells(ranks[0])] if ranks else [of_file] * len(table.rows)
     if not all(number >= 0 and number < MAX_WORLD and number == int(number) for number in numbers):
         return []
     hosts = [table.cells(column) for column in owners if whole[column].startswith("host")]
-    named = [cell.strip() for cell in hosts[0]] if hosts else [""] * len(numbers)
+    places = [cell.strip() for cell in hosts[0]] if hosts else [""] * len(numbers)
     told = table.steps()
     seen: dict[int, count[int]] = defaultdict(count)
     steps = told or [next(seen[int(number)]) for number in numbers]
@@ -160,7 +190,7 @@ def _rows(table: Table) -> list[_Row]:
         return []
     return [
         _Row(step=int(step), rank=int(number), host=host)
-        for step, number, host in zip(steps, numbers, named, strict=True)
+        for step, number, host in zip(steps, numbers, places, strict=True)
     ]
 
 
@@ -192,6 +222,13 @@ def _tables(table: Table, columns: Mapping[int, str], rows: Sequence[_Row]) -> l
         )
         for step, own in sorted(cells.items())
     ]
+
+
+def _numbered(tables: Sequence[TimerTable]) -> list[TimerTable]:
+    """The tables by their own steps, for other ranks' files may begin elsewhere; every so many steps count as one."""
+    steps = [table.iteration for table in tables]
+    apart = math.gcd(*(b - a for a, b in pairwise(steps))) or 1
+    return [replace(table, step=step // apart) for table, step in zip(tables, steps, strict=True)]
 
 
 def _of_busiest(table: TimerTable) -> dict[str, float]:

@@ -52,6 +52,15 @@ def named_rank(path: Path) -> tuple[int | None, str]:
     return None, ""
 
 
+def without_rank(name: str) -> str:
+    """A name without its rank, the same for the files of all ranks.
+
+    >>> without_rank("metrics_rank3"), without_rank("rank12")
+    ('metrics', '')
+    """
+    return _RANK_IN_NAME.sub("", name)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Profile:
     """A profile's records; `warnings` are sentences."""

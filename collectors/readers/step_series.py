@@ -69,7 +69,7 @@ def read(path: Path) -> Iterator[Reading]:
     if text.lstrip()[:1] in ("{", "[") and not begins_with_rows(text[:HEAD_BYTES]):
         found, warnings = _from_json(text, name, path.name)
     else:
-        found, ranks, warnings = _from_table(text, name, path.name)
+        found, ranks, warnings = _from_table(text, name, path)
     if cut:
         warnings.append(f"{path.name}: {cut}; the rest is used")
     doubts = [_why_no_times(series) for series in found]
@@ -92,15 +92,15 @@ def read(path: Path) -> Iterator[Reading]:
     yield from ranks
 
 
-def _from_table(text: str, name: str, file: str) -> tuple[list[StepSeries], list[Reading], list[str]]:
+def _from_table(text: str, name: str, path: Path) -> tuple[list[StepSeries], list[Reading], list[str]]:
     """Series, the ranks' phases, and sentences. Raises ReaderError."""
     if text.lstrip()[:1] in ("{", "["):
-        table, num_odd = table_of_rows(text, file)
+        table, num_odd = table_of_rows(text, path.name)
     else:
-        table, num_odd = table_of(text, file), 0
-    ranks, doubt = phase_readings(table, name=name)
+        table, num_odd = table_of(text, path.name), 0
+    ranks, doubt = phase_readings(table, path=path)
     warnings = [doubt] if doubt else []
-    warnings += [f"{file}: lines that are no JSON object are left out: {num_odd}"] if num_odd else []
+    warnings += [f"{path.name}: lines that are no JSON object are left out: {num_odd}"] if num_odd else []
     try:
         return table_series(table, name=name), ranks, warnings
     except ReaderError:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from argus.api.offline import triage_files
+from argus.api.offline_series import SeriesReport
 from argus.api.report import Report
 from argus.collectors.readers import Reading
 from argus.collectors.readers.step_series import read
@@ -83,6 +84,44 @@ def test_among_healthy_ranks_nobody_is(tmp_path: Path, names: dict[str, str]) ->
     report = triage_files([table(tmp_path / "log.csv", names)], now_s=0.0)
     assert isinstance(report, Report) and not report.incidents
     assert report.series is None or not report.series.incidents
+
+
+def file_of_each_rank(folder: Path, *, header: str, row: str, slow: int) -> list[Path]:
+    """A file for each rank; that of rank 2 begins four steps later."""
+    folder.mkdir()
+    files: dict[int, list[str]] = {rank: [header] for rank in range(RANKS)}
+    for step, rank, cells in rows(slow=lambda rank, step: 1.3 if rank == slow else 1.0):
+        if rank != 2 or step >= 4:
+            files[rank].append(
+                row.format(**{**cells, "step": 10 * step + 9, "step_s": cells["step"], "rank": rank})
+            )
+    paths = []
+    for rank, text in files.items():
+        paths.append(folder / (f"metrics_rank{rank}.csv" if header else f"part-{rank}.jsonl"))
+        paths[-1].write_text("\n".join(line for line in text if line) + "\n")
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("step,step_time,forward_time,backward_time", "{step},{step_s},{forward},{backward}"),
+        (
+            "",
+            '{{"step": {step}, "rank": {rank}, "step_time": {step_s}, "timers": {{"fwd_s": {forward}, "bwd_s": {backward}}}}}',
+        ),
+    ],
+)
+def test_files_of_one_rank_each_are_compared(tmp_path: Path, header: str, row: str) -> None:
+    paths = file_of_each_rank(tmp_path / "logs", header=header, row=row, slow=6)
+    report = triage_files([tmp_path / "logs"], now_s=0.0)
+    assert isinstance(report, Report) and {one.cause.suspects for one in report.incidents} == {(6,)}
+    firsts = {
+        rank: int(one.records.steps["step"][0]) for path in paths for rank, one in of_ranks(path).items()
+    }
+    assert firsts == {rank: 4 if rank == 2 else 0 for rank in range(RANKS)}
+    alone = triage_files(paths[:1], now_s=0.0)
+    assert isinstance(alone, SeriesReport), "with nobody to compare it with it is a series of step times"
 
 
 def test_phases_keep_their_own_names_and_times(tmp_path: Path) -> None:
