@@ -24,7 +24,8 @@ FITS = 1.25
 MIN_KNOWN = 0.5
 """A column of which fewer cells are times is of something else, such as the name of a data set."""
 
-RANKS = frozenset({"rank", "globalrank", "rankid", "worldrank", "worker", "workerid"})
+RANKS = {"rank", "globalrank", "rankid", "worldrank", "worker", "workerid"}
+"""Columns of the job's ranks; those of a host's own (`local_rank`) name nobody."""
 
 _PHASES: Mapping[str, str] = {
     **dict.fromkeys(("data", "dataset", "dataloader", "dataloading", "loader", "fetch"), "data"),
@@ -36,52 +37,12 @@ _PHASES: Mapping[str, str] = {
 }
 """Saving and evaluation are none: they lie between steps, and one rank may do them for all."""
 
-_BESIDE = frozenset(
-    {
-        *(
-            "time",
-            "times",
-            "timing",
-            "duration",
-            "elapsed",
-            "latency",
-            "took",
-            "dt",
-            "dur",
-            "in",
-            "per",
-            "step",
-        ),
-        *(
-            "train",
-            "training",
-            "trainer",
-            "perf",
-            "pass",
-            "compute",
-            "load",
-            "loading",
-            "grad",
-            "gradient",
-            "grads",
-        ),
-        *(
-            "gradients",
-            "all",
-            "reduce",
-            "timers",
-            "timer",
-            "phase",
-            "phases",
-            "batch",
-            "wall",
-            "next",
-            "get",
-            "avg",
-        ),
-        *("mean", "model"),
-    }
-)
+_BESIDE = {
+    *("time", "times", "timing", "duration", "elapsed", "latency", "took", "dt", "dur", "wall", "in", "per"),
+    *("step", "batch", "pass", "phase", "phases", "timer", "timers", "avg", "mean", "perf", "model"),
+    *("train", "training", "trainer", "compute", "load", "loading", "next", "get"),
+    *("grad", "grads", "gradient", "gradients", "all", "reduce"),
+}
 """What may stand beside the phase in the name of its time; a loss, a norm or a count is none."""
 
 READER = "step_series"
