@@ -72,7 +72,7 @@ def _incomparable(job: Job, waits: Waited) -> str:
         )
         return f"too little of the ranks' steps was seen: {steps} of {job.num_steps} can be compared"
     if job.world_size > 1 and not any(len(seen.calls.first) for _, seen in waits):
-        return f"no rank's own work stands out, and no collective can be compared over the {_read(job)}"
+        return f"no collective can be compared over the {_read(job)}"
     return ""
 
 
