@@ -7,6 +7,7 @@ import statistics
 import time
 from pathlib import Path
 
+from argus.collectors.rank.descriptor import Descriptor
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.identity import Place, attempt_of, place_of
 from argus.collectors.rank.layout import place_in_group
@@ -36,10 +37,17 @@ class _File:
     """An open file, closed when the last thread lets go of it: a write never meets a number used again."""
 
     def __init__(self, fd: int) -> None:
-        self.fd = fd
+        self._descriptor = Descriptor(fd)
 
     def __del__(self) -> None:
-        os.close(self.fd)
+        self._descriptor.close()
+
+    def write(self, raw: bytes, offset: int) -> bool:
+        """Write there; False if the program closed the file."""
+        if not self._descriptor.is_ours:
+            return False
+        os.pwrite(self._descriptor.fd, raw, offset)
+        return True
 
 
 class Page:
@@ -67,10 +75,8 @@ class Page:
         if self._file is None and self._path.parent.is_dir():
             how = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             self._file = _File(os.open(self._path, how, 0o600))
-            os.pwrite(self._file.fd, bytes(NUM_BYTES), 0)
-        file = self._file
-        if file is not None:
-            os.pwrite(file.fd, USUAL.pack(self._usual_ns()), BEGUN.size)
+            self._put(bytes(NUM_BYTES), 0)
+        self._put(USUAL.pack(self._usual_ns()), BEGUN.size)
 
     def close(self) -> None:
         """Nothing is open any more; a forked child leaves the page to its parent."""
@@ -84,6 +90,10 @@ class Page:
 
     def _write(self, step: int) -> None:
         self._step = step
+        self._put(BEGUN.pack(step, time.monotonic_ns()), 0)
+
+    def _put(self, raw: bytes, offset: int) -> None:
+        """Write on the page; one that the program closed is opened again by the next tick."""
         file = self._file
-        if file is not None:
-            os.pwrite(file.fd, BEGUN.pack(step, time.monotonic_ns()), 0)
+        if file is not None and not file.write(raw, offset):
+            self._file = None

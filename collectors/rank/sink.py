@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from argus.collectors.rank.descriptor import Descriptor
 from argus.collectors.rank.guard import LOGGER
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.frames import FrameReader, Kind
@@ -58,6 +59,7 @@ class Sink:
         self._now_s = now_s
         self._max_bytes = max_bytes
         self._sock: socket.socket | None = None
+        self._descriptor: Descriptor | None = None  # of the socket
         self._frames: deque[bytes] = deque()
         self._opening = b""  # what this connection must still hear first; apart, for each one has its own
         self._sent = 0  # bytes of the opening, or else of the first frame, that are out
@@ -87,6 +89,8 @@ class Sink:
 
     def pump(self) -> None:
         """Connect if it is time to, then write until the socket would block."""
+        if self._descriptor is not None and not self._descriptor.is_ours:
+            self._lose()
         was_connected = self.is_connected
         if not was_connected and not self._reach():
             return
@@ -105,10 +109,13 @@ class Sink:
             self._lose()
 
     def close(self) -> None:
-        """Hang up."""
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
+        """Hang up; a socket that the program closed is let go of, its number may be another file's."""
+        if self._sock is not None and self._descriptor is not None:
+            if self._descriptor.is_ours:
+                self._sock.close()
+            else:
+                self._sock.detach()
+            self._sock = self._descriptor = None
 
     def _reach(self) -> bool:
         if self._now_s() < self._retry_at_s:
@@ -120,7 +127,7 @@ class Sink:
             return False
         self._reader = FrameReader()
         self._opening = self._prelude()
-        self._sock = sock
+        self._sock, self._descriptor = sock, Descriptor(sock.fileno())
         return True
 
     def _write(self) -> bool:

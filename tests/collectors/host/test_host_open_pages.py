@@ -178,3 +178,28 @@ def test_the_processor_asks_again_when_a_step_may_be_slow(rank: Rank) -> None:
 def test_quiet_ranks_are_left_alone() -> None:
     ranks = [step(r, 7, open_s=0.5 if r == 3 else 0.05) for r in range(4)]
     assert StackPlan().urgent(ranks, now_s=1.0, quiet={("run", 0, 3)}) == []
+
+
+def test_a_page_that_the_program_closed_is_opened_again_and_its_file_of_that_number_left_alone(
+    rank: Rank, tmp_path: Path
+) -> None:
+    rank.page.tick()
+    [number] = [fd for fd in os.listdir("/proc/self/fd") if _links_to(fd, rank.socket)]
+    theirs = tmp_path / "theirs"
+    with theirs.open("wb", buffering=0) as file:
+        os.dup2(file.fileno(), int(number))  # what closing all and opening a file of one's own comes to
+    rank.steps(5)
+    assert theirs.read_bytes() == b""
+    rank.page.tick()
+    rank.steps(2)
+    pages = OpenPages(rank.socket, clock_ns=lambda: rank.now_ns)
+    [step] = pages.open_steps([rank.member])
+    assert step.step == rank.recorder.current_step
+    pages.close()
+    assert os.write(int(number), b"mine") == 4 and theirs.read_bytes() == b"mine"
+    os.close(int(number))
+
+
+def _links_to(fd: str, socket: Path) -> bool:
+    path = Path("/proc/self/fd", fd)
+    return path.is_symlink() and os.readlink(path).startswith(f"{socket}.step-")
