@@ -17,7 +17,7 @@ from pathlib import Path
 import argus
 from argus.collectors.rank.identity import LAUNCH_HOST, run_name, run_of
 from argus.collectors.rank.sink import connect_to
-from argus.collectors.records.endpoint import private_directory, socket_path
+from argus.collectors.records.endpoint import check_socket_path, private_directory, socket_path
 
 ANSWER_S = 5.0  # to wait for a new processor to listen; the command runs anyway
 POLL_S = 0.02
@@ -134,6 +134,7 @@ def ensure_processor(
     so that the first does not leave while this job has yet to bring its ranks. OSError, ValueError: no
     processor can be started.
     """
+    check_socket_path(plan.socket)
     private_directory(plan.socket.parent)
     lock = os.open(plan.socket.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

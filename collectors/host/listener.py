@@ -10,12 +10,9 @@ import struct
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from argus.collectors.records.endpoint import private_directory
+from argus.collectors.records.endpoint import check_socket_path, private_directory
 
 BACKLOG = 128
-MAX_PATH = 107
-"""sockaddr_un.sun_path without its final zero (unix(7))."""
-
 _UCRED = struct.Struct("3i")
 
 
@@ -57,8 +54,7 @@ class Listener:
 
 def listen(path: Path, *, target: Target | None = None) -> Listener | None:
     """Listen on `path`; None if another processor does. ValueError, OSError: the path cannot be used."""
-    if len(os.fsencode(path)) > MAX_PATH:
-        raise ValueError(f"the socket path {path} is longer than {MAX_PATH} bytes")
+    check_socket_path(path)
     private_directory(path.parent)
     lock_fd = os.open(f"{path}.owner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -8,10 +8,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
+MAX_PATH = 107
+"""Bytes of a socket's path: sockaddr_un.sun_path without its final zero (unix(7))."""
+
+
 def socket_path(env: Mapping[str, str]) -> Path:
     """`ARGUS_SOCKET`, else the user's own default under the system's temporary directory."""
     named = env.get("ARGUS_SOCKET")
     return Path(named) if named else Path("/tmp") / f"argus-{os.getuid()}" / "processor.sock"
+
+
+def check_socket_path(path: Path) -> None:
+    """ValueError if the system binds no socket there, for its length."""
+    if len(os.fsencode(path)) > MAX_PATH:
+        raise ValueError(f"the socket path {path} is longer than {MAX_PATH} bytes")
 
 
 def private_directory(path: Path) -> Path:

@@ -83,6 +83,14 @@ def test_a_folder_that_cannot_be_made_is_said_before_the_job_starts(name: str, t
         launch.ensure_processor(plan, launcher_pid=1, env={})
 
 
+def test_a_socket_path_that_is_too_long_is_said_at_once_and_leaves_nothing(tmp_path: Path) -> None:
+    path, record = tmp_path / ("s" * 107) / "p.sock", tmp_path / "recording"
+    plan = plan_of({}, socket=str(path), record=str(record))
+    with pytest.raises(ValueError, match=f"^the socket path {path} is longer than 107 bytes$"):
+        launch.ensure_processor(plan, launcher_pid=1, env={})
+    assert not record.exists() and not path.parent.exists()
+
+
 def test_the_environment_gets_one_directory_first_and_keeps_the_rest() -> None:
     env = launch.rank_env({"PYTHONPATH": "/a:/b", "HOME": "/h"}, plan_of({}))
     assert env["PYTHONPATH"].split(":")[1:] == ["/a", "/b"]
