@@ -7,7 +7,6 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-
 MAX_PATH = 107
 """Bytes of a socket's path: sockaddr_un.sun_path without its final zero (unix(7))."""
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from argus.collectors.host import listener as listener_module
 from argus.collectors.host import process as process_module
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.launchers import Launchers
 from argus.collectors.host.listener import Peer, listen, peer_of
 from argus.collectors.host.metrics import METRICS, serve_metrics
 from argus.collectors.host.process import Process, read_stat
+from argus.collectors.records.endpoint import MAX_PATH
 
 
 def exited(*words: str) -> tuple[str, str, str]:
@@ -167,7 +167,7 @@ def test_an_open_directory_or_a_long_path_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir(mode=0o755)
     with pytest.raises(ValueError, match="mode 0700"):
         listen(tmp_path / "open" / "p.sock")
-    with pytest.raises(ValueError, match=f"longer than {listener_module.MAX_PATH}"):
+    with pytest.raises(ValueError, match=f"longer than {MAX_PATH}"):
         listen(tmp_path / ("x" * 120) / "p.sock")
 
 
