@@ -20,7 +20,8 @@ def make_room(connection: Connection, layouts: Sequence[Layout], *, now_s: float
     """Rename the earlier launch of each attempt that `layouts` show to be launched anew.
 
     A launch is new when a rank comes with another process while the rank known so far has ended, is gone or
-    was not heard of for `silent_s`: two jobs that run side by side under one name do not oust each other.
+    was not heard of for `silent_s`: two jobs that run side by side under one name do not oust each other. So it is
+    when the process itself began anew, as another program (exec): what it was before is over for certain.
     """
     by_key: dict[AttemptKey, list[Layout]] = {}
     for layout in layouts:
@@ -33,7 +34,7 @@ def make_room(connection: Connection, layouts: Sequence[Layout], *, now_s: float
             continue
         is_over = row.status != "live" or now_s - row.last_seen_s > silent_s
         gone = _gone_ranks(connection, row.id)
-        if any((is_over or one.rank in gone) and _is_other(connection, row.id, one) for one in members):
+        if any(_is_new(connection, row.id, one, is_over=is_over or one.rank in gone) for one in members):
             since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(row.first_seen_s))
             renamed = {"run": f"{launch_prefix(run)}{since}.{row.id}", "end_reason": RELAUNCHED}
             connection.execute(update(ATTEMPTS).where(ATTEMPTS.c.id == row.id).values(**renamed))
@@ -49,9 +50,12 @@ def _gone_ranks(connection: Connection, attempt_id: int) -> set[int]:
     return set(connection.execute(select(HEARTBEATS.c.rank).where(*here)).scalars())
 
 
-def _is_other(connection: Connection, attempt_id: int, layout: Layout) -> bool:
-    """Whether the rank is known, and as no process that is this one."""
+def _is_new(connection: Connection, attempt_id: int, layout: Layout, *, is_over: bool) -> bool:
+    """Whether the rank is known, and as a process that is over: another one that `is_over`, or this one before."""
     here = (LAYOUTS.c.attempt_id == attempt_id, LAYOUTS.c.rank == layout.rank)
     known = [load(body) for body in connection.execute(select(LAYOUTS.c.body).where(*here)).scalars()]
     known = [one for one in known if one["pid"]]
-    return bool(known) and all((one["host"], one["pid"]) != (layout.host, layout.pid) for one in known)
+    same = [one for one in known if (one["host"], one["pid"]) == (layout.host, layout.pid)]
+    if same:
+        return all(0 < one.get("began_ns", 0) < layout.began_ns for one in same)
+    return bool(known) and is_over

@@ -57,6 +57,11 @@ class Member:
         """Whether its connection is open."""
         return self.num_connections > 0
 
+    def is_same(self, layout: Layout, *, pid: int) -> bool:
+        """Whether it is this rank's process that connects, and still the program that it was."""
+        mine = self.state.layout
+        return self.process.pid == (pid or layout.pid) and mine.began_ns == layout.began_ns
+
     @property
     def is_gone(self) -> bool:
         """Whether the process is known to have ended."""
@@ -109,14 +114,15 @@ class Ranks:
         return self._members.get(key_of(layout))
 
     def connect(self, layout: Layout, *, pid: int, now_s: float) -> Member:
-        """The rank behind a new connection: a known one that came back, else a fresh one.
+        """The rank behind a new connection: a known one that came back, else a fresh one, as of a program that
+        replaced itself.
 
         `pid` is 0 for a process of another PID namespace. A fresh one may take the place of a process
         that is gone. Raises WireError.
         """
         layout = self.named(layout)
         known = self._members.get(key_of(layout))
-        if known is not None and known.process.pid == (pid or layout.pid) and not known.is_gone:
+        if known is not None and known.is_same(layout, pid=pid) and not known.is_gone:
             known.state.layout = layout
             known.num_connections, known.is_cut = known.num_connections + 1, False
             return known

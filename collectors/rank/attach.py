@@ -179,6 +179,7 @@ def _layout_watch(session: Session, place: Place, env: Mapping[str, str]) -> Lay
         env=env,
         on_change=session.groups_changed,
         pipelines=session.pipelines,
+        began_ns=session.recorder.now_ns(),
     )
 
 

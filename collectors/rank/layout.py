@@ -42,12 +42,14 @@ class LayoutWatch:
         env: Mapping[str, str],
         on_change: Callable[[], None],
         pipelines: Sequence[tuple[int, ...]] = (),
+        began_ns: int = 0,
     ) -> None:
         self._run = run
         self._place = place
         self._env = env
         self._on_change = on_change
         self._pipelines = pipelines
+        self._began_ns = began_ns
         self._seen: tuple[tuple[GroupInfo, ...], Device] | None = None
 
     def __call__(self) -> Layout | None:
@@ -69,6 +71,7 @@ class LayoutWatch:
             local_rank=self._place.local_rank,
             host=socket.gethostname(),
             pid=os.getpid(),
+            began_ns=self._began_ns,
             device=device.id,
             gpu_model=device.model,
             groups=groups,

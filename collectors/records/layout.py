@@ -30,7 +30,8 @@ class GroupInfo:
 class Layout:
     """Identity of one rank in one attempt of one run.
 
-    `env` and `versions` are allow-listed; `source` says where the record came from (`live`, `kineto`, …).
+    `began_ns` is when its process began to record, Unix time, 0 if unknown: a program that replaces itself (exec) keeps its
+    PID, and counts its steps anew. `env` and `versions` are allow-listed; `source` says where the record came from (`live`, `kineto`, …).
     """
 
     run: str
@@ -40,6 +41,7 @@ class Layout:
     local_rank: int = 0
     host: str = ""
     pid: int = 0
+    began_ns: int = 0
     device: str = ""  # GPU UUID or PCI bus id, "" on a CPU job
     gpu_model: str = ""
     groups: tuple[GroupInfo, ...] = ()
@@ -70,6 +72,7 @@ class Layout:
             local_rank=_int(raw, "local_rank", 0, 1 << 16),
             host=_text(raw, "host", 256),
             pid=_int(raw, "pid", 0, 1 << 31),
+            began_ns=_int(raw, "began_ns", 0, 1 << 62),
             device=_text(raw, "device", 128),
             gpu_model=_text(raw, "gpu_model", 128),
             groups=_groups(raw.get("groups", []), world),

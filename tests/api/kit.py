@@ -44,7 +44,9 @@ class FakeClock:
         return self.now_s
 
 
-def make_layout(rank: int, *, run: str = "job", attempt: int = 0, world: int = 4, pid: int = 100) -> Layout:
+def make_layout(
+    rank: int, *, run: str = "job", attempt: int = 0, world: int = 4, pid: int = 100, began_ns: int = 0
+) -> Layout:
     """A rank of a data-parallel job, two ranks a host."""
     group = GroupInfo(name="0", desc="default_pg", ranks=tuple(range(world)))
     return Layout(
@@ -54,6 +56,7 @@ def make_layout(rank: int, *, run: str = "job", attempt: int = 0, world: int = 4
         world_size=world,
         host=f"h-{rank // 2}",
         pid=pid + rank,
+        began_ns=began_ns,
         groups=(group,),
     )
 
@@ -280,12 +283,15 @@ def service_at(path: Path, *, clock: FakeClock, **settings: Any) -> Iterator[Ser
         store.close()
 
 
-def layouts_body(world: int = 4, *, run: str = "job", attempt: int = 0, pid: int = 100) -> bytes:
+def layouts_body(
+    world: int = 4, *, run: str = "job", attempt: int = 0, pid: int = 100, began_ns: int = 0
+) -> bytes:
     """The request body that announces every rank of a job."""
     from argus.analytics.store.documents import dump
 
     layouts = [
-        make_layout(rank, run=run, attempt=attempt, world=world, pid=pid).to_json() for rank in range(world)
+        make_layout(rank, run=run, attempt=attempt, world=world, pid=pid, began_ns=began_ns).to_json()
+        for rank in range(world)
     ]
     return dump({"layouts": layouts}).encode()
 

@@ -265,19 +265,20 @@ def test_a_newer_attempt_ends_a_lost_one_with_its_incident(service: Service, clo
     assert (incident["status"], incident["attempt"], incident["end_step"]) == ("resolved", 0, 9)
 
 
-@pytest.mark.parametrize("how", ["ended", "exited", "silent"])
+@pytest.mark.parametrize("how", ["ended", "exited", "silent", "replaced"])
 def test_a_run_started_again_under_its_name_is_a_job_of_its_own(
     service: Service, clock: FakeClock, how: str
 ) -> None:
-    service.receive_layouts(layouts_body(pid=100))
+    service.receive_layouts(layouts_body(pid=100, began_ns=1))
     send(service, 0, slow=3)
     turn(service, clock)
-    if how != "silent":
+    if how in ("ended", "exited"):
         gone = [make_beat(rank, ts_s=clock.now_s, state=how) for rank in range(4)]
         service.receive_heartbeats(beats_body(*gone))
     turn(service, clock, after_s=20 if how == "silent" else 1)
-    service.receive_layouts(layouts_body(pid=500))
-    service.receive_layouts(layouts_body(pid=500))
+    again = layouts_body(pid=100 if how == "replaced" else 500, began_ns=2)
+    service.receive_layouts(again)
+    service.receive_layouts(again)
     for window in range(2):
         send(service, window)
     turn(service, clock)

@@ -21,7 +21,7 @@ from argus.collectors.host import ranks as ranks_module
 from argus.collectors.host.client import parse_server
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.fake_host import HOST, FakeHost
-from argus.collectors.host.fake_rank import frames, preamble, steps
+from argus.collectors.host.fake_rank import FakeRank, frames, preamble, steps
 from argus.collectors.host.fake_service import FakeService, serve
 from argus.collectors.host.ranks import Ranks
 from argus.collectors.host.window import cut
@@ -98,6 +98,21 @@ def test_a_rank_that_reconnects_continues(start: Start, service: FakeService) ->
     (window,) = service.windows.values()
     assert window.steps["step"].tolist() == list(range(10))
     assert window.dropped == {}
+
+
+@pytest.mark.slow
+def test_a_program_that_replaced_itself_is_another_launch_in_a_file_of_its_own(
+    start: Start, tmp_path: Path
+) -> None:
+    host = start(url="", record_bytes=1 << 20)
+    for began_ns in (1, 2):
+        with FakeRank(host.path, replace(LAYOUT, began_ns=began_ns)) as rank:
+            rank.play(0, 25 * began_ns)
+        assert host.wait_for(lambda: host.counters.get("argus_collector_ranks") == 0)
+    host.stop()
+    files = [tmp_path / "rec" / name for name in ("rank-0.argus", "rank-0.2.argus")]
+    assert [len(next(iter(read(file))).records.steps) for file in files] == [25, 50]
+    assert host.counters.get("argus_collector_dropped_events_total", "late") == 0
 
 
 @pytest.mark.slow
