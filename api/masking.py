@@ -18,9 +18,14 @@ SHAPES = (
     re.compile(r"(argus_[0-9a-f]{12}_)[0-9a-f]{64}"),
     re.compile(r"(?i)(\b(?:bearer|authorization:\s*\w+)\s+)[^\s,;'\"]+"),
     re.compile(r"(?i)(\bargus_session=)[^\s,;'\"]+"),
+    re.compile(r"(\bpostgres(?:ql)?(?:\+\w+)?://[^\s/:@]*:)[^\s'\"]+(?=@)"),
     re.compile(r"(://[^\s/:@]+:)[^\s/@]+(?=@)"),
+    re.compile(r"(?i)([?&\s](?:ssl)?password=)[^\s&'\"]+"),
 )
-"""How a key, a header, a cookie and a password in a URL look; group 1 stays."""
+"""How a key, a header, a cookie and a password in a URL look, also as one of its options; group 1 stays.
+
+The password of a database may hold `/` and `@` that nobody escaped: all up to the last `@` is taken.
+"""
 
 
 def mask(text: str, *, secrets: Iterable[str] = ()) -> str:

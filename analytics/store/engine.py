@@ -143,13 +143,18 @@ def open_store(where: str) -> Store:
     if url.startswith(("postgres://", "postgresql://")):
         url = "postgresql+psycopg://" + url.split("://", 1)[1]
     try:
-        backend = make_url(url).get_backend_name()
+        parts = make_url(url)
+        backend = parts.get_backend_name()
     except (ArgumentError, ValueError):
         backend = ""
     if backend == "sqlite":
         opened: set[sqlite3.Connection] = set()
         return Store(engine=_sqlite_engine(url, opened=opened), _connections=opened)
     if backend == "postgresql":
+        if "@" in (
+            parts.host or ""
+        ):  # the driver would look up, and print, the rest of the password as a host
+            raise StoreError("the user or password of the database's URL holds an @: write it as %40")
         return Store(engine=create_engine(url, pool_pre_ping=True))
     # What stands before @ may be a password.
     raise StoreError(

@@ -1,5 +1,9 @@
 """The error a command raises to end with one sentence and an exit code."""
 
+from __future__ import annotations
+
+from argus.api.masking import mask
+
 
 class CliError(Exception):
     """A foreseeable failure: the message says what is wrong and what to do."""
@@ -17,4 +21,4 @@ def cannot_open(error: Exception) -> CliError:
     """
     said = getattr(error, "orig", None) or error
     line = next(iter(str(said).splitlines()), type(said).__name__)
-    return CliError(f"cannot open the database: {line}", code=1)
+    return CliError(f"cannot open the database: {mask(line)}", code=1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from argus.api.cli.errors import CliError, cannot_open
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
+from argus.api.masking import mask
 
 if TYPE_CHECKING:
     from argus.agent.evidence import Json, ToolResult
@@ -94,9 +95,7 @@ def stored(where: str) -> Toolbox:
     try:
         store = open_store(where)
         if not is_newest(store):
-            raise CliError(
-                f"the database {where.split('@')[-1]} is of another version: start argus serve on it once"
-            )
+            raise CliError(f"the database {mask(where)} is of another version: start argus serve on it once")
     except (StoreError, SQLAlchemyError) as error:
         raise cannot_open(error) from None
     book = StoreBook(store=store, clock=time.time, keep_s=Settings().keep_evidence_s)

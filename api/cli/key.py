@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from argus.api.cli.errors import CliError, cannot_open
 from argus.api.cli.over_http import ask
+from argus.api.masking import mask
 from argus.collectors.records.text import tame
 
 if TYPE_CHECKING:
@@ -175,9 +176,7 @@ def _open(args: argparse.Namespace) -> Keyring:
         if is_new:
             upgrade(store)
         elif not is_newest(store):
-            raise CliError(
-                f"the database {db.split('@')[-1]} is of another version: start argus serve on it once"
-            )
+            raise CliError(f"the database {mask(db)} is of another version: start argus serve on it once")
     except SettingsError as error:
         raise CliError(str(error)) from None
     except (StoreError, SQLAlchemyError) as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from argus.api.cli.errors import CliError, cannot_open
+from argus.api.masking import mask
 from argus.api.settings import Settings
 
 if TYPE_CHECKING:
@@ -170,4 +171,4 @@ def shown(db: str) -> str:
         return db
     from sqlalchemy.engine import make_url
 
-    return make_url(db).render_as_string(hide_password=True)
+    return mask(make_url(db).render_as_string(hide_password=True))

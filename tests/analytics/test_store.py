@@ -242,6 +242,13 @@ def test_what_is_no_database_is_said_in_a_sentence(where: str) -> None:
         open_store(where)
 
 
+def test_a_password_with_an_unescaped_at_is_told_and_not_looked_up_as_a_host() -> None:
+    with pytest.raises(StoreError, match="%40") as told:
+        open_store("postgresql://u:pw@s3cret@h/d")
+    assert "s3cret" not in str(told.value)
+    open_store("postgresql://u:pw%40s3cret@h/d").close()
+
+
 def test_the_tables_need_no_service_libraries() -> None:
     code = "import sys, argus.analytics.store.queries; print('fastapi' in sys.modules or 'alembic' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,9 +9,11 @@ import sqlite3
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from argus.api.cli.errors import cannot_open
 from argus.api.cli.serve_log import logging_lines
+from argus.api.cli.serve_store import shown
 from argus.api.complaints import Complaints
-from argus.api.masking import mask_logs
+from argus.api.masking import mask, mask_logs
 from argus.api.settings import Settings
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING|ERROR) [\w.]+: \S.*")
@@ -72,3 +74,21 @@ def test_what_lasts_is_said_once_and_that_it_is_over(caplog: pytest.LogCaptureFi
         "over: it failed: OperationalError: database or disk is full",
     ]
     assert [record.exc_info is None for record in caplog.records] == [True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "db",
+    [
+        "postgresql://u:s3cret@h/d",
+        "postgresql://h/d?user=u&password=s3cret",
+        "postgresql://h/d?sslpassword=s3cret&user=u",
+        "postgresql://u:p/s3cret@h/d",
+        "postgresql://u:p@s3cret@h/d",
+        "postgresql://:s3cret@h/d",
+    ],
+)
+def test_no_form_of_a_database_url_shows_its_password(db: str) -> None:
+    assert "s3cret" not in mask(f"cannot reach '{db}', see x@y")
+    assert "s3cret" not in shown(db)
+    assert "s3cret" not in str(cannot_open(ValueError(f"{db} is none")))
+    assert mask("http://h:8321/a and mail@h") == "http://h:8321/a and mail@h"
