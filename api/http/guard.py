@@ -50,15 +50,15 @@ class Guard:
         """
         principal: Principal | None = request.scope["state"].get("principal")
         if principal is None:
-            principal = request.state.principal = await self.identify(request)
-            self._limit(principal, is_upload="ingest" in scopes)
+            principal = await self.identify(request, is_upload="ingest" in scopes)
+            request.state.principal = principal
         if not any(principal.may(scope) for scope in scopes):
             raise HTTPException(403, f"this needs a key with the scope {' or '.join(scopes)}")
         await self.enter(request, principal.project)
         return principal
 
-    async def identify(self, request: Request) -> Principal:
-        """Who asks. Raises HTTPException 401, 403, 421 or 429."""
+    async def identify(self, request: Request, *, is_upload: bool = False) -> Principal:
+        """Who asks, within the rate of their key. Raises HTTPException 401, 403, 421 or 429."""
         keyring = self.keyring
         if not (keyring.needs_key() if keyring.is_ready() else await to_thread.run_sync(keyring.needs_key)):
             check_keyless(request)
@@ -73,6 +73,7 @@ class Guard:
         if found is None:
             self._refuse(request)
         check_csrf(request, found)
+        self._limit(found, is_upload=is_upload)
         return found
 
     async def enter(self, request: Request, name: str) -> Project:

@@ -201,6 +201,15 @@ def test_a_key_has_its_rate_and_others_theirs(tmp_path: Path, clock: FakeClock) 
         assert site.client.get("/v1/runs", headers=mine).status_code == 200
 
 
+def test_asking_who_one_is_counts_as_a_request_of_the_key(tmp_path: Path, clock: FakeClock) -> None:
+    with guarded(tmp_path, clock=clock, max_requests_s=2.0) as site:
+        site.guard.ticks = lambda: 0.0
+        mine = site.headers("read")
+        codes = [site.client.get("/v1/session", headers=mine).status_code for _ in range(61)]
+        assert codes == [200] * 60 + [429]
+        assert site.client.get("/v1/session", headers=site.headers("read", "beta")).status_code == 200
+
+
 def test_an_address_that_goes_on_trying_keys_is_told_to_wait(
     site: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
