@@ -140,7 +140,7 @@ class RankWindow:
             first_step=_count(meta, "first_step"),
             num_steps=num_steps,
             host=_text(meta, "host"),
-            names=_texts(meta, "names"),
+            names=_names(meta),
             unseen=_texts(meta, "unseen"),
             dropped=_counts(meta.get("dropped")),
             steps=arrays["steps"],
@@ -210,6 +210,12 @@ def _texts(meta: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if not isinstance(value, list) or len(value) > 65536 or set(map(type, value)) - {str}:
         raise WireError(f"window.{key} must be a list of strings")
     return tuple(value) if max(map(len, value), default=0) <= 1024 else tuple(v[:1024] for v in value)
+
+
+def _names(meta: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of phases and kernels come from whoever trains; /metrics and cards show them on terminals."""
+    names = _texts(meta, "names")
+    return names if all(map(str.isprintable, names)) else tuple(tame(name, 1024) for name in names)
 
 
 def _counts(raw: object) -> dict[str, int]:

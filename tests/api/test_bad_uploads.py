@@ -1,4 +1,4 @@
-"""Uploads that are refused, expand without end or break off: nothing of them stays in memory, nothing in the log."""
+"""Uploads that are refused, expand without end, break off or hold control characters: nothing of that stays or is shown."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import gc
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from starlette.testclient import TestClient
 from argus.api.http.app import make_app
 from argus.api.service import Service
 from argus.collectors.records.upload import CONTENT_TYPE
-from tests.api.kit import FakeClock, beats_body, make_beat, make_window, service_at, upload
+from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
 
 EXPANDED = 64 << 20
 
@@ -83,3 +84,22 @@ def test_signs_of_life_are_taken_while_windows_wait_for_their_analysis(service: 
     ):
         answer = client.post(f"/v1/ingest/{path}", content=body, headers={"content-type": media})
         assert answer.status_code == status
+
+
+def test_no_control_character_of_a_phase_reaches_metrics(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
+        service.receive_layouts(layouts_body())
+        for window in range(3):
+            parts = [replace(make_window(rank, window), names=("", "a\x1b[2Jb\u202e")) for rank in range(4)]
+            service.receive_windows(upload(*parts))
+            clock.now_s += 20
+            while service.worker.turn(clock.now_s):
+                pass
+        told = [
+            line
+            for line in TestClient(make_app(service)).get("/metrics").text.splitlines()
+            if line.startswith("argus_phase_dur")
+        ]
+        assert len(told) == len(set(told)) == 4
+        assert all(line.isprintable() and 'phase="a\ufffd[2Jb\ufffd"' in line for line in told)
