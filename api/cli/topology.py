@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from argus.agent.wording import counted
+from argus.agent.wording import counted, printable
 from argus.api.cli.errors import CliError
 from argus.api.cli.numbers import whole
 from argus.collectors.records.errors import WireError
@@ -83,18 +83,18 @@ def _show(args: argparse.Namespace, *, fetch: Fetch) -> int:
     if args.run:
         facts.insert(0, from_service(args, fetch=fetch))
     for text in failed:
-        print(f"argus topology: {text}", file=sys.stderr)
+        print(f"argus topology: {printable(text)}", file=sys.stderr)
     fleet = _fleet(facts, failed)
     if args.rank is not None:
-        print(_rank_text(fleet, args.rank))
+        print(printable(_rank_text(fleet, args.rank)))
     elif args.against:
         old, broken = read_files([args.against])
         change = difference(_fleet(old, broken), fleet)
-        print(json.dumps(asdict(change)) if args.json else render_difference(change))
+        print(json.dumps(asdict(change)) if args.json else printable(render_difference(change)))
     elif args.json:
         print(json.dumps({**fleet_to_json(fleet), "warnings": [*failed, *fleet.warnings]}))
     else:
-        print(dot(fleet) if args.dot else graphml(fleet) if args.graphml else render(fleet))
+        print(printable(dot(fleet) if args.dot else graphml(fleet) if args.graphml else render(fleet)))
     return 1 if failed else 0
 
 
@@ -193,7 +193,7 @@ def _check(args: argparse.Namespace) -> int:
         }
         print(json.dumps(body))
     else:
-        print("\n".join(_check_lines(facts, failed, warnings, conflicts, note)))
+        print(printable("\n".join(_check_lines(facts, failed, warnings, conflicts, note))))
     if not facts:
         return 2
     return 1 if failed or warnings or conflicts else 0

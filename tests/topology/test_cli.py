@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import re
 import urllib.error
 import xml.etree.ElementTree as ET
 from email.message import Message
@@ -187,3 +188,15 @@ def test_long_tables_are_cut_with_the_number_left_out() -> None:
     text = table(("n",), [(str(i),) for i in range(50)], max_rows=10)
     assert text.splitlines()[-1] == "… and 40 more" and len(text.splitlines()) == 12
     assert "… and" in render(cached_fleet(Shape()), max_rows=3)
+
+
+@pytest.mark.parametrize("form", [(), ("--dot",), ("--graphml",), ("--rank", "5")])
+def test_no_name_writes_on_the_terminal(
+    ours: Path, capsys: pytest.CaptureFixture[str], form: tuple[str, ...]
+) -> None:
+    assert main(["topology", "show", str(ours), "--json"]) == 0
+    ours = ours.with_suffix(".json")
+    ours.write_text(re.sub(r'"(host|desc)": "', r'"\1": "\\u001b[2J', capsys.readouterr().out))
+    assert main(["topology", "show", str(ours), *form]) == 0
+    told = capsys.readouterr().out
+    assert told and "\x1b" not in told
