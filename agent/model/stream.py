@@ -9,6 +9,9 @@ from typing import Any
 from argus.agent.model.message import Ask, ModelError, Reply
 from argus.agent.model.reading import reply_of, tool_call
 
+MAX_STREAMED = 1_000_000
+"""Characters of text, reasoning and arguments together, ten times what is kept of a reply: more is no answer any more."""
+
 
 @dataclass(kw_only=True)
 class _Part:
@@ -34,9 +37,12 @@ class Accumulator:
     calls: list[_Part] = field(default_factory=list)
     finish: str = ""
     usage: object = None
+    num_chars: int = 0
 
     def add(self, chunk: Mapping[str, Any]) -> str:
-        """Take one chunk in; the text it adds."""
+        """Take one chunk in; the text it adds. Raises ModelError if the answer does not end."""
+        if self.num_chars > MAX_STREAMED:
+            raise ModelError("not_an_api", f"the model's answer is longer than {MAX_STREAMED} characters")
         if chunk.get("usage"):
             self.usage = chunk["usage"]
         choices = chunk.get("choices")
@@ -50,6 +56,7 @@ class Accumulator:
         for name, into in (("reasoning_content", self.reasoning), ("reasoning", self.reasoning)):
             if isinstance(delta.get(name), str):
                 into.append(delta[name])
+                self.num_chars += len(delta[name])
         calls = delta.get("tool_calls")
         for item in calls if isinstance(calls, list) else ():
             if isinstance(item, Mapping):
@@ -58,6 +65,7 @@ class Accumulator:
         if not isinstance(text, str):
             return ""
         self.content.append(text)
+        self.num_chars += len(text)
         return text
 
     def _add_call(self, item: Mapping[str, Any]) -> None:
@@ -72,6 +80,7 @@ class Accumulator:
         arguments = function.get("arguments")
         if isinstance(arguments, str):
             part.arguments += arguments
+            self.num_chars += len(arguments)
         elif isinstance(arguments, Mapping):
             part.whole = arguments
 

@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from argus.agent.loop.limits import Limits
-from argus.agent.model.client import Model
+from argus.agent.model.client import TRANSIENT, Model
 from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Ask, Message, ModelError, Reply, ToolCall
+from argus.agent.model.stream import MAX_STREAMED, Accumulator
 from argus.agent.stub_llm.protocol import completion
 from argus.agent.stub_llm.quirks import HABITS, QUIRKS, REFUSALS, STREAMS, check_quirks
 from argus.agent.stub_llm.scripts import confirm
@@ -234,3 +235,19 @@ def test_a_completion_is_what_the_protocol_says() -> None:
     whole = completion(calling(*TWO_CALLS), model="m", prompt_tokens=7)
     assert whole["choices"][0]["finish_reason"] == "tool_calls"
     assert whole["usage"]["prompt_tokens"] == 7 and whole["usage"]["completion_tokens"] > 0
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"content": "x" * 1000},
+        {"reasoning_content": "x" * 1000},
+        {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "x" * 1000}}]},
+    ],
+)
+def test_an_answer_that_does_not_end_is_given_up(delta: dict[str, object]) -> None:
+    accumulator = Accumulator()
+    with pytest.raises(ModelError, match="longer than") as caught:
+        for _ in range(MAX_STREAMED // 1000 + 2):
+            accumulator.add({"choices": [{"delta": delta}]})
+    assert caught.value.kind not in TRANSIENT
