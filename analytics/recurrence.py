@@ -13,12 +13,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from argus.analytics.ballots import VOTE_WINDOWS
 from argus.analytics.baseline import DAY_S, FALSE_ALARMS_PER_DAY, window_seconds
 from argus.analytics.cost import BAD_SHARE, BY_ITSELF, GAIN
 from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Incident
-from argus.analytics.lifecycle import RECURS, is_recurring
+from argus.analytics.lifecycle import GONE_WINDOWS, RECURS, is_recurring
 from argus.analytics.robust import vote_probability
 from argus.analytics.symptom import RankSymptom
 from argus.analytics.view import Digest, View
@@ -53,14 +52,17 @@ class Bout:
 def extended(
     bouts: Sequence[Bout], symptoms: Iterable[RankSymptom], *, attempt: int, window: int, now_s: float
 ) -> tuple[Bout, ...]:
-    """The bouts with a window's symptoms added, those of more than a day ago left out."""
+    """The bouts with a window's symptoms added, those of more than a day ago left out.
+
+    So many quiet windows as end an incident end a bout: were it longer, each bout would open one and none recur.
+    """
     kept = [bout for bout in bouts if bout.until_s > now_s - DAY_S]
     last = {bout.rank: place for place, bout in enumerate(kept) if bout.attempt == attempt}
     for symptom in symptoms:
         if not symptom.is_vote:
             continue
         place = last.get(symptom.rank, -1)
-        if place >= 0 and window - kept[place].last_window <= VOTE_WINDOWS:
+        if place >= 0 and window - kept[place].last_window <= GONE_WINDOWS:
             kept[place] = _longer(kept[place], symptom, window=window, now_s=now_s)
         else:
             kept.append(

@@ -159,6 +159,16 @@ def test_bouts_of_some_windows_are_one_incident_that_stays_open() -> None:
     )  # of all windows, not of the bad ones
 
 
+@pytest.mark.parametrize("bad", [(8, 9), (8, 9, 10)])
+def test_bouts_with_as_many_quiet_windows_as_end_an_incident_are_one_from_the_third_on(
+    bad: tuple[int, ...],
+) -> None:
+    every = len(bad) + 2
+    *early, last = played(tuple(w + more for more in range(0, 28, every) for w in bad)).incidents
+    assert [one.status for one in early] == ["resolved", "resolved"]
+    assert last.status == "open" and last.cause.suspects == (3,)
+
+
 def test_quiet_windows_cost_nothing() -> None:
     (incident,) = played((10, 11, 13, 15, 17, 19, 21)).incidents
     lost = 0.5 * JOB.step_s * 70 * JOB.ranks / 3600
