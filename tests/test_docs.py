@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from argus.analytics.classes import cause_classes
 from argus.api.cli import COMMANDS, build_parser, load
 from argus.api.reference import stale_pages
+from argus.collectors.readers import readers
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("collectors", "topology", "analytics", "agent", "api", "evals")
@@ -135,6 +137,27 @@ def test_every_environment_variable_is_documented() -> None:
     text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
     used = constants(*FOLDERS, "argus", like=r"ARGUS_[A-Z][A-Z_]*[A-Z]")
     assert used and not {name for name in used if f"`{name}`" not in text}
+
+
+def test_every_option_of_the_processor_is_documented() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"^\| `(--[a-z-]+)", text, flags=re.MULTILINE))
+    options = re.findall(r"--[a-z-]+", build_parser("processor", load("processor")).format_usage())
+    assert told == set(options)
+
+
+def test_the_readme_names_every_cause_that_is_found() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## What it finds")[2]
+    rows = [
+        line.split(" | ")[0] for line in text.partition("\n## ")[0].splitlines() if line.startswith("| `")
+    ]
+    told = {name for row in rows for name in re.findall(r"`([a-z_.]+)`", row)}
+    assert told == cause_classes().keys() - {"unknown"}
+
+
+def test_every_door_is_documented() -> None:
+    text = (ROOT / "docs" / "readers.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([a-z_]+)` \|", text, flags=re.MULTILINE)) >= readers().keys()
 
 
 def test_every_metric_is_documented() -> None:
