@@ -51,6 +51,7 @@ class Watch:
     trouble: str = ""
     claims: Claims = field(default_factory=Claims)
     mixed: str = ""
+    launch: int = 0
     change: RunDiff | None = None
     is_compared: bool = False
     has_begun: bool = False

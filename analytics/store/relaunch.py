@@ -56,6 +56,17 @@ def launch_prefix(run: str) -> str:
     return f"{run[:220]}@"
 
 
+def launch_of(connection: Connection, run: str, *, attempt_id: int) -> int:
+    """What tells an attempt from those of earlier launches of its run; 0 where there is none."""
+    earlier = (
+        ATTEMPTS.c.run.startswith(launch_prefix(run), autoescape=True),
+        ATTEMPTS.c.end_reason == RELAUNCHED,
+        ATTEMPTS.c.id < attempt_id,
+    )
+    found = connection.execute(select(ATTEMPTS.c.id).where(*earlier).limit(1)).one_or_none()
+    return 0 if found is None else attempt_id
+
+
 def _is_launched_anew(
     connection: Connection, attempt_id: int, members: Sequence[Layout], *, is_over: bool
 ) -> bool:

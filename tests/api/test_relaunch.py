@@ -119,3 +119,34 @@ def test_a_process_that_began_before_the_last_sign_of_life_ousts_nobody(
     beat(service, clock, attempt=0)
     service.receive_layouts(layouts_body(pid=500, began_ns=began_ns))
     assert attempts_by_run(service) == {"job": [0]}
+
+
+def test_the_same_fault_in_the_same_window_of_the_next_launch_is_an_incident_of_its_own(
+    service: Service, clock: FakeClock
+) -> None:
+    for pid in (100, 500):
+        service.receive_layouts(layouts_body(pid=pid, began_ns=int(clock.now_s * 1e9)))
+        for window in range(3):
+            slow = (make_window(rank, window, factor=2.0 if rank == 3 else 1.0) for rank in range(4))
+            service.receive_windows(upload(*slow))
+            turn(service, clock)
+        if pid == 100:
+            beat(service, clock, attempt=0, state="exited")
+            turn(service, clock, after_s=2)
+    assert told_of(service) == [("open", "job"), ("resolved", "before")]
+    service.receive_windows(upload(*(make_window(rank, 3) for rank in range(4))))
+    turn(service, clock)
+    assert told_of(service) == [("resolved", "job"), ("resolved", "before")]
+
+
+def told_of(service: Service) -> list[tuple[str, str]]:
+    """Status of every incident with the launch it is of, the latest first."""
+    with service.store.read() as connection:
+        names = [item["run"] for item in queries.runs(connection, limit=10, offset=0).items]
+        return [
+            (item["status"], "job" if name == "job" else "before")
+            for name in sorted(names)
+            for item in queries.incidents(
+                connection, run=name, status=None, fault_class=None, limit=9, offset=0
+            ).items
+        ]
