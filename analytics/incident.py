@@ -81,7 +81,10 @@ class Cause:
 
 @dataclass(frozen=True, kw_only=True)
 class Incident:
-    """A cause with its life; `diagnosis` is filled by the triage, None before, `ended` says why it was resolved."""
+    """A cause with its life; `diagnosis` is filled by the triage, None before, `ended` says why it was resolved.
+
+    `launch` tells apart launches of one run under the same name and attempt; 0 is the first.
+    """
 
     run: str
     attempt: int
@@ -95,6 +98,7 @@ class Incident:
     cost: Cost
     diagnosis: dict[str, Any] | None = None
     ended: str = ""
+    launch: int = 0
 
     @property
     def counted_to(self) -> int:
@@ -110,7 +114,7 @@ class Incident:
     @property
     def id(self) -> str:
         """One opening of the fingerprint."""
-        parts = (self.fingerprint, self.attempt, self.opened_window)
+        parts = (self.fingerprint, self.attempt, self.opened_window, *((self.launch,) if self.launch else ()))
         return "i-" + hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:

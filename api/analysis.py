@@ -23,7 +23,7 @@ from argus.analytics.store.damage import is_damage
 from argus.analytics.store.engine import Store
 from argus.analytics.store.levels import add_change
 from argus.analytics.store.progress import LiveAttempt, WindowRow
-from argus.analytics.store.relaunch import RELAUNCHED
+from argus.analytics.store.relaunch import RELAUNCHED, launch_of
 from argus.analytics.view import PAST_WINDOWS
 from argus.analytics.window import Coverage, Window
 from argus.api.course import Analyses, Look
@@ -64,6 +64,7 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
         kept = incident_store.open_incidents(connection, live.row.id)
         past = progress.last_windows(connection, live.row.id, limit=PAST_WINDOWS)
         watch.level = level_of(connection, (live.row.run, live.row.attempt))
+        watch.launch = launch_of(connection, live.row.run, attempt_id=live.row.id)
     watch.heard = {item.beat.rank: item for item in beats}
     watch.kept = {incident.id: incident for incident in kept}
     # The windows seen again are compared with their past as they were: without the suspects of then.
@@ -268,7 +269,7 @@ def _save(
     findings = [finding for finding in look.findings if finding.id not in watch.told]
     incidents = [
         _diagnosed(means, watch, incident, topology=topology, fresh=look.findings, now_s=now_s)
-        for incident in look.incidents
+        for incident in _of_this_launch(watch, look.incidents)
     ]
     if findings or incidents or done or look.bouts:
         attempt_id = watch.live.row.id
@@ -294,6 +295,11 @@ def _save(
                 means.metrics.incidents.labels(what=event.what).inc()
     watch.course, watch.told = look.course, ids
     _keep(watch, incidents)
+
+
+def _of_this_launch(watch: Watch, incidents: Sequence[Incident]) -> list[Incident]:
+    """The incidents as they are stored: an earlier launch may have had the same in the same window."""
+    return [one if one.id in watch.kept else replace(one, launch=watch.launch) for one in incidents]
 
 
 def _keep(watch: Watch, incidents: Sequence[Incident]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from argus.analytics.incident import Incident
 from argus.api.run_gauges import RunNow
@@ -18,6 +18,7 @@ class Published:
         self._troubles: tuple[str, ...] = ()
         self._beside: tuple[Callable[[], str], ...] = ()
         self._leads = False
+        self._mixed: Mapping[int, str] = {}
 
     def watch(self, trouble: Callable[[], str]) -> None:
         """Also tell what `trouble` says, "" while it is well: of what works beside the analysis."""
@@ -34,6 +35,14 @@ class Published:
     def show_troubles(self, troubles: tuple[str, ...]) -> None:
         """Replace the reasons why the analysis is degraded, none if it is well."""
         self._troubles = troubles
+
+    def show_mixed(self, mixed: Mapping[int, str]) -> None:
+        """Replace what is said of attempts, by id, that are two jobs under one name."""
+        self._mixed = mixed
+
+    def mixed_now(self, attempt_id: int) -> str:
+        """That the attempt is two jobs under one name; "" if it is one, or another replica analyses."""
+        return self._mixed.get(attempt_id, "")
 
     def show_leading(self, leads: bool) -> None:
         """Replace whether this replica analyses."""

@@ -17,8 +17,11 @@ MAX_CHANGES = 8
 """Changes of the governor that are shown, the newest first."""
 
 
-def run_status(connection: Connection, which: Which, *, now_s: float) -> dict[str, Any]:
-    """The status document of an attempt: versions, switch, last window's coverage, hosts with their ranks."""
+def run_status(connection: Connection, which: Which, *, now_s: float, mixed: str = "") -> dict[str, Any]:
+    """The status document of an attempt: versions, switch, last window's coverage, hosts with their ranks.
+
+    `mixed` says that it is two jobs under one name, "" if it is one.
+    """
     beats = queries.heartbeats(connection, which.id, limit=MAX_RANKS, offset=0).items
     hosts = sorted({beat["host"] for beat in beats})
     reports = control.reports(connection, hosts)
@@ -31,6 +34,7 @@ def run_status(connection: Connection, which: Which, *, now_s: float) -> dict[st
         "attempt": which.attempt,
         "service": {"version": product_version(), "wire": WIRE_VERSION, "oldest_wire": OLDEST_WIRE},
         "is_off": control.switches(connection, [which.run]).get(which.run, False),
+        "mixed": mixed,
         "governor": {
             "channels_off": list(off_at(level)),
             "from_step": from_step,

@@ -13,6 +13,7 @@ from argus.analytics.recurrence import Bout
 from argus.analytics.run_diff import RunDiff
 from argus.analytics.store.history import Rolled
 from argus.analytics.store.progress import HeardBeat, LiveAttempt
+from argus.api.claims import Claims
 from argus.api.closing import Growth
 from argus.api.course import Course
 from argus.collectors.host.stepping import Level
@@ -25,7 +26,7 @@ class Watch:
 
     `change` is what it differs in from the attempt before, `is_compared` whether that is known. `bouts` are those
     of its devices in the day before it, `other_runs` counts by rank the other runs its device was bad in. `past`
-    holds by id of each open incident what earlier ones tell.
+    holds by id of each open incident what earlier ones tell. `mixed` says that it is two jobs, "" while it is one.
     """
 
     live: LiveAttempt
@@ -48,6 +49,9 @@ class Watch:
     missing: tuple[str, ...] = ()
     level: Level = field(default_factory=Level)
     trouble: str = ""
+    claims: Claims = field(default_factory=Claims)
+    mixed: str = ""
+    launch: int = 0
     change: RunDiff | None = None
     is_compared: bool = False
     has_begun: bool = False

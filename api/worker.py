@@ -311,6 +311,7 @@ class Worker:
             historian.roll_up(means, watch, now_s=now_s)
             historian.look_for_drift(means, watch, now_s=now_s)
         if is_tick:
+            _look_for_a_mixture(watch, now_s=now_s)
             analysis.tick(means, watch, beats=beats, now_s=now_s)
             reason = analysis.ended(
                 means,
@@ -351,6 +352,7 @@ class Worker:
         )
         kept = tuple(item for watch in self._watches.values() for item in watch.kept.values())
         self._published.show(runs=runs, incidents=kept)
+        self._published.show_mixed({watch.live.row.id: watch.mixed for watch in watches if watch.mixed})
         self._published.show_leading(self._leadership.is_held)
         troubles = (w.trouble for w in self._watches.values() if w.trouble)
         unread = (trouble for _, trouble in self._unread.values())
@@ -360,9 +362,16 @@ class Worker:
         self._published.show_backlog(count, 0.0 if oldest_s is None else max(now_s - oldest_s, 0.0))
 
 
+def _look_for_a_mixture(watch: Watch, *, now_s: float) -> None:
+    before, watch.mixed = watch.mixed, watch.claims.told(watch.live.row.run, now_s=now_s)
+    if watch.mixed and not before:
+        LOG.warning("%s", watch.mixed)
+
+
 def _hear(watch: Watch, beats: Sequence[Heartbeat], *, hosts: Sequence[str], now_s: float) -> None:
     for host in (*hosts, *{beat.host for beat in beats}):
         watch.hosts[host] = max(watch.hosts.get(host, 0.0), now_s)
+    watch.claims.hear(beats, now_s=now_s)
     for beat in beats:
         before = watch.heard.get(beat.rank)
         if before is None or is_newer(beat, before.beat):

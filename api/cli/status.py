@@ -13,6 +13,7 @@ from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.records.text import tame
 
 MAX_LINE = 160
+MAX_SENTENCE = 640
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +46,8 @@ def render(status: dict[str, Any]) -> Iterator[str]:
     """Lines of text; everything foreign in them is tamed."""
     off = ", switched OFF (argus on --run NAME switches it on)" if status["is_off"] else ""
     yield tame(f"run {status['run']}, attempt {status['attempt']}{off}", MAX_LINE)
+    if mixed := status.get("mixed"):
+        yield tame(f"  {mixed}", MAX_SENTENCE)
     yield from _window_lines(status["window"])
     yield from _overhead_lines([rank for host in status["hosts"] for rank in host["ranks"]])
     for change in status["governor"]["changes"]:

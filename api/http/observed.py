@@ -81,7 +81,8 @@ def get_status(*, service: ServiceOf, run: RunPath, attempt: AttemptQuery = None
     """What each host, rank and part sees, what was lost, whether the run is switched off."""
     with service.store.read() as connection:
         which = which_attempt(connection, run, attempt)
-        return Json(run_status(connection, which, now_s=service.clock()))
+        mixed = service.published.mixed_now(which.id)
+        return Json(run_status(connection, which, now_s=service.clock(), mixed=mixed))
 
 
 def put_switch(*, service: ServiceOf, run: RunPath, switch: Switch) -> Response:

@@ -1,0 +1,152 @@
+"""A run launched again under its name: which attempts of the launch before make room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from argus.analytics.store import attempts, queries
+from argus.analytics.store.relaunch import launch_prefix
+from argus.api.service import Service
+from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
+    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
+        yield service
+
+
+def turn(service: Service, clock: FakeClock, *, after_s: float = 1.0) -> None:
+    clock.now_s += after_s
+    while service.worker.turn(clock.now_s):
+        pass
+
+
+def begin(service: Service, clock: FakeClock, *, attempt: int, pid: int, began_ns: int | None = None) -> None:
+    """A launch whose processes begin now, or then, with its first heartbeats and window."""
+    began_ns = int(clock.now_s * 1e9) if began_ns is None else began_ns
+    service.receive_layouts(layouts_body(attempt=attempt, pid=pid, began_ns=began_ns))
+    turn(service, clock)
+    beat(service, clock, attempt=attempt)
+    service.receive_windows(upload(*(make_window(rank, 0, attempt=attempt) for rank in range(4))))
+    turn(service, clock)
+
+
+def beat(service: Service, clock: FakeClock, *, attempt: int, state: str = "running") -> None:
+    beats = [make_beat(rank, ts_s=clock.now_s, attempt=attempt, state=state) for rank in range(4)]
+    service.receive_heartbeats(beats_body(*beats))
+
+
+def attempts_by_run(service: Service) -> dict[str, list[int]]:
+    with service.store.read() as connection:
+        names = [item["run"] for item in queries.runs(connection, limit=10, offset=0).items]
+        return {
+            "job" if name == "job" else "before": sorted(
+                item["attempt"] for item in queries.attempts(connection, name)
+            )
+            for name in names
+        }
+
+
+@pytest.mark.parametrize("how", ["exited", "silent"])
+@pytest.mark.parametrize("began_ns", [None, 0], ids=["dated", "undated"])
+def test_the_restarts_of_the_launch_before_go_along_under_one_name(
+    service: Service, clock: FakeClock, how: str, began_ns: int | None
+) -> None:
+    for attempt in range(3):
+        begin(service, clock, attempt=attempt, pid=100 * (attempt + 1), began_ns=began_ns)
+        if how == "exited":
+            beat(service, clock, attempt=attempt, state="exited")
+    turn(service, clock, after_s=20 if how == "silent" else 2)
+    begin(service, clock, attempt=0, pid=900, began_ns=began_ns)
+    assert attempts_by_run(service) == {"job": [0], "before": [0, 1, 2]}
+    with service.store.read() as connection:
+        which = queries.attempt_of(connection, "job", attempt=None)
+        assert which is not None
+        before = attempts.attempt_before(connection, which)
+    assert which.attempt == 0 and before is not None
+    assert before.attempt == 2 and before.run.startswith(launch_prefix("job"))
+
+
+def test_a_restart_that_lives_keeps_its_name(service: Service, clock: FakeClock) -> None:
+    begin(service, clock, attempt=0, pid=100)
+    beat(service, clock, attempt=0, state="exited")
+    begin(service, clock, attempt=1, pid=200)
+    turn(service, clock, after_s=4)
+    beat(service, clock, attempt=1)
+    service.receive_layouts(layouts_body(attempt=0, pid=900, began_ns=int(clock.now_s * 1e9) - 1))
+    assert attempts_by_run(service) == {"job": [0, 1], "before": [0]}
+
+
+def test_a_layout_that_waited_through_an_outage_ousts_no_later_restart(
+    service: Service, clock: FakeClock
+) -> None:
+    began_ns = int(clock.now_s * 1e9)
+    clock.now_s += 10
+    begin(service, clock, attempt=1, pid=200)
+    beat(service, clock, attempt=1, state="ended")
+    turn(service, clock, after_s=60)
+    service.receive_layouts(layouts_body(attempt=0, pid=100, began_ns=began_ns))
+    assert attempts_by_run(service) == {"job": [0, 1]}
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_a_launch_within_seconds_of_one_that_was_killed_with_its_hosts_is_a_job_of_its_own(
+    service: Service, clock: FakeClock, attempt: int
+) -> None:
+    begin(service, clock, attempt=attempt, pid=100)
+    turn(service, clock, after_s=5)
+    service.receive_layouts(layouts_body(pid=500, began_ns=int(clock.now_s * 1e9)))
+    again = service.receive_windows(upload(*(make_window(rank, 0) for rank in range(4))))
+    assert (again["accepted"], again["duplicates"]) == (4, 0)
+    assert attempts_by_run(service) == {"job": [0], "before": [attempt]}
+
+
+def test_a_process_that_began_before_the_last_sign_of_life_ousts_nobody(
+    service: Service, clock: FakeClock
+) -> None:
+    begin(service, clock, attempt=0, pid=100)
+    began_ns = int(clock.now_s * 1e9)
+    turn(service, clock, after_s=3)
+    beat(service, clock, attempt=0)
+    service.receive_layouts(layouts_body(pid=500, began_ns=began_ns))
+    assert attempts_by_run(service) == {"job": [0]}
+
+
+def test_the_same_fault_in_the_same_window_of_the_next_launch_is_an_incident_of_its_own(
+    service: Service, clock: FakeClock
+) -> None:
+    for pid in (100, 500):
+        service.receive_layouts(layouts_body(pid=pid, began_ns=int(clock.now_s * 1e9)))
+        for window in range(3):
+            slow = (make_window(rank, window, factor=2.0 if rank == 3 else 1.0) for rank in range(4))
+            service.receive_windows(upload(*slow))
+            turn(service, clock)
+        if pid == 100:
+            beat(service, clock, attempt=0, state="exited")
+            turn(service, clock, after_s=2)
+    assert told_of(service) == [("open", "job"), ("resolved", "before")]
+    service.receive_windows(upload(*(make_window(rank, 3) for rank in range(4))))
+    turn(service, clock)
+    assert told_of(service) == [("resolved", "job"), ("resolved", "before")]
+
+
+def told_of(service: Service) -> list[tuple[str, str]]:
+    """Status of every incident with the launch it is of, the latest first."""
+    with service.store.read() as connection:
+        names = [item["run"] for item in queries.runs(connection, limit=10, offset=0).items]
+        return [
+            (item["status"], "job" if name == "job" else "before")
+            for name in sorted(names)
+            for item in queries.incidents(
+                connection, run=name, status=None, fault_class=None, limit=9, offset=0
+            ).items
+        ]
