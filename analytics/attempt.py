@@ -71,11 +71,12 @@ class AttemptState:
     incidents: tuple[Incident, ...] = ()
     bouts: tuple[Bout, ...] = ()
     series: LiveSeries = field(default_factory=LiveSeries, compare=False)
+    launch: int = 0
 
     @staticmethod
-    def start(run: str, attempt: int) -> AttemptState:
+    def start(run: str, attempt: int, *, launch: int = 0) -> AttemptState:
         """An attempt of which nothing has been seen."""
-        return AttemptState(run=run, attempt=attempt)
+        return AttemptState(run=run, attempt=attempt, launch=launch)
 
     @property
     def last_step(self) -> int:
@@ -169,7 +170,7 @@ def _run_changes(view: View) -> tuple[Finding, ...]:
     found = change_finding(
         view.outside.change, run=view.run, attempt=view.attempt, window=window, first_step=first
     )
-    return () if found is None else (found,)
+    return () if found is None else (replace(found, launch=view.launch),)
 
 
 def _view(state: AttemptState, topology: Topology, *, window: Window | None, now_s: float) -> View:
@@ -194,6 +195,7 @@ def _view(state: AttemptState, topology: Topology, *, window: Window | None, now
         moves=state.moves,
         waits=waits,
         digest=digest,
+        launch=state.launch,
     )
 
 
@@ -364,6 +366,7 @@ def _opened(state: AttemptState, view: View, cause: Cause, window: int, *, count
         steps_done=state.last_step,
         world=view.topology.world_size,
         counted_to=counted_to,
+        launch=state.launch,
     )
 
 

@@ -44,7 +44,8 @@ class Finding:
     """What one detector says of one window; None where a field does not apply.
 
     `ratio` = got / expected. `significance` = −log10 of the number of such findings expected per
-    healthy day. `nodes` are `kind:name` ids.
+    healthy day. `nodes` are `kind:name` ids. `launch` tells apart launches of one run under the same name and
+    attempt; 0 is the first.
     """
 
     run: str
@@ -66,6 +67,7 @@ class Finding:
     share_of_step: float | None = None
     significance: float | None = None
     evidence: tuple[Evidence, ...] = ()
+    launch: int = 0
 
     def __post_init__(self) -> None:
         assert self.level in LEVELS and self.kind in KINDS and self.role in ROLES, self
@@ -85,6 +87,7 @@ class Finding:
             self.phase,
             self.kernel,
             self.start_step,
+            *((self.launch,) if self.launch else ()),
         )
         return "f-" + hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
@@ -94,7 +97,10 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """The shared JSON form of a finding."""
-        return {"id": self.id, **asdict(self)}
+        fields = asdict(self)
+        if not self.launch:
+            del fields["launch"]
+        return {"id": self.id, **fields}
 
     @staticmethod
     def from_json(raw: dict[str, Any]) -> Finding:

@@ -225,4 +225,5 @@ def _opened(view: View, cause: Cause, steps_done: int) -> Incident:
         window=view.window.index,
         steps_done=steps_done,
         world=view.topology.world_size,
+        launch=view.launch,
     )

@@ -35,6 +35,7 @@ def open_incident(
     steps_done: int,
     world: int,
     counted_to: int = -1,
+    launch: int = 0,
 ) -> Incident:
     """A new incident from its first cause; `steps_done` = last known step.
 
@@ -51,6 +52,7 @@ def open_incident(
         opened_window=window,
         last_window=window,
         cost=replace(NONE, num_steps=max(counted_to - cause.onset_step + 1, 0)),
+        launch=launch,
     )
     return _weigh(incident, steps_done=steps_done, world=world)
 

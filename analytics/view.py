@@ -106,7 +106,7 @@ class View:
     pipeline records. `is_stopped` = the beats are a watchdog's last words: the job stands still for sure.
     `is_lone` = a recording too short for repetition: what stands out in it is named, and judged with care.
     `fleet` = the job's hardware where a loader told it. `moves` = Unix time by rank at which it last got on.
-    `outside` = what others than the ranks told.
+    `outside` = what others than the ranks told. `launch` is that of the findings.
     """
 
     run: str
@@ -126,3 +126,4 @@ class View:
     is_stopped: bool = False
     fleet: Fleet | None = None
     outside: Outside = NOTHING
+    launch: int = 0

@@ -58,13 +58,14 @@ class Means:
 
 def begin_watch(means: Means, live: LiveAttempt) -> Watch:
     """Take up an attempt where the store says it was left."""
-    watch = Watch(live=live, course=means.analyses.begin(live.row.run, live.row.attempt))
+    run, attempt = live.row.run, live.row.attempt
     with means.store.read() as connection:
+        launch = launch_of(connection, run, attempt_id=live.row.id)
+        watch = Watch(live=live, launch=launch, course=means.analyses.begin(run, attempt, launch=launch))
         beats = progress.beats_of(connection, live.row.id)
         kept = incident_store.open_incidents(connection, live.row.id)
         past = progress.last_windows(connection, live.row.id, limit=PAST_WINDOWS)
-        watch.level = level_of(connection, (live.row.run, live.row.attempt))
-        watch.launch = launch_of(connection, live.row.run, attempt_id=live.row.id)
+        watch.level = level_of(connection, (run, attempt))
     watch.heard = {item.beat.rank: item for item in beats}
     watch.kept = {incident.id: incident for incident in kept}
     # The windows seen again are compared with their past as they were: without the suspects of then.
@@ -269,7 +270,7 @@ def _save(
     findings = [finding for finding in look.findings if finding.id not in watch.told]
     incidents = [
         _diagnosed(means, watch, incident, topology=topology, fresh=look.findings, now_s=now_s)
-        for incident in _of_this_launch(watch, look.incidents)
+        for incident in look.incidents
     ]
     if findings or incidents or done or look.bouts:
         attempt_id = watch.live.row.id
@@ -295,11 +296,6 @@ def _save(
                 means.metrics.incidents.labels(what=event.what).inc()
     watch.course, watch.told = look.course, ids
     _keep(watch, incidents)
-
-
-def _of_this_launch(watch: Watch, incidents: Sequence[Incident]) -> list[Incident]:
-    """The incidents as they are stored: an earlier launch may have had the same in the same window."""
-    return [one if one.id in watch.kept else replace(one, launch=watch.launch) for one in incidents]
 
 
 def _keep(watch: Watch, incidents: Sequence[Incident]) -> None:

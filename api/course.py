@@ -115,8 +115,8 @@ class Look:
 class Begin(Protocol):
     """Makes the course of an attempt nothing is known of yet."""
 
-    def __call__(self, run: str, attempt: int) -> Course:
-        """The course before the first window."""
+    def __call__(self, run: str, attempt: int, *, launch: int = 0) -> Course:
+        """The course before the first window; `launch` is that of its findings and incidents."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,6 +142,7 @@ def _finding(watch: Watch, topology: Topology, rank: int, *, subject: str, drift
         detector="history",
         kind="drift",
         role="notice",
+        launch=watch.launch,
         ranks=(rank,),
         nodes=(*((gpu_id(host, device),) if device else ()), f"host:{host}"),
         phase=name if kind == "phase" else None,

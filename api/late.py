@@ -17,6 +17,7 @@ from argus.analytics.history import Rolling
 from argus.analytics.numbers import window_numbers
 from argus.analytics.store import history, progress
 from argus.analytics.store.lateness import LateWindow, late_windows, mark_late
+from argus.analytics.store.relaunch import launch_of
 from argus.analytics.window import Window
 from argus.api.analysis import Means
 from argus.api.course import Course
@@ -106,7 +107,10 @@ class Late:
         """What the detectors find in it, marked late; or nothing, and what one of them raised."""
         replay = self._replays.pop(late.attempt_id, None)
         if replay is None or replay.last >= window.index:
-            replay = _Replay(course=self._means.analyses.begin(window.run, window.attempt), last=-1)
+            with self._means.store.read() as connection:
+                launch = launch_of(connection, window.run, attempt_id=late.attempt_id)
+            course = self._means.analyses.begin(window.run, window.attempt, launch=launch)
+            replay = _Replay(course=course, last=-1)
         try:
             look = replay.course.look(topology=topology, now_s=late.made_s, window=window, beats=())
         except SQLAlchemyError:

@@ -65,7 +65,8 @@ def _looked(store: Store, analyses: Analyses, incident: Incident) -> dict[str, A
         live = progress.attempt_seen(connection, which.id)
         layouts = progress.layouts_of(connection, which.id)
         past = progress.last_windows(connection, which.id, limit=PAST_WINDOWS)
-    watch = Watch(live=live, course=analyses.begin(incident.run, incident.attempt))
+    begun = analyses.begin(incident.run, incident.attempt, launch=incident.launch)
+    watch = Watch(live=live, course=begun)
     if not layouts:
         return None
     watch.topology = build(layouts)

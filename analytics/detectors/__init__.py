@@ -7,6 +7,7 @@ are its settings.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -33,4 +34,4 @@ def detectors() -> Mapping[str, Detector]:
 def run_detectors(view: View, *, level: str = "") -> tuple[Finding, ...]:
     """Findings of all detectors on one view, or of those whose names begin with `level`."""
     chosen = (detect for name, detect in detectors().items() if name.startswith(level))
-    return tuple(finding for detect in chosen for finding in detect(view))
+    return tuple(replace(finding, launch=view.launch) for detect in chosen for finding in detect(view))

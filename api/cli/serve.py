@@ -76,8 +76,8 @@ def product_analyses(engine: Engine | None = None) -> Analyses:
 
     look = partial(advance, engine=engine)
 
-    def begin(run: str, attempt: int) -> Course:
-        return Following(state=AttemptState.start(run, attempt), advance=look, restore=restore)
+    def begin(run: str, attempt: int, *, launch: int = 0) -> Course:
+        return Following(state=AttemptState.start(run, attempt, launch=launch), advance=look, restore=restore)
 
     return Analyses(begin=begin, diagnose=diagnose, render=render)
 

@@ -116,6 +116,7 @@ class FakeState:
 
     run: str
     attempt: int
+    launch: int = 0
     seen: tuple[int, ...] = ()
     open: Incident | None = None
 
@@ -163,6 +164,7 @@ def fake_advance(
         role="culprit",
         ranks=slow,
         ratio=float("nan"),
+        launch=state.launch,
     )
     incident = _incident(
         state, slow, "compute.slow", window=window.index, step=window.first_step, ids=(finding.id,)
@@ -206,6 +208,7 @@ def _incident(
     return Incident(
         run=state.run,
         attempt=state.attempt,
+        launch=state.launch,
         status="open",
         severity="warning",
         cause=cause,
@@ -236,9 +239,9 @@ def fake_restore(state: FakeState, incidents: Sequence[Incident], bouts: Sequenc
     return replace(state, open=incidents[0] if incidents else None)
 
 
-def fake_begin(run: str, attempt: int) -> Course:
+def fake_begin(run: str, attempt: int, *, launch: int = 0) -> Course:
     """The fake's course."""
-    return Following(state=FakeState(run, attempt), advance=fake_advance, restore=fake_restore)
+    return Following(state=FakeState(run, attempt, launch), advance=fake_advance, restore=fake_restore)
 
 
 FAKE_ANALYSES = Analyses(begin=fake_begin, diagnose=fake_diagnose, render=fake_render)

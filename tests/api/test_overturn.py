@@ -170,7 +170,7 @@ def test_a_second_look_at_the_same_evidence_says_the_same(service: Service) -> N
 
 @pytest.mark.slow
 def test_a_second_look_that_fails_changes_nothing(service: Service, caplog: pytest.LogCaptureFixture) -> None:
-    def broken(run: str, attempt: int) -> None:
+    def broken(run: str, attempt: int, *, launch: int) -> None:
         raise RuntimeError("a detector of mine")
 
     analyses = replace(service.analyses, begin=broken)  # type: ignore[arg-type]

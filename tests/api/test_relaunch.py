@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from argus.analytics.store import attempts, queries
+from argus.analytics.store import attempts, progress, queries
 from argus.analytics.store.relaunch import launch_prefix
 from argus.api.service import Service
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
@@ -134,6 +134,12 @@ def test_the_same_fault_in_the_same_window_of_the_next_launch_is_an_incident_of_
             beat(service, clock, attempt=0, state="exited")
             turn(service, clock, after_s=2)
     assert told_of(service) == [("open", "job"), ("resolved", "before")]
+    with service.store.read() as connection:
+        (one,) = queries.incidents(
+            connection, run="job", status=None, fault_class=None, limit=9, offset=0
+        ).items
+        behind = progress.findings_by_id(connection, one["findings"])
+    assert behind and all(found.launch for found in behind.values())
     service.receive_windows(upload(*(make_window(rank, 3) for rank in range(4))))
     turn(service, clock)
     assert told_of(service) == [("resolved", "job"), ("resolved", "before")]
