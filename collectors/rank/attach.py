@@ -21,9 +21,18 @@ from argus.collectors import hooks
 from argus.collectors.rank import state
 from argus.collectors.rank.channels import channels_of
 from argus.collectors.rank.clock import anchored_clock
+from argus.collectors.rank.elastic import tell_rounds
 from argus.collectors.rank.gpu import cuda_clock
 from argus.collectors.rank.guard import Part
-from argus.collectors.rank.identity import LAUNCH_HOST, RANK_PID, Place, may_attach, place_of, run_of
+from argus.collectors.rank.identity import (
+    LAUNCH_HOST,
+    RANK_PID,
+    Place,
+    is_elastic_launcher,
+    may_attach,
+    place_of,
+    run_of,
+)
 from argus.collectors.rank.layout import LayoutWatch, place_in_group
 from argus.collectors.rank.optimizer_events import optimizer_events
 from argus.collectors.rank.recorder import Recorder
@@ -68,6 +77,8 @@ def prepare(*, arm: bool = False) -> None:
     """
     global _attachment
     if not may_attach(os.environ, command=_command(), pid=os.getpid()):
+        if is_elastic_launcher(os.environ, command=_command()):
+            tell_rounds()
         return
     if _attachment is None:
         _attachment = Attachment()

@@ -21,6 +21,9 @@ JOB_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "OAR_JOB_ID", "FL
 RANK_PID = "ARGUS_RANK_PID"
 """Set by a rank for its children: the process that already reports under this rank."""
 
+ROUND = "ARGUS_ROUND"
+"""Set in an elastic launcher for its workers: the round of the rendezvous they come from, the same on all nodes."""
+
 LAUNCH_HOST = "ARGUS_LAUNCH_HOST"
 """Host on which `argus run` has started the processor; ranks elsewhere start one of their own."""
 
@@ -50,6 +53,9 @@ MAX_VARIABLES = 200
 
 LAUNCHERS = frozenset({"torchrun", "accelerate", "deepspeed", "ft_launcher", "dlrover-run", "pip", "pip3"})
 LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands", "pip")
+ELASTIC = frozenset(
+    {"torchrun", "accelerate", "torch.distributed.run", "torch.distributed.launch", "accelerate.commands"}
+)
 WORKER_MODULES = ("torch._inductor.compile_worker", "multiprocessing.resource_tracker", "triton")
 
 
@@ -78,8 +84,11 @@ def place_of(env: Mapping[str, str]) -> Place | None:
 
 
 def attempt_of(env: Mapping[str, str]) -> int:
-    """How often this run was restarted: by the elastic agent plus by the scheduler."""
-    return (_count(env, "TORCHELASTIC_RESTART_COUNT") or 0) + (_count(env, "SLURM_RESTART_COUNT") or 0)
+    """How often this run was restarted: by the elastic agents plus by the scheduler."""
+    elastic = _count(env, ROUND)
+    if elastic is None:
+        elastic = _count(env, "TORCHELASTIC_RESTART_COUNT") or 0
+    return elastic + (_count(env, "SLURM_RESTART_COUNT") or 0)
 
 
 def run_of(env: Mapping[str, str]) -> str | None:
@@ -104,6 +113,14 @@ def allowed_env(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that may be recorded; never the whole environment, it holds secrets."""
     names = sorted(name for name in env if name in ALLOWED_NAMES or name.startswith(ALLOWED_PREFIXES))
     return {name: env[name][:MAX_VALUE] for name in names[:MAX_VARIABLES]}
+
+
+def is_elastic_launcher(env: Mapping[str, str], *, command: Sequence[str]) -> bool:
+    """Whether this process starts ranks by torch's elastic agent, and Argus is not off."""
+    if env.get("ARGUS_OFF", "") not in ("", "0"):
+        return False
+    program, module = _program(command)
+    return program in ELASTIC or any(module == name or module.startswith(name + ".") for name in ELASTIC)
 
 
 def may_attach(env: Mapping[str, str], *, command: Sequence[str], pid: int) -> bool:
