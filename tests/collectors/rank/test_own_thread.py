@@ -27,7 +27,7 @@ def test_a_thread_of_ours_has_its_name_and_runs_no_hook() -> None:
             thread.start()
             thread.join(10.0)
         finally:
-            set_hook(None)  # type: ignore[arg-type]
+            set_hook(None)
     assert seen == ["argus-writer"] * 2 and not thread.is_current
 
 
