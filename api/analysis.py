@@ -26,6 +26,7 @@ from argus.analytics.store.progress import LiveAttempt, WindowRow
 from argus.analytics.store.relaunch import RELAUNCHED, launch_of
 from argus.analytics.view import PAST_WINDOWS
 from argus.analytics.window import Coverage, Window
+from argus.api.complaints import plainly
 from argus.api.course import Analyses, Look
 from argus.api.governing import govern, level_of
 from argus.api.metrics import Metrics
@@ -161,7 +162,7 @@ def analyse(means: Means, watch: Watch, *, row: WindowRow, beats: Sequence[Heart
                 watch.live.row.id,
                 row.window,
                 now_s=now_s,
-                error=f"{type(error).__name__}: {error}",
+                error=plainly(error),
             )
         return
     done = (row.window, window.coverage, numbers.to_bytes())
@@ -388,7 +389,7 @@ def end(means: Means, watch: Watch, *, reason: str, now_s: float) -> None:
 def survive(means: Means, watch: Watch, error: Exception, *, part: str) -> None:
     """Count an error of the analysis and log it once; the service shows it until the next good look."""
     means.metrics.errors.labels(part=part).inc()
-    trouble = f"{part} of {watch.live.row.run!r}: {type(error).__name__}: {error}"[:500]
+    trouble = f"{part} of {watch.live.row.run!r}: {plainly(error)}"[:500]
     if trouble != watch.trouble:
         LOG.error("analysis failed on %s", trouble, exc_info=error)
     watch.trouble = trouble

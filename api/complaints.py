@@ -18,6 +18,18 @@ def in_words(error: Exception) -> str:
     return f"{type(error).__name__}: {shown(error.orig if isinstance(error, DBAPIError) else error)}"
 
 
+def plainly(error: Exception) -> str:
+    """An error for who uses the service: its words where they were written for people, else that it is ours.
+
+    >>> plainly(ValueError("no layout")), plainly(KeyError("rank"))
+    ('no layout', "an error of Argus itself (KeyError: 'rank')")
+    """
+    said = error.orig if isinstance(error, DBAPIError) else error
+    if isinstance(error, SQLAlchemyError | ValueError | OSError) and str(said).strip():
+        return shown(said)
+    return f"an error of Argus itself ({in_words(error)})"
+
+
 class Complaints:
     """What one loop has to complain of."""
 

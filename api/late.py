@@ -20,6 +20,7 @@ from argus.analytics.store.lateness import LateWindow, late_windows, mark_late
 from argus.analytics.store.relaunch import launch_of
 from argus.analytics.window import Window
 from argus.api.analysis import Means
+from argus.api.complaints import plainly
 from argus.api.course import Course
 from argus.api.stored_window import read_window
 from argus.topology.layout import Topology, build
@@ -80,7 +81,7 @@ class Late:
         except Exception as error:  # noqa: BLE001 - it is written down at the window, and the next one is looked at
             means.metrics.analysed.labels(result="late_failed").inc()
             with means.store.write() as connection:
-                mark_late(connection, late, now_s=now_s, error=f"{type(error).__name__}: {error}")
+                mark_late(connection, late, now_s=now_s, error=plainly(error))
             return
         findings, trouble = self._findings(late, window, topology=topology)
         with means.store.write() as connection:
@@ -118,7 +119,7 @@ class Late:
         except Exception as error:
             LOG.error("analysis failed on a late window of %r", window.run, exc_info=error)
             self._means.metrics.errors.labels(part="late").inc()
-            return [], f"{type(error).__name__}: {error}"
+            return [], plainly(error)
         self._replays[late.attempt_id] = _Replay(course=look.course, last=window.index)
         while len(self._replays) > MAX_REPLAYS:
             self._replays.popitem(last=False)

@@ -14,7 +14,7 @@ from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis, historian
 from argus.api.analysis import Means
-from argus.api.complaints import in_words
+from argus.api.complaints import plainly
 from argus.api.healing import Healer
 from argus.api.housekeeping import Housekeeping
 from argus.api.late import Late
@@ -135,7 +135,7 @@ class Worker:
     def survive(self, error: Exception) -> None:
         """Count, log once and show what a turn raised."""
         is_stores = isinstance(error, SQLAlchemyError)
-        part, why = ("store", in_words(error)) if is_stores else ("turn", f"{type(error).__name__}: {error}")
+        part, why = "store" if is_stores else "turn", plainly(error)
         self._means.metrics.errors.labels(part=part).inc()
         trouble = f"{part}: {why}"[:500]
         if trouble not in self._published.troubles_now():
@@ -283,7 +283,7 @@ class Worker:
         except (SQLAlchemyError, NotLeading):
             raise
         except Exception as error:
-            trouble = f"run {live.row.run!r} cannot be taken up: {type(error).__name__}: {error}"[:500]
+            trouble = f"run {live.row.run!r} cannot be taken up: {plainly(error)}"[:500]
             LOG.error("%s", trouble, exc_info=error)
             self._means.metrics.errors.labels(part="attempt").inc()
             self._unread[live.row.id] = (self._clock() + UNREAD_S, trouble)

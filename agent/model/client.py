@@ -11,6 +11,7 @@ from typing import Any, cast
 import openai
 
 from argus.agent.model import failures
+from argus.agent.model.bounded import bound
 from argus.agent.model.endpoint import NO_KEY, Endpoint
 from argus.agent.model.foreign import safe, safe_reply
 from argus.agent.model.message import Ask, ModelError, Reply
@@ -36,7 +37,10 @@ class Model:
         self.dialect = Dialect(profile=endpoint.profile)
         self._name = endpoint.model
         self._client = openai.AsyncOpenAI(
-            base_url=endpoint.url, api_key=endpoint.key or NO_KEY, max_retries=0
+            base_url=endpoint.url,
+            api_key=endpoint.key or NO_KEY,
+            max_retries=0,
+            http_client=openai.DefaultAsyncHttpxClient(event_hooks={"response": [bound]}),
         )
 
     @property
@@ -136,6 +140,8 @@ class Model:
         if isinstance(error, openai.APIStatusError):
             endpoint = replace(self.endpoint, model=self._name)
             return failures.from_status(error, endpoint=endpoint)
+        if isinstance(error.__cause__, ModelError):
+            return error.__cause__
         if isinstance(error, openai.APITimeoutError):
             return failures.timed_out(timeout_s)
         if isinstance(error, openai.APIConnectionError):

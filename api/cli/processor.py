@@ -21,7 +21,7 @@ from argus.api.cli.processor_options import add_arguments
 from argus.collectors.host.aside import Aside
 from argus.collectors.host.client import HttpPost, parse_server
 from argus.collectors.host.counters import Counters
-from argus.collectors.host.delivery import Delivery
+from argus.collectors.host.delivery import Delivery, tell_losses
 from argus.collectors.host.governor import Governor
 from argus.collectors.host.gpus import open_gpus
 from argus.collectors.host.host_sampler import HostSampler
@@ -257,11 +257,7 @@ def _delivery(
     if find_spec("zstandard") is None:
         raise CliError("needs zstandard to send; run: pip install 'argus-triage[host]'")
 
-    def lost(kind: str, num: int) -> None:
-        if kind in ("windows", "observations"):
-            counters.add(f"argus_collector_dropped_{kind}_total", "spool_full", amount=num)
-        notices.once("spool_full", f"the spool {directory} is full, the oldest {kind} are dropped")
-
+    lost = tell_losses(directory, counters=counters, notices=notices)
     waiting = _spool(directory, max_bytes=max_bytes, lost=lost)
     uploader = Uploader(
         server,
@@ -275,7 +271,7 @@ def _delivery(
     return Delivery(waiting, uploader, counters=counters, notices=notices)
 
 
-def _spool(directory: Path, *, max_bytes: int, lost: Callable[[str, int], None]) -> Spool:
+def _spool(directory: Path, *, max_bytes: int, lost: Callable[[str, int, str], None]) -> Spool:
     """Open the spool; a processor that is just ending may hold it some seconds longer than the socket."""
     deadline_s = time.monotonic() + STOP_FLUSH_S + 2.0
     while True:

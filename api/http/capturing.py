@@ -61,7 +61,7 @@ def router() -> APIRouter:
     """The routes; they come before `/runs/{run}`, whose name may hold a slash."""
     routes = APIRouter(prefix="/v1", tags=["captures"])
     table: tuple[tuple[str, str, Callable[..., object], Any], ...] = (
-        ("GET", "/hosts/{host}/orders", list_orders, INGEST),
+        ("GET", "/hosts/{host:path}/orders", list_orders, INGEST),
         ("POST", "/runs/{run:path}/burst", post_burst, INVESTIGATE),
         ("POST", "/captures", post_capture, INVESTIGATE),
         ("GET", "/captures/{capture}", get_capture, READ),

@@ -52,7 +52,7 @@ def router() -> APIRouter:
     table: tuple[tuple[str, Callable[..., Response], type[BaseModel]], ...] = (
         ("/runs/{run:path}/stacks", list_stacks, Items),
         ("/runs/{run:path}/status", get_status, Document),
-        ("/hosts/{host}/samples", list_samples, Items),
+        ("/hosts/{host:path}/samples", list_samples, Items),
     )
     for path, handler, model in table:
         add_read(routes, path, handler=handler, model=model)

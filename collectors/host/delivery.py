@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import queue
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.identity import Identities
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.observers import Observation
 from argus.collectors.host.pack_hosts import NameBook, pack_hosts
-from argus.collectors.host.spool import Spool
+from argus.collectors.host.spool import FULL, TOO_SMALL, Spool
 from argus.collectors.host.uploader import COUNTED, Heard, Uploader
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.collectors.records.kernels import KernelSummary
@@ -159,6 +160,23 @@ class Delivery:
     def _note_compression(self, summary: KernelSummary) -> None:
         name, ratio = "argus_collector_kernel_compression_ratio", summary.compression_ratio
         self._counters.set(name, ratio, label=str(summary.rank))
+
+
+def tell_losses(directory: Path, *, counters: Counters, notices: Notices) -> Callable[[str, int, str], None]:
+    """What a spool in `directory` tells its losses to: each kind and reason is counted, and said once."""
+
+    def lost(kind: str, num: int, why: str) -> None:
+        if kind in COUNTED:
+            counters.add(f"argus_collector_dropped_{kind}_total", why, amount=num)
+        if why == FULL:
+            text = f"the spool {directory} is full, the oldest {kind} are dropped"
+        elif why == TOO_SMALL:
+            text = f"{kind} larger than all that the spool {directory} may hold (--spool-bytes) are dropped"
+        else:
+            text = f"the disk does not take the spool {directory} and memory is full, new {kind} are dropped"
+        notices.once(f"{why} {kind}", text)
+
+    return lost
 
 
 def _num(items: Items) -> int:

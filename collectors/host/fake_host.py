@@ -155,7 +155,7 @@ def _launchers(directory: Path, pid: int | None) -> Launchers | None:
 
 
 def _delivery(directory: Path, url: str, counters: Counters, notices: Notices) -> Delivery:
-    spool = Spool(directory, max_bytes=1 << 20, lost=lambda kind, num: None)
+    spool = Spool(directory, max_bytes=1 << 20, lost=lambda kind, num, why: None)
     uploader = Uploader(
         replace(parse_server(url), timeout_s=0.5),
         spool,

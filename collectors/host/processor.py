@@ -12,6 +12,7 @@ from argus.collectors.host.aside import Aside
 from argus.collectors.host.batch import MAX_BATCH_BYTES, num_bytes_of, take_batch
 from argus.collectors.host.check import Checked, Checker, first_layout
 from argus.collectors.host.connection import Connection
+from argus.collectors.host.controls import Controls
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.delivery import Delivery
 from argus.collectors.host.governor import Governor
@@ -95,7 +96,8 @@ class Processor:
         self._listener, self._ranks = listener, ranks
         self._delivery, self._launchers, self._aside = delivery, launchers, aside
         self._tapes = [tape for tape in (recorder, ring) if tape is not None]
-        self._governor = governor
+        self._recorder = recorder
+        self._governor, self._controls = governor, Controls(governor, counters=counters)
         self._counters, self._notices = counters, notices
         self._clock, self._wall_clock = clock, wall_clock
         self._flush_s = flush_s
@@ -278,17 +280,7 @@ class Processor:
     def _govern(self) -> None:
         for change in self._governor.take_changes():
             self._notices.once(f"governor {change.run} {change.from_step}", change.text)
-            for connection in list(self._connections.values()):
-                self._control(connection)
-
-    def _control(self, connection: Connection) -> None:
-        """Say which channels are to be off; said again with each heartbeat, so a full socket loses nothing."""
-        if connection.member is None:
-            return
-        layout = connection.member.state.layout
-        level, from_step = self._governor.current(layout.run, layout.attempt)
-        if (level or from_step) and not connection.say({"level": level, "from_step": from_step}):
-            self._counters.add("argus_collector_rejected_total", "control")
+            self._controls.step_down(self._connections.values())
 
     def _submit_layouts(self) -> None:
         if self._due.layouts and self._delivery is not None:
@@ -304,6 +296,8 @@ class Processor:
         self._counters.set("argus_collector_ranks", sum(m.is_connected for m in self._ranks))
         for tape in self._tapes:
             tape.flush()
+        if self._recorder is not None:
+            self._controls.warn(self._connections.values(), self._recorder.trouble)
         late = [
             c for c in self._connections.values() if c.member is None and now_s > c.opened_s + ANONYMOUS_S
         ]
@@ -319,8 +313,7 @@ class Processor:
             self._delivery.submit_observations(seen)
 
     def _beat(self, now_s: float) -> None:
-        for connection in self._connections.values():
-            self._control(connection)
+        self._controls.step_down(self._connections.values())
         beats = self._ranks.beats(now_s=now_s, wall_s=self._wall_clock())
         if self._delivery is None:
             self._ranks.choose_plans(beats)

@@ -20,7 +20,8 @@ LOST, RECORDED = "argus_collector_dropped_events_total", "argus_collector_record
 class Recorder:
     """One file per rank, `rank-N.argus`, `rank-N.2.argus` if that exists (a restart), and so on.
 
-    At the limit, or when the disk refuses, it stops, says so once and counts the rows it leaves out.
+    At the limit, or when the disk refuses, it stops, says so once and counts the rows it leaves out;
+    `trouble` is what it said.
     """
 
     def __init__(self, directory: Path, *, max_bytes: int, counters: Counters, notices: Notices) -> None:
@@ -31,6 +32,7 @@ class Recorder:
         self._tapes: dict[Key, Tape] = {}
         self._recorded: dict[Key, int] = {}
         self._is_on = True
+        self.trouble = ""
 
     def begin(self, key: Key, *, layout: Layout, names: tuple[str, ...]) -> None:
         """Open the rank's file, or note that the rank connected again."""
@@ -40,7 +42,7 @@ class Recorder:
             try:
                 self._tapes[key] = _create(self._directory, layout.rank)
             except OSError as error:
-                self._stop(f"cannot be written: {error}")
+                self._fail(error)
                 return
             self.write(key, Frame(kind=Kind.STRINGS, body={"first": 0, "names": list(names)}), layout=layout)
         else:
@@ -61,7 +63,7 @@ class Recorder:
         try:
             tape.write(raw, num_rows=num_rows_of(frame))
         except OSError as error:
-            self._stop(f"cannot be written: {error}")
+            self._fail(error)
 
     def observe(self, key: Key, frame: Frame) -> None:
         """Append what the host saw of a rank; of one whose recording has ended there is nothing to keep."""
@@ -74,7 +76,7 @@ class Recorder:
             for key, tape in self._tapes.items():
                 self._count(key, tape.flush())
         except OSError as error:
-            self._stop(f"cannot be written: {error}")
+            self._fail(error)
 
     def end(self, key: Key) -> None:
         """The rank is gone."""
@@ -86,7 +88,7 @@ class Recorder:
         self._recorded.pop(key, None)
         self._lose(num_lost)
         if error is not None:
-            self._notices.once("record", f"the recording {self._directory} lost its end: {error}")
+            self._say(f"lost its end: {error}")
 
     def close(self) -> None:
         """Close all files."""
@@ -95,8 +97,15 @@ class Recorder:
 
     def _stop(self, why: str) -> None:
         self._is_on = False
-        self._notices.once("record", f"the recording {self._directory} {why}")
+        self._say(why)
         self.close()
+
+    def _fail(self, error: OSError) -> None:
+        self._stop(f"cannot be written: {error}; the rest of the run is not recorded")
+
+    def _say(self, what: str) -> None:
+        self.trouble = self.trouble or f"the recording {self._directory} {what}"
+        self._notices.once("record", self.trouble)
 
     def _lose(self, num_rows: int) -> None:
         if num_rows:

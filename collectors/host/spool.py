@@ -19,6 +19,15 @@ MEMORY_BYTES = 64 << 20
 """What may wait in memory when the disk does not take it (full, read-only)."""
 
 KINDS = ("layouts", "windows", "observations")
+
+FULL = "spool_full"
+"""Dropped as the oldest, to make room for newer ones."""
+
+TOO_SMALL = "spool_too_small"
+"""Never stored: larger than all that the spool may hold."""
+
+NO_DISK = "disk"
+"""The disk did not take it, nor is there room in memory."""
 _PART = ".part"
 
 
@@ -49,7 +58,7 @@ class SpoolInUse(ValueError):
 class Spool:
     """One file per upload: written aside, synced, renamed; gone only after `done`.
 
-    `lost(kind, num)` is told what was dropped because the limit was reached.
+    `lost(kind, num, why)` is told what was dropped; `why` is FULL, TOO_SMALL or NO_DISK.
     """
 
     def __init__(
@@ -57,7 +66,7 @@ class Spool:
         directory: Path,
         *,
         max_bytes: int,
-        lost: Callable[[str, int], None],
+        lost: Callable[[str, int, str], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock
@@ -84,8 +93,14 @@ class Spool:
             return len(self._entries)
 
     def put(self, kind: str, payload: bytes, *, num: int) -> bool:
-        """Take an upload, dropping the oldest ones over the limit; False if the disk did not take it."""
+        """Take an upload, dropping the oldest ones over the limit; False if the disk did not take it.
+
+        One that is larger than the limit is dropped itself, and what waits is kept.
+        """
         with self._lock:
+            if len(payload) > self._max_bytes:
+                self._lost(kind, num, TOO_SMALL)
+                return True
             seq, self._next = self._next, self._next + 1
             self._make_room(len(payload))
         entry = Entry(seq=seq, kind=kind, num=num, num_bytes=len(payload), made_s=self._clock())
@@ -152,7 +167,7 @@ class Spool:
     def _keep_in_memory(self, entry: Entry, payload: bytes) -> bool:
         with self._lock:
             if self._memory_bytes + len(payload) > MEMORY_BYTES:
-                self._lost(entry.kind, entry.num)
+                self._lost(entry.kind, entry.num, NO_DISK)
                 return False
             self._remember(replace(entry, payload=payload))
         return False
@@ -161,7 +176,7 @@ class Spool:
         while self._entries and self._bytes + num_bytes > self._max_bytes:
             oldest = next(iter(self._entries.values()))
             self._forget(oldest)
-            self._lost(oldest.kind, oldest.num)
+            self._lost(oldest.kind, oldest.num, FULL)
 
     def _remember(self, entry: Entry) -> None:
         self._entries[entry.seq] = entry

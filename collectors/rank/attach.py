@@ -179,8 +179,17 @@ def _arm(attachment: Attachment) -> None:
         session.add(name, hook)
     marks = Part("user", ring=recorder.ring, on_off=session.part_failed)
     state.user = UserMarks(recorder, marks)
-    attachment.writer.start()
+    _start_writing(attachment.writer)
     _at_exit(_leave)
+
+
+def _start_writing(writer: Writer) -> None:
+    """Without a writer the patches would cost time for nobody. RuntimeError if there is no thread for it."""
+    try:
+        writer.start()
+    except RuntimeError as error:
+        detach()
+        raise RuntimeError(f"this rank is not observed, there is no thread for it: {error}") from None
 
 
 def _layout_watch(session: Session, place: Place, env: Mapping[str, str]) -> LayoutWatch:

@@ -80,7 +80,11 @@ class Session:
         self.recorder.forget_open()
 
     def control(self, body: dict[str, object]) -> None:
-        """The host's processor says which channels to have off, and from which step on, or that it takes another for us."""
+        """What the host's processor says: channels to have off, and from which step on; that it takes another for us;
+        a warning for who looks at this job.
+        """
+        if isinstance(text := body.get("warning"), str):
+            logging.getLogger(LOGGER).warning("argus: %s", text)
         if isinstance(why := body.get("refused"), str):
             self._refused(why)
         level, step = body.get("level"), body.get("from_step")

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from argus.collectors.rank.guard import LOGGER
+from argus.collectors.rank.own_thread import OwnThread
 from argus.collectors.rank.ring import Ring, Row
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.sink import Sink
@@ -33,6 +34,9 @@ FAILED = "writer_error"
 
 UNPACKED = "unpackable"
 """Rows whose values fit no row of their kind."""
+
+MAX_BREAKS = 20
+"""Ways out of the loop that a writer survives, each at least a period after the last."""
 
 POLL_S = 0.02  # between attempts to empty the outbox while closing
 
@@ -171,10 +175,10 @@ class Writer:
         self._period_s = period_s
         self._says_bye = True
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="argus-writer", daemon=True)
+        self._thread = OwnThread(self._run, name="argus-writer")
 
     def start(self) -> None:
-        """Begin writing."""
+        """Begin writing. RuntimeError if there is no thread to be had."""
         self._thread.start()
 
     def close(self, *, in_order: bool = True) -> None:
@@ -188,26 +192,42 @@ class Writer:
         self._stream.sink.close()
 
     def _run(self) -> None:
+        """Write until closed, whatever the program has set for all its threads breaks into it."""
+        for _ in range(MAX_BREAKS):
+            try:
+                self._write_on()
+                break
+            except BaseException as error:  # noqa: BLE001 nobody but us may end this thread: the rank would go unseen
+                self._failed(error)
+                self._stop.wait(self._period_s)
+        else:
+            logging.getLogger(LOGGER).warning("argus: this rank is observed no longer: its writer broke off")
+            self._session.stop()
+        self._try(self._finish)
+
+    def _write_on(self) -> None:
         sent = -1
         while True:
             turn, wait_s = next_turn(time.time(), self._period_s)
             if self._stop.wait(wait_s):
-                break
+                return
             due = turn // SEND_TICKS
             self._try(partial(self._tick, sends=due != sent))
             sent = due
-        self._try(self._finish)
 
     def _try(self, turn: Callable[[], None]) -> None:
         """A turn that fails is counted and said once; the next may do: rows wait in the ring meanwhile."""
         try:
             turn()
         except Exception as error:  # noqa: BLE001 the rank goes on reporting whatever one turn meets
-            self._session.ring.drop(FAILED, 1)
-            text = f"writer: a turn failed with {type(error).__name__}"
-            if text not in self._session.notes:
-                logging.getLogger(LOGGER).warning("argus: %s: %r", text, error)
-            self._session.unseen(text)
+            self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
+        self._session.ring.drop(FAILED, 1)
+        text = f"writer: a turn failed with {type(error).__name__}"
+        if text not in self._session.notes:
+            logging.getLogger(LOGGER).warning("argus: %s: %r", text, error)
+        self._session.unseen(text)
 
     def _tick(self, *, sends: bool) -> None:
         self._session.tick()

@@ -34,7 +34,7 @@ class Kind(IntEnum):
     DROPS = 9  # {reason: count since the stream began}
     NOTE = 10  # {"unseen": "what this rank cannot observe"}
     BYE = 11  # {}: the rank ended in order
-    CONTROL = 12  # processor to rank: {"level": channels stepped down, "from_step": when} or {"refused": why}
+    CONTROL = 12  # processor to rank: {"level": off, "from_step": when}, {"refused": why}, {"warning": text}
     HOST = 13  # HostLook.to_json(); written by the processor into a recording, no rank may send it
     STACKS = 14  # encode_stacks([StackDump]); likewise
 

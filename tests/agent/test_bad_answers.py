@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from argus.agent.loop.investigate import Outcome
-from argus.agent.model import failures
+from argus.agent.model import bounded, failures
 from argus.agent.model.client import RETRY_AFTER_S, Model
 from argus.agent.model.doctor import probe
 from argus.agent.model.endpoint import Endpoint
@@ -54,7 +55,7 @@ def serving(
             }.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(text.encode())
+            self.wfile.write(text.encode("latin-1"))
 
     server = Loopback(Handler, port=0, name="bad-answers")
     server.start()
@@ -69,10 +70,10 @@ def told(message: dict[str, Any], **more: Any) -> str:
     return json.dumps({"choices": [{"message": message, "finish_reason": "stop"}], **more})
 
 
-async def _ask(url: str, key: str) -> Reply:
+async def _ask(url: str, key: str, *, on_text: Callable[[str], None] | None = None) -> Reply:
     model = Model(Endpoint(url=url, key=key))
     try:
-        return await model.ask(ASK)
+        return await model.ask(ASK, on_text=on_text)
     finally:
         await model.close()
 
@@ -98,6 +99,32 @@ def test_a_list_of_models_that_is_none_is_said_to_be_none(models: str) -> None:
         assert failed(url).kind == "not_an_api"
         (check,) = asyncio.run(probe(Endpoint(url=url)))
     assert not check.ok and "does not list its models" in check.found
+
+
+@pytest.mark.parametrize("status", [200, 429, 500])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_an_answer_in_one_piece_that_does_not_end_is_given_up(
+    status: int, is_packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded, "MAX_BYTES", 10_000)
+    body = told({"content": "x" * 20_000})
+    headers = {"Content-Encoding": "gzip"} if is_packed else {}
+    raw = gzip.compress(body.encode()).decode("latin-1") if is_packed else body
+    with serving(raw, status=status, headers=headers) as url:
+        error = failed(url)
+    assert error.kind == "not_an_api" and "answer is longer than" in str(error)
+    with serving(told({"content": "x" * 9_000})) as url:
+        assert len(asked(url).content) == 9_000
+
+
+def test_a_list_or_a_line_of_a_stream_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(bounded, "MAX_STREAM_BYTES", 10_000)
+    with serving("{}", models=json.dumps({"data": [{"id": "m" * 20_000}]})) as url:
+        assert "answer is longer than" in str(failed(url))
+    endless = serving("data: " + "x" * 20_000, headers={"Content-Type": "text/event-stream"})
+    with endless as url, pytest.raises(ModelError, match="answer is longer than"):
+        asyncio.run(_ask(url, "", on_text=lambda _: None))
 
 
 def test_halves_of_characters_do_not_come_in() -> None:

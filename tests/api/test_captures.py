@@ -55,6 +55,13 @@ def orders(client: TestClient, host: str, after: int = 0) -> list[dict[str, Any]
     return found
 
 
+def test_a_host_whose_name_has_a_slash_hears_its_orders_and_shows_its_samples(client: TestClient) -> None:
+    for path in ("rack%2F1/orders", "rack/1/orders", "rack%2F1%2Forders/orders"):
+        assert client.get(f"/v1/hosts/{path}").json() == {"orders": []}
+    missing = client.get("/v1/hosts/rack%2F1/samples")
+    assert missing.status_code == 404 and "no sample of host 'rack/1'" in missing.text
+
+
 def test_a_capture_is_ordered_from_the_hosts_of_its_ranks_and_comes_in(client: TestClient) -> None:
     made = client.post("/v1/captures", json={"run": "job", "ranks": [0, 3], "last": 3}).json()
     assert made["hosts"] == ["h-0", "h-1"] and (made["first_step"], made["end_step"]) == (30, 60)

@@ -225,7 +225,8 @@ def test_an_attempt_that_cannot_be_read_does_not_stop_the_others(
         again.receive_layouts(layouts_body(run="other"))
         again.receive_windows(upload(*(make_window(rank, 0, run="other") for rank in range(4))))
         turn(again, clock)
-        assert any("'job' cannot be taken up" in told for told in again.published.troubles_now())
+        (told,) = [told for told in again.published.troubles_now() if "'job' cannot be taken up" in told]
+        assert "Error" not in told and told.partition("taken up: ")[2]
         assert [run.run for run in again.published.runs_now()] == ["other"]
 
 

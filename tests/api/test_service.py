@@ -180,7 +180,7 @@ def test_a_layout_that_cannot_be_built_stops_no_other_job(
     send(service, 0)
     turn(service, clock)
     assert statuses(service) == {0: "analysed"}
-    assert any("no such layout" in trouble for trouble in service.published.troubles_now())
+    assert service.published.troubles_now() == ("attempt of 'bad': no such layout",)
 
 
 @pytest.mark.parametrize("stop_after", [3, pytest.param(70, marks=pytest.mark.slow)])

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from argus.collectors.rank.claims import Claims
 from argus.collectors.rank.cupti.anchor import Anchor
@@ -15,6 +16,7 @@ from argus.collectors.rank.cupti.layouts import LayoutError
 from argus.collectors.rank.cupti.path import Path
 from argus.collectors.rank.cupti.series import Series
 from argus.collectors.rank.guard import Part
+from argus.collectors.rank.own_thread import OwnThread
 from argus.collectors.rank.recorder import Recorder
 
 PARSE_S = 0.4
@@ -85,7 +87,7 @@ class Channel:
         self._pid = os.getpid()
         self._stop = threading.Event()
         self._flushed = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._thread: OwnThread | None = None
 
     # Control
 
@@ -198,7 +200,7 @@ class Channel:
             self._off()
             self.is_paused = True
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and not thread.is_current:
             thread.join(CLAIM_WAIT_S)
         with self._parsing:
             self._parse(is_last=True)
@@ -206,10 +208,8 @@ class Channel:
     # Parsing
 
     def start_parsing(self, part: Part) -> None:
-        """The thread that decodes."""
-        self._thread = threading.Thread(
-            target=self._run, args=(part.guard(self.parse),), name="argus-kernels", daemon=True
-        )
+        """The thread that decodes. RuntimeError if there is none to be had."""
+        self._thread = OwnThread(partial(self._run, part.guard(self.parse)), name="argus-kernels")
         self._thread.start()
 
     def _run(self, parse: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from argus.collectors.host.counters import Counters
+from argus.collectors.host.fake_host import start
 from argus.collectors.host.fake_rank import NAMES, frames, steps
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.rank import Key
@@ -79,6 +80,22 @@ def test_a_recording_at_its_own_limit_counts_the_rows_too(tmp_path: Path) -> Non
         recorder.write(KEY, frame)
     kept = rows_in(tmp_path.iterdir())
     assert counters.get(LOST, "record_full") == num_rows(sent) - kept > 0
+
+
+@pytest.mark.slow
+def test_one_rank_of_each_attempt_is_told_that_the_recording_ended(tmp_path: Path) -> None:
+    host = start(tmp_path, record_bytes=30_000)
+    try:
+        ranks = [host.connect(rank=0), host.connect(rank=1), host.connect(rank=0, attempt=1)]
+        assert host.wait_for(lambda: host.counters.get("argus_collector_ranks") == 3)
+        ranks[1].play(0, 1000)
+        said = [str(rank.hear()["warning"]) for rank in (ranks[0], ranks[2])]
+        ranks[1].sock.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            ranks[1].hear()
+    finally:
+        host.stop()
+    assert said == host.said * 2 and "is full; the rest of the run is not recorded" in said[0]
 
 
 def test_every_row_of_the_raw_ring_is_in_it_or_counted(tmp_path: Path) -> None:

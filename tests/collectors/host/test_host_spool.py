@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from argus.collectors.host import spool as module
-from argus.collectors.host.spool import Spool, SpoolInUse
+from argus.collectors.host.counters import Counters
+from argus.collectors.host.delivery import tell_losses
+from argus.collectors.host.notices import Notices
+from argus.collectors.host.spool import FULL, KINDS, NO_DISK, TOO_SMALL, Spool, SpoolInUse
 
 
-class Lost(list[tuple[str, int]]):
-    def __call__(self, kind: str, num: int) -> None:
-        self.append((kind, num))
+class Lost(list[tuple[str, int, str]]):
+    def __call__(self, kind: str, num: int, why: str) -> None:
+        self.append((kind, num, why))
 
 
 @pytest.fixture
@@ -61,8 +64,32 @@ def test_a_restart_finds_what_waited_and_clears_halves(tmp_path: Path, lost: Los
 def test_over_the_limit_the_oldest_goes_and_is_counted(spool: Spool, lost: Lost) -> None:
     for num in range(1, 5):
         spool.put("windows", bytes(40), num=num)
-    assert lost == [("windows", 1), ("windows", 2)]
+    assert lost == [("windows", 1, FULL), ("windows", 2, FULL)]
     assert spool.num_bytes == 80 and len(spool) == 2
+
+
+def test_what_is_larger_than_the_limit_is_lost_and_drives_out_nothing(spool: Spool, lost: Lost) -> None:
+    spool.put("windows", b"kept", num=1)
+    assert spool.put("windows", bytes(101), num=2) is True
+    assert lost == [("windows", 2, TOO_SMALL)]
+    assert spool.num_bytes == 4
+    assert drain(spool) == [("windows", b"kept")]
+
+
+@pytest.mark.parametrize("why", [FULL, TOO_SMALL, NO_DISK])
+def test_each_kind_that_is_lost_is_said_once_and_counted(tmp_path: Path, why: str) -> None:
+    said: list[str] = []
+    counters = Counters()
+    lost = tell_losses(tmp_path, counters=counters, notices=Notices(said.append))
+    for kind in ("observations", "windows", "layouts", "windows"):
+        lost(kind, 3, why)
+    assert [next(kind for kind in KINDS if kind in text) for text in said] == [
+        "observations",
+        "windows",
+        "layouts",
+    ]
+    assert counters.get("argus_collector_dropped_windows_total", why) == 6
+    assert counters.get("argus_collector_dropped_observations_total", why) == 3
 
 
 def test_a_directory_belongs_to_one_processor(spool: Spool, tmp_path: Path, lost: Lost) -> None:
@@ -81,7 +108,7 @@ def test_a_disk_that_refuses_leaves_a_little_in_memory(
     monkeypatch.setattr("os.fsync", full)
     assert spool.put("windows", b"1234", num=3) is False
     assert spool.put("windows", b"5678", num=4) is False
-    assert lost == [("windows", 4)]
+    assert lost == [("windows", 4, NO_DISK)]
     assert [path.name for path in (tmp_path / "spool").iterdir()] == ["lock"]
     assert drain(spool) == [("windows", b"1234")]
     assert spool.num_bytes == 0

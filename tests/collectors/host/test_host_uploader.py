@@ -42,7 +42,7 @@ class Bench:
         self.sent: list[str] = []
         self.answer: Callable[[str], Answer] = lambda path: OK
         self.counters = Counters()
-        self.spool = Spool(directory, max_bytes=1 << 20, lost=lambda kind, num: None)
+        self.spool = Spool(directory, max_bytes=1 << 20, lost=lambda *_: None)
         self.uploader = Uploader(
             self._post,
             self.spool,
@@ -287,7 +287,7 @@ def test_the_key_does_not_show() -> None:
 
 def test_what_is_of_now_goes_before_what_waited_through_an_outage(tmp_path: Path) -> None:
     wall_s = [1000.0]
-    spool = Spool(tmp_path / "s", max_bytes=1 << 20, lost=lambda kind, num: None, clock=lambda: wall_s[0])
+    spool = Spool(tmp_path / "s", max_bytes=1 << 20, lost=lambda *_: None, clock=lambda: wall_s[0])
     sent: list[tuple[bytes, float]] = []
     answers = {b"old-1": [Answer(status=429, retry_after_s=7.0)]}
 

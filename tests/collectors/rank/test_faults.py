@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
+import gc
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -101,10 +104,45 @@ def test_a_writer_that_fails_leaves_training_as_it_was(receiver: FakeReceiver) -
     assert jobs.run(job, world=2, path=receiver.path) == [0, 0]
 
 
+@pytest.mark.parametrize("set_hook", [threading.setprofile, threading.settrace])
+def test_a_hook_for_threads_that_raises_does_not_end_the_writer(
+    receiver: FakeReceiver, set_hook: Callable[[object], None]
+) -> None:
+    def job(rank: int, world: int) -> None:
+        attach.detach()
+        set_hook(fail)
+        attach.start()
+        set_hook(None)
+        train(rank)
+        assert "argus-writer" in [thread.name for thread in threading.enumerate()]
+
+    assert jobs.run(job, world=1, path=receiver.path) == [0]
+    receiver.drain()
+    heard = receiver.heard[-1]
+    assert heard.said_bye and len(heard.records().steps) == STEPS and not heard.dropped
+
+
+def test_without_a_thread_for_the_writer_no_patch_stays(receiver: FakeReceiver) -> None:
+    def no_thread(*_args: object) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    def job(rank: int, world: int) -> None:
+        from torch._C._distributed_c10d import ProcessGroup
+
+        attach.detach()
+        expected, before, callbacks = train(rank), ProcessGroup.allreduce, len(gc.callbacks)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_thread, "start_new_thread", no_thread)
+            attach.start()
+        assert attach.current_session() is None
+        assert ProcessGroup.allreduce is before and len(gc.callbacks) == callbacks
+        assert train(rank) == expected
+
+    assert jobs.run(job, world=1, path=receiver.path) == [0]
+
+
 def test_after_detach_nothing_of_ours_is_left(tmp_path: Path) -> None:
     def job(rank: int, world: int) -> None:
-        import gc
-
         from torch._C._distributed_c10d import ProcessGroup, Work
         from torch.utils.data.dataloader import _BaseDataLoaderIter
 

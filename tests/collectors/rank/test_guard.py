@@ -7,7 +7,9 @@ import logging
 import pytest
 
 from argus.collectors.rank.guard import Part
+from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
+from argus.collectors.rank.session import Session
 
 
 class Target:
@@ -64,3 +66,10 @@ def test_an_undo_that_fails_does_not_keep_the_others(caplog: pytest.LogCaptureFi
     part.on_undo(lambda: [].remove(1))  # type: ignore[arg-type]
     part.off()
     assert Child().value() == 1
+
+
+def test_a_warning_of_the_processor_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    session = Session(Recorder(ring=Ring(), now_ns=lambda: 0, cpu_ns=lambda: 0))
+    session.control({"warning": "the recording r is full"})
+    session.control({"warning": 7})
+    assert [record.getMessage() for record in caplog.records] == ["argus: the recording r is full"]

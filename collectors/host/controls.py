@@ -1,0 +1,37 @@
+"""What the ranks of a host are told: channels to have off, and that their recording ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from argus.collectors.host.connection import Connection
+from argus.collectors.host.counters import Counters
+from argus.collectors.host.governor import Governor
+
+
+class Controls:
+    """Says it over the ranks' own connections, never waiting for one."""
+
+    def __init__(self, governor: Governor, *, counters: Counters) -> None:
+        self._governor, self._counters = governor, counters
+        self._warned: set[tuple[str, int]] = set()
+
+    def step_down(self, connections: Iterable[Connection]) -> None:
+        """Say which channels are to be off; said again with each heartbeat, so a full socket loses nothing."""
+        for connection in list(connections):
+            if connection.member is None:
+                continue
+            layout = connection.member.state.layout
+            level, from_step = self._governor.current(layout.run, layout.attempt)
+            if (level or from_step) and not connection.say({"level": level, "from_step": from_step}):
+                self._counters.add("argus_collector_rejected_total", "control")
+
+    def warn(self, connections: Iterable[Connection], text: str) -> None:
+        """Have one rank of each attempt say it on its stderr: nobody reads a processor's log while all seems well."""
+        for connection in list(connections) if text else ():
+            if connection.member is None:
+                continue
+            layout = connection.member.state.layout
+            attempt = (layout.run, layout.attempt)
+            if attempt not in self._warned and connection.say({"warning": text}):
+                self._warned.add(attempt)
