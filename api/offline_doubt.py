@@ -14,6 +14,7 @@ from argus.analytics.lone import excludes_chance
 from argus.analytics.peers import without_peers
 from argus.analytics.waits import Waits
 from argus.analytics.window import Window
+from argus.api.offline_own import longer_work
 from argus.collectors.job import Job
 
 MIN_SHARE_READ = 0.5
@@ -72,7 +73,10 @@ def _incomparable(job: Job, waits: Waited) -> str:
         )
         return f"too little of the ranks' steps was seen: {steps} of {job.num_steps} can be compared"
     if job.world_size > 1 and not any(len(seen.calls.first) for _, seen in waits):
-        return f"no collective can be compared over the {_read(job)}"
+        return (
+            longer_work([window for window, _ in waits])
+            or f"no collective can be compared over the {_read(job)}"
+        )
     return ""
 
 
