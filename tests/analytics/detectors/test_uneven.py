@@ -59,6 +59,17 @@ def test_a_stage_that_was_always_longer_is_a_matter_of_the_cut(schedule: str) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_stages_that_are_equally_heavy_are_one_incident_all_along(seed: int) -> None:
+    """Which of them is the longest is chance in every window."""
+    played = run(replace(PIPELINE, steps=240, stage_work=(1.25, 1.0, 1.0, 1.25)), seed=seed)
+    (incident,) = played.incidents
+    assert incident.cause.fault_class == "pipeline.imbalance"
+    assert incident.cause.scope in ("stage:0", "stage:3")
+    assert incident.end_step is None or incident.end_step >= 220
+
+
+@pytest.mark.slow
 def test_a_stage_that_became_longer_is_slow() -> None:
     fault = Fault(kind="compute", ranks=LAST_STAGE, severity=1.3, start_step=60)
     (incident,) = run(PIPELINE, fault).incidents
