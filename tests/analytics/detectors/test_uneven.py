@@ -204,3 +204,31 @@ def test_a_wait_for_data_of_everybody_is_a_pause_and_that_of_one_rank_is_not() -
 
     assert paused(*range(8)) == {("loader_wait", EVERYBODY_PAUSED)}
     assert not paused(3) and not paused(0, 1, 2, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [33, 40, 45])
+def test_collections_of_all_ranks_far_apart_are_one_incident_billed_once(every: int) -> None:
+    """A window in four or five holds one; each step is paid for once."""
+    steps = range(30, 360, every)
+    pauses = [
+        Fault(kind="gc", ranks=tuple(range(16)), severity=1.6, start_step=step, end_step=step + 1)
+        for step in steps
+    ]
+    played = run(replace(DATA, steps=360), *pauses)
+    (incident,) = [one for one in played.incidents if one.cause.fault_class == "host.gc"]
+    assert incident.cause.suspects == ()
+    assert incident.onset_step == 30
+    assert incident.cost.num_steps <= 330
+    assert incident.end_step is None or incident.end_step >= steps[-1] - 2 * every
+
+
+@pytest.mark.slow
+def test_collections_of_all_ranks_that_stay_away_are_over() -> None:
+    pauses = [
+        Fault(kind="gc", ranks=tuple(range(16)), severity=1.6, start_step=step, end_step=step + 1)
+        for step in range(30, 200, 33)
+    ]
+    (incident,) = run(replace(DATA, steps=300), *pauses).incidents
+    assert incident.status == "resolved"
+    assert incident.end_step is not None and incident.end_step < 230
