@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -35,6 +35,13 @@ MIN_PAUSES = 3
 
 MIN_SHARE = 0.01
 """Of the time: a pause of one step in a hundred."""
+
+REGULAR = 2.0
+"""Pauses whose longest distance is at most so many times the shortest come by a count, as collections do; those of
+compilations grow rare."""
+
+OVERDUE = 1.25
+"""What comes regularly is over once it stays away for so many times its longest distance."""
 
 MAX_KEPT = 16
 """Pauses of one window that are kept: the longest of every step, then the longest others."""
@@ -79,6 +86,23 @@ def longest_s(pauses: Iterable[Pause]) -> float:
     for pause in pauses:
         longest[pause.step] = max(longest.get(pause.step, 0.0), pause.dur_s)
     return sum(longest.values())
+
+
+def are_due(pauses: Iterable[Pause], *, last_step: int) -> bool:
+    """Whether several ranks pause together regularly and the next time is not overdue at `last_step`.
+
+    >>> both = [Pause(kind="gc", rank=rank, step=step, dur_s=1.0) for step in (30, 70, 110) for rank in (0, 1)]
+    >>> are_due(both, last_step=149), are_due(both, last_step=170), are_due(both[::2], last_step=149)
+    (True, False, False)
+    """
+    ranks: dict[int, set[int]] = {}
+    for pause in pauses:
+        ranks.setdefault(pause.step, set()).add(pause.rank)
+    steps = sorted(step for step, those in ranks.items() if len(those) > 1 or EVERYBODY in those)
+    gaps = [after - before for before, after in pairwise(steps)]
+    if len(steps) < MIN_PAUSES or max(gaps) > REGULAR * min(gaps):
+        return False
+    return last_step - steps[-1] <= OVERDUE * max(gaps)
 
 
 def told_s(window: Window) -> Floats:

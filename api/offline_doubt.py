@@ -9,12 +9,12 @@ import numpy as np
 from argus.agent.wording import counted, quantity, ranks
 from argus.analytics.ballots import VOTES
 from argus.analytics.baseline import is_seen
-from argus.analytics.digest import own_series
 from argus.analytics.finding import Finding
-from argus.analytics.lone import AGREED_RATIO, excludes_chance, repeats
-from argus.analytics.peers import peer_medians, without_peers, work_classes
+from argus.analytics.lone import excludes_chance
+from argus.analytics.peers import without_peers
 from argus.analytics.waits import Waits
 from argus.analytics.window import Window
+from argus.api.offline_own import longer_work
 from argus.collectors.job import Job
 
 MIN_SHARE_READ = 0.5
@@ -73,25 +73,11 @@ def _incomparable(job: Job, waits: Waited) -> str:
         )
         return f"too little of the ranks' steps was seen: {steps} of {job.num_steps} can be compared"
     if job.world_size > 1 and not any(len(seen.calls.first) for _, seen in waits):
-        return _longest_work(waits) or f"no collective can be compared over the {_read(job)}"
+        return (
+            longer_work([window for window, _ in waits])
+            or f"no collective can be compared over the {_read(job)}"
+        )
     return ""
-
-
-def _longest_work(waits: Waited) -> str:
-    """Who has the longest own work again and again: too few ranks or steps to accuse by that alone, worth a look."""
-    own_s = np.concatenate([own_series(window)[:, window.usable] for window, _ in waits], axis=1).T
-    window, _ = waits[0]
-    peers_s = peer_medians(own_s, work_classes(window.topology, window.ranks))
-    longest = repeats(own_s - peers_s)
-    if longest is None:
-        return ""
-    ratio = np.nan_to_num(np.nanmedian(own_s, axis=0) / np.nanmedian(peers_s, axis=0))
-    named = np.flatnonzero(longest & (ratio >= AGREED_RATIO))
-    if not len(named):
-        return ""
-    first = named[ratio[named].argmax()]
-    times = quantity(float(ratio[first]), "x")
-    return f"own work of rank {window.ranks[first]} is {times} its peers', and no collective shows who waits for it"
 
 
 def _unread(job: Job, waits: Waited) -> str:

@@ -37,6 +37,10 @@ NEEDS = "slow_stage"
 MIN_PAST = 3
 """Windows before a stage is compared with its own past."""
 
+AS_HEAVY = 0.05
+"""A stage that lacks no more than this share of the longest one's compute may be the longest of the next window: means
+of windows stray by one or two per cent."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
@@ -65,7 +69,8 @@ def detect(
     min_steps: int = 3,  # of a window: one long step is no slow stage
     min_coverage: float = MIN_COVERAGE,
 ) -> tuple[Finding, ...]:
-    """Culprit findings for stages that became slow, else at most one notice for an uneven cut."""
+    """Culprit findings for stages that became slow, else notices for an uneven cut: of the longest stage and those as
+    heavy, longest first."""
     digest = observed(view)
     if digest is None or view.window is None or not is_comparable(digest, min_coverage):
         return ()
@@ -190,32 +195,33 @@ def _grew(digest: Digest, view: View, stage: int, *, usual: float, limit: float)
 def _uneven(
     view: View, digest: Digest, now: Stages, past: list[Stages], *, min_ratio: float, min_share: float
 ) -> tuple[Finding, ...]:
-    """A stage that is and always was the longest: what an even cut of the model would gain."""
-    stage = int(now.compute_s.argmax())
-    got, others = float(now.compute_s[stage]), float(np.median(np.delete(now.compute_s, stage)))
-    gain_s = got - float(now.compute_s.mean())
-    if got < min_ratio * others or gain_s < min_share * digest.typical_step_s:
-        return ()
-    if not all(_is_longest(one, stage, min_ratio=min_ratio) for one in past):
-        return ()
-    about = Evidence(
-        name="stage_compute_s", value=got, unit="s", baseline=others, note="against the other stages"
-    )
-    base = _finding(view, digest, now, stage, compute=about)
+    """Stages that are longest, or as heavy, and always were longer than most: what an even cut of the model would gain."""
+    least_s = (1 - AS_HEAVY) * float(now.compute_s.max())
     first = min([digest, *view.past], key=lambda d: d.index)
-    return (
-        replace(
-            base,
-            kind="imbalance",
-            role="notice",
-            start_step=first.first_step,
-            effect_s_per_step=gain_s,
-            share_of_step=gain_s / digest.typical_step_s,
-        ),
-    )
+    found = []
+    for stage in np.argsort(-now.compute_s, kind="stable").tolist():
+        got, others = float(now.compute_s[stage]), float(np.median(np.delete(now.compute_s, stage)))
+        gain_s = got - float(now.compute_s.mean())
+        if got < max(min_ratio * others, least_s) or gain_s < min_share * digest.typical_step_s:
+            continue
+        if not all(_is_longer(one, stage, min_ratio=min_ratio) for one in past):
+            continue
+        about = Evidence(
+            name="stage_compute_s", value=got, unit="s", baseline=others, note="against the other stages"
+        )
+        found.append(
+            replace(
+                _finding(view, digest, now, stage, compute=about),
+                kind="imbalance",
+                start_step=first.first_step,
+                effect_s_per_step=gain_s,
+                share_of_step=gain_s / digest.typical_step_s,
+            )
+        )
+    return tuple(found)
 
 
-def _is_longest(one: Stages, stage: int, *, min_ratio: float) -> bool:
+def _is_longer(one: Stages, stage: int, *, min_ratio: float) -> bool:
     others = np.delete(one.compute_s, stage)
     return bool(one.compute_s[stage] >= min_ratio * np.median(others))
 

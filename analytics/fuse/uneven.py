@@ -5,6 +5,8 @@ Uneven work and an uneven cut are named as what they are and accuse no machine (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from argus.analytics.baseline import baseline_step_s
@@ -28,11 +30,17 @@ CLEAR_UNIT = 0.6
 
 def stage_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     """A cause per stage that became slow, else one for an uneven cut."""
-    return tuple(
-        _slow_stage(view, finding) if finding.role == "culprit" else _uneven_cut(view, finding)
-        for finding in lasting.findings
-        if finding.detector == "l2_pipeline"
-    )
+    told = [finding for finding in lasting.findings if finding.detector == "l2_pipeline"]
+    slow = tuple(_slow_stage(view, finding) for finding in told if finding.role == "culprit")
+    cut = _told_cut([finding for finding in told if finding.role != "culprit"], lasting)
+    return slow if cut is None else (*slow, _uneven_cut(view, cut))
+
+
+def _told_cut(cuts: Sequence[Finding], lasting: Lasting) -> Finding | None:
+    """The cut that an open incident tells of, else the first, which is of the longest stage: of stages that are equally heavy
+    another one is the longest in each window."""
+    known = {cause.scope for cause in lasting.open if cause.fault_class == "pipeline.imbalance"}
+    return next((cut for cut in cuts if cut.nodes[0] in known), cuts[0] if cuts else None)
 
 
 def work_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:

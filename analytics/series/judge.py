@@ -13,8 +13,9 @@ import numpy as np
 from argus.analytics.series.event import Event
 from argus.analytics.series.level import CUT
 from argus.analytics.series.period import Period
-from argus.analytics.series.rise import SIDE, is_of_period, rise_at
+from argus.analytics.series.rise import HALF, SIDE, is_of_period, rise_at
 from argus.analytics.series.track import STARTUP
+from argus.analytics.special import betainc
 from argus.analytics.window import Floats
 
 MIN_RISE = 1.05
@@ -25,13 +26,19 @@ NEAR = 10
 
 NEAR_SHARE = 0.6
 BURST_SPIKES, BURST_VALUES = 5, 20
-"""So many spikes within so many values are one event, not chance."""
+"""So many spikes within so many values are one event, unless values as long are as frequent around it."""
+
+BURST_CHANCE, BURST_AROUND = 0.01, 200
+"""How many such bursts the values around it, so many on either side, may be expected to make by chance."""
 
 FAR = 60
 """Values on either side that say how sure a rise is."""
 
 MIN_SCALES = 6.0
 """Standard errors of a rise that is worth an incident, see docs/series.md for the families of noise behind it."""
+
+LIKE = 0.2
+"""A value is as long as a burst's if it lacks no more than this share of their median."""
 
 END_VALUES = 5
 """Values of which most must be back before a rise is over: in quiet series, more where noise is as large as it."""
@@ -60,7 +67,8 @@ def slowdowns(values: Floats, events: Sequence[Event], periods: Sequence[Period]
     """Incidents of one series in order; the spikes of a rise are part of it."""
     rises = [rise for event in events if (rise := _rise(values, event, periods)) is not None]
     apart = [one for one in events if one.kind == "spike" and not any(_covers(r, one.start) for r in rises)]
-    bursts = _bursts(apart)
+    dense = _bursts(apart)
+    bursts = [burst for burst in dense if not _is_chance(values, burst, [*rises, *dense])]
     return tuple(sorted([*rises, *bursts], key=lambda slow: slow.start))
 
 
@@ -135,3 +143,22 @@ def _bursts(spikes: Sequence[Event]) -> list[Slowdown]:
         )
         at = last + 1
     return found
+
+
+def _is_chance(values: Floats, burst: Slowdown, told: Sequence[Slowdown]) -> bool:
+    """Whether values as long are so frequent around the burst that its own fall together by chance.
+
+    A job whose batches differ in length has a tenth of its steps twice as long as most: five of them within twenty
+    values are expected every few hundred. Values in what is `told` say nothing of what is usual without it.
+    """
+    assert burst.end is not None, burst
+    first, stop = burst.start, burst.end + 1
+    low, high = max(first - BURST_AROUND, STARTUP), min(stop + BURST_AROUND, len(values))
+    around = [
+        at for at in (*range(low, first), *range(stop, high)) if not any(_covers(one, at) for one in told)
+    ]
+    is_long = values >= (1 - LIKE) * burst.got
+    num_around, num, length = int(is_long[around].sum()), int(is_long[first:stop].sum()), stop - first
+    share = (num_around + HALF) / (len(around) + 1)
+    tail = float(betainc(np.float64(num - 1), np.float64(length - num + 1), share))
+    return len(around) * share * tail > BURST_CHANCE

@@ -59,6 +59,17 @@ def test_a_stage_that_was_always_longer_is_a_matter_of_the_cut(schedule: str) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_stages_that_are_equally_heavy_are_one_incident_all_along(seed: int) -> None:
+    """Which of them is the longest is chance in every window."""
+    played = run(replace(PIPELINE, steps=240, stage_work=(1.25, 1.0, 1.0, 1.25)), seed=seed)
+    (incident,) = played.incidents
+    assert incident.cause.fault_class == "pipeline.imbalance"
+    assert incident.cause.scope in ("stage:0", "stage:3")
+    assert incident.end_step is None or incident.end_step >= 220
+
+
+@pytest.mark.slow
 def test_a_stage_that_became_longer_is_slow() -> None:
     fault = Fault(kind="compute", ranks=LAST_STAGE, severity=1.3, start_step=60)
     (incident,) = run(PIPELINE, fault).incidents
@@ -193,3 +204,31 @@ def test_a_wait_for_data_of_everybody_is_a_pause_and_that_of_one_rank_is_not() -
 
     assert paused(*range(8)) == {("loader_wait", EVERYBODY_PAUSED)}
     assert not paused(3) and not paused(0, 1, 2, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [33, 40, 45])
+def test_collections_of_all_ranks_far_apart_are_one_incident_billed_once(every: int) -> None:
+    """A window in four or five holds one; each step is paid for once."""
+    steps = range(30, 360, every)
+    pauses = [
+        Fault(kind="gc", ranks=tuple(range(16)), severity=1.6, start_step=step, end_step=step + 1)
+        for step in steps
+    ]
+    played = run(replace(DATA, steps=360), *pauses)
+    (incident,) = [one for one in played.incidents if one.cause.fault_class == "host.gc"]
+    assert incident.cause.suspects == ()
+    assert incident.onset_step == 30
+    assert incident.cost.num_steps <= 330
+    assert incident.end_step is None or incident.end_step >= steps[-1] - 2 * every
+
+
+@pytest.mark.slow
+def test_collections_of_all_ranks_that_stay_away_are_over() -> None:
+    pauses = [
+        Fault(kind="gc", ranks=tuple(range(16)), severity=1.6, start_step=step, end_step=step + 1)
+        for step in range(30, 200, 33)
+    ]
+    (incident,) = run(replace(DATA, steps=300), *pauses).incidents
+    assert incident.status == "resolved"
+    assert incident.end_step is not None and incident.end_step < 230
