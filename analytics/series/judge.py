@@ -160,5 +160,5 @@ def _is_chance(values: Floats, burst: Slowdown, told: Sequence[Slowdown]) -> boo
     is_long = values >= (1 - LIKE) * burst.got
     num_around, num, length = int(is_long[around].sum()), int(is_long[first:stop].sum()), stop - first
     share = (num_around + HALF) / (len(around) + 1)
-    tail = float(betainc(np.float64(num - 1), np.float64(length - num + 1), share))
+    tail = float(betainc(np.asarray(num - 1.0), np.asarray(length - num + 1.0), share))
     return len(around) * share * tail > BURST_CHANCE

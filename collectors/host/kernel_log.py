@@ -23,7 +23,7 @@ PATTERNS = (
     ("sxid", re.compile(r"SXid \(PCI:(?P<device>[0-9a-fA-F:.]+)\): (?P<code>\d+)")),
     ("aer", re.compile(r"(?P<device>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]).*(PCIe Bus Error|AER:)")),
     ("aer", re.compile(r"AER: .*?(?P<device>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")),
-    ("oom", re.compile(r"Out of memory: Killed process (?P<code>\d+)")),
+    ("oom", re.compile(r"[Oo]ut of memory: Killed process (?P<code>\d+)")),
 )
 
 

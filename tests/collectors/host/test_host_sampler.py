@@ -97,6 +97,12 @@ def test_this_process_has_counts() -> None:
         ("pcieport 0000:00:01.1: AER: Corrected error received: 0000:01:00.0", "aer", 0, "0000:00:01.1"),
         ("mlx5_core 0000:01:00.0: PCIe Bus Error: severity=Corrected", "aer", 0, "0000:01:00.0"),
         ("Out of memory: Killed process 4242 (python)", "oom", 4242, ""),
+        (
+            "Memory cgroup out of memory: Killed process 77 (python3) total-vm:9kB, anon-rss:8kB",
+            "oom",
+            77,
+            "",
+        ),
     ],
 )
 def test_hardware_lines_of_the_kernel_log(text: str, kind: str, code: int, device: str) -> None:
