@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from argus.agent.facts import RunFacts, StepPoint
 from argus.agent.wording import quantity, ranks
 from argus.analytics.lifecycle import WARNING_SHARE
-from argus.analytics.stops import in_known_pause, ranks_behind, stalled_s
+from argus.analytics.stops import in_known_pause, ranks_behind, stalled_s, was_cancelled
 from argus.analytics.window import Window
 from argus.collectors.records.heartbeat import Heartbeat
 from argus.topology.layout import Topology
@@ -39,18 +40,30 @@ def long_step(facts: RunFacts) -> str:
 
 
 def _open_step(beats: Sequence[Heartbeat], topology: Topology | None) -> str:
+    is_cancelled = was_cancelled(beats)
+    beats = [_as_it_stopped(beat) for beat in beats] if is_cancelled else beats
     running = [beat for beat in beats if beat.state == "running"]
     open_s = stalled_s(running)
     usual_s = float(np.median([beat.status.step_p50_ns for beat in running])) * 1e-9 if running else 0.0
     if open_s is None or in_known_pause(beats) or open_s < max(LONG * usual_s, HEARD_S):
         return ""
     step = max(beat.status.step for beat in running)
-    told = f"step {step:,} is open for {quantity(open_s, 's')}, a step takes {quantity(usual_s, 's')}"
+    long = f"open for {quantity(open_s, 's')}"
+    long = f"was {long} when a signal ended the job" if is_cancelled else f"is {long}"
+    told = f"step {step:,} {long}, a step takes {quantity(usual_s, 's')}"
     stopped = tuple(beat.rank for beat in running if beat.process_state in STOPPED)
     if stopped:
         return f"{told}; {ranks(stopped)} {'is' if len(stopped) == 1 else 'are'} stopped by a signal"
+    wait = "waited" if is_cancelled else "wait"
     behind = () if topology is None else tuple(item.rank for item in ranks_behind(running, topology))
-    return f"{told}; the others wait for {ranks(behind)}" if behind else told
+    return f"{told}; the others {wait} for {ranks(behind)}" if behind else told
+
+
+def _as_it_stopped(beat: Heartbeat) -> Heartbeat:
+    """The rank's own last word, as it was when it was told to stop."""
+    if beat.state == "ended":
+        return beat
+    return replace(beat, state="running", ts_s=beat.ts_s - beat.status_age_s, process_state="")
 
 
 def _past_step(facts: RunFacts, topology: Topology | None) -> str:

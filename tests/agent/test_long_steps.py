@@ -46,7 +46,9 @@ def held_up(window: Window, *, rank: int, step: int, by_s: float) -> Window:
     return replace(window, step_s=step_s, dur_s=dur_s, wait_s=wait_s)
 
 
-def beats(*, open_s: float, letters: str = "SSSS", in_mark: str = "", state: str = "running") -> HeldRun:
+def beats(
+    *, open_s: float, letters: str = "SSSS", in_mark: str = "", state: str = "running", exit_reason: str = ""
+) -> HeldRun:
     """The run with its ranks in a step that is open for so long; rank 1 has not entered the call of the others."""
     heard = tuple(
         Heartbeat(
@@ -56,6 +58,7 @@ def beats(*, open_s: float, letters: str = "SSSS", in_mark: str = "", state: str
             host="h",
             ts_s=NOW_S,
             state=state,
+            exit_reason=exit_reason,
             process_state=letters[rank],
             status=Status(
                 ts_ns=int(NOW_S * 1e9),
@@ -81,6 +84,17 @@ def test_a_step_that_is_open_for_long_is_told_with_who_holds_it(letters: str) ->
     named, headline = verdict(beats(open_s=29.0, letters=letters))
     assert named == "INCONCLUSIVE"
     assert "step 100" in headline and ("rank 1" in headline or letters == "SSSS")
+
+
+@pytest.mark.parametrize("exit_reason", ["signal 15", "code 143"])
+def test_a_job_that_stood_still_until_it_was_told_to_stop_did_not_end_well(exit_reason: str) -> None:
+    named, headline = verdict(beats(open_s=43.0, letters="ZZZZ", state="exited", exit_reason=exit_reason))
+    assert named == "INCONCLUSIVE"
+    assert "step 100 was open for 43 s when a signal ended the job" in headline
+    assert "the others waited for rank 1" in headline
+    assert (
+        verdict(beats(open_s=0.3, letters="ZZZZ", state="exited", exit_reason=exit_reason))[0] == "NO_FAULT"
+    )
 
 
 @pytest.mark.parametrize(("open_s", "state"), [(3.0, "running"), (29.0, "ended")])
