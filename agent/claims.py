@@ -17,6 +17,9 @@ CAUSE = "cause"
 LOST = "lost"
 """Evidence of a rank that is gone: its value is the rank. There is one for each, thousands with a rack."""
 
+OWN_ERRORS = "own_errors"
+"""Evidence of ranks that are gone by an error of their own program: how many."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Form:
@@ -99,6 +102,7 @@ FORMS: Mapping[str, _Form] = {
     "median_step_s": _Form(text="A step usually takes {v}."),
     LOST: _Form(text="Rank {v} is gone: {note}.", unit=""),
     "left": _Form(text="Rank {v} left: {note}.", unit=""),
+    OWN_ERRORS: _Form(text="Its program ended itself with an error: {v}.", unit="ranks"),
     "last_step": _Form(text="Its last step was {v}.", unit=""),
     "entered": _Form(
         text="It entered {v} ({note}).",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from argus.agent.claims import claims_of
+from argus.agent.claims import LOST, OWN_ERRORS, claims_of
 from argus.agent.diagnosis import (
     MAX_HEADLINE,
     Action,
@@ -18,7 +18,7 @@ from argus.agent.diagnosis import (
     NotIt,
     RootCause,
 )
-from argus.agent.runbooks.catalogue import Remedy, is_settled, of_class
+from argus.agent.runbooks.catalogue import Remedy, built_in, is_settled, of_class
 from argus.agent.wording import (
     ALL_DIFFER,
     DIFFERS,
@@ -209,6 +209,9 @@ def _impact(incident: Incident, topology: Topology) -> Impact:
     )
 
 
+OUTPUT = "output.read"
+
+
 def advised(fault_class: str, verdict: str) -> tuple[Remedy, ...]:
     """What the class' entry says to do as far as the verdict is firm enough: first look, then, if it comes back, act."""
     return tuple(one for one in of_class(cause_classes()[fault_class]) if is_settled(one, verdict))
@@ -216,10 +219,19 @@ def advised(fault_class: str, verdict: str) -> tuple[Remedy, ...]:
 
 def _remediation(incident: Incident, about: tuple[str, ...]) -> tuple[Action, ...]:
     cause = incident.cause
+    chosen = advised(cause.fault_class, cause.verdict)
+    if _ended_itself(cause):
+        chosen = (built_in()[OUTPUT], chosen[0])[: len(chosen)]
     return tuple(
-        action_of(remedy, target=cause.scope, gain=gain_of(incident), claim_ids=about)
-        for remedy in advised(cause.fault_class, cause.verdict)
+        action_of(remedy, target=cause.scope, gain=gain_of(incident), claim_ids=about) for remedy in chosen
     )
+
+
+def _ended_itself(cause: Cause) -> bool:
+    """Whether the programs of all ranks that are gone ended with an error of their own: no host is to be drained for it."""
+    num_gone = sum(item.name == LOST for item in cause.evidence)
+    num_own = next((item.value for item in cause.evidence if item.name == OWN_ERRORS), 0)
+    return cause.fault_class == "stop.lost" and 0 < num_gone == num_own
 
 
 def action_of(remedy: Remedy, *, target: str, gain: Gain | None, claim_ids: tuple[str, ...] = ()) -> Action:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argus.agent.wording import ranks
+from argus.agent.wording import counted, ranks
 from argus.collectors.job import Job
 from argus.collectors.readers import Ending
 from argus.collectors.records.events import RankRecords
@@ -41,7 +41,7 @@ def ends_of(job: Job, topology: Topology) -> Ends:
     known = {rank: how for rank, how in job.endings.items() if how != Ending.UNTOLD}
     if not known:
         return Ends()
-    how, why = _how(known)
+    how, why = _how(job, known)
     first, where = _first(job, topology, known)
     if first:
         records = f"{ranks(first)}'{'' if len(first) > 1 else 's'} records end first ({where})"
@@ -55,7 +55,7 @@ def ends_of(job: Job, topology: Topology) -> Ends:
     return Ends(headline=headline, missing=(f"what came after step {last:,}: {how}, {why}",))
 
 
-def _how(known: Mapping[int, Ending]) -> tuple[str, str]:
+def _how(job: Job, known: Mapping[int, Ending]) -> tuple[str, str]:
     """What speaks against an end in order and what may be its reason, as phrases; "" if every rank said goodbye."""
     cut = tuple(rank for rank, ending in known.items() if ending == Ending.CUT)
     if cut:
@@ -65,7 +65,18 @@ def _how(known: Mapping[int, Ending]) -> tuple[str, str]:
     if not left:
         return "", ""
     who = "no rank said" if len(left) == len(known) else f"{ranks(left)} said no"
-    return f"{who} goodbye", "killed, failed or still running"
+    return f"{who} goodbye", _raised(job) or "killed, failed or still running"
+
+
+def _raised(job: Job) -> str:
+    """What ended the first program that raised anything; the others often fail for its absence. "" if none did."""
+    told = [(status.ts_ns, rank, status.raised) for rank, status in job.statuses.items() if status.raised]
+    if not told:
+        return ""
+    _, rank, raised = min(told)
+    return f"rank {rank} raised {raised}" + (
+        f", {counted(len(told) - 1, 'ranks')} after it" if len(told) > 1 else ""
+    )
 
 
 def _first(job: Job, topology: Topology, known: Mapping[int, Ending]) -> tuple[tuple[int, ...], str]:

@@ -26,6 +26,8 @@ from argus.collectors.records.heartbeat import Heartbeat
 
 NEEDS = "hang"
 
+SIGNALLED = 128
+
 MAX_NAMED = 4
 """Ranks named in a note; of many that fail together a few tell as much."""
 
@@ -74,7 +76,7 @@ def _left_finding(
     view: View, beats: tuple[Heartbeat, ...], left: tuple[Behind, ...], lost: tuple[Heartbeat, ...] = ()
 ) -> Finding:
     """Ranks that ended before their group, and those `lost` for it: if none, the rest waits."""
-    failed = ", ".join(f"rank {beat.rank} ({beat.exit_reason})" for beat in lost[:MAX_NAMED])
+    failed = ", ".join(f"rank {beat.rank} ({_reason(beat)})" for beat in lost[:MAX_NAMED])
     then = f": {failed} failed after it" if failed else ", which waits for it"
     said = {beat.rank: f"{_how_ended(beat)} at step {beat.status.step}" for beat in beats}
     gone = (_of_rank("left", item.rank, f"{said[item.rank]}, before its group{then}") for item in left)
@@ -84,7 +86,7 @@ def _left_finding(
 
 
 def _how_ended(beat: Heartbeat) -> str:
-    return "ended in order" if beat.state == "ended" else f"exited ({beat.exit_reason or 'reason unknown'})"
+    return "ended in order" if beat.state == "ended" else f"exited ({_reason(beat)})"
 
 
 def _gone_of(behind: tuple[Behind, ...], beats: tuple[Heartbeat, ...]) -> tuple[Behind, ...]:
@@ -120,12 +122,22 @@ def _overdue(
 
 
 def _lost_evidence(lost: tuple[Heartbeat, ...], stall: float | None) -> tuple[Evidence, ...]:
-    gone = (
-        _of_rank("lost", beat.rank, f"{_state(beat)}, {beat.exit_reason or 'reason unknown'}")
-        for beat in lost
-    )
+    gone = (_of_rank("lost", beat.rank, f"{_state(beat)}, {_reason(beat)}") for beat in lost)
+    num_own = sum(_has_failed_itself(beat) for beat in lost)
+    own = (Evidence(name="own_errors", value=float(num_own), unit="ranks"),) if num_own else ()
     last = Evidence(name="last_step", value=float(max(beat.status.step for beat in lost)), unit="step")
-    return (*gone, last, *_stalled(stall))
+    return (*gone, *own, last, *_stalled(stall))
+
+
+def _reason(beat: Heartbeat) -> str:
+    reason = beat.exit_reason or "reason unknown"
+    return f"{reason}, raised {beat.status.raised}" if beat.status.raised else reason
+
+
+def _has_failed_itself(beat: Heartbeat) -> bool:
+    """Whether the program left with a code of its own other than 0: from 128 on they tell of a signal."""
+    word, _, code = beat.exit_reason.partition(" ")
+    return word == "code" and code.isdigit() and 0 < int(code) < SIGNALLED
 
 
 def _state(beat: Heartbeat) -> str:

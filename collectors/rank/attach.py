@@ -35,6 +35,7 @@ from argus.collectors.rank.identity import (
 )
 from argus.collectors.rank.layout import LayoutWatch, place_in_group
 from argus.collectors.rank.optimizer_events import optimizer_events
+from argus.collectors.rank.raised import last_raised
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
 from argus.collectors.rank.session import Hook, Session
@@ -241,7 +242,7 @@ def find_hooks() -> list[tuple[str, Hook]]:
     return [(name, cast(Hook, import_module(f"{hooks.__name__}.{name}"))) for name in names]
 
 
-def detach(*, in_order: bool = True) -> None:
+def detach(*, in_order: bool = True, raised: str = "") -> None:
     """Take everything out, flush what was recorded, say goodbye if all went well; at most a second."""
     attachment = _attachment
     if attachment is None or attachment.pid != os.getpid():
@@ -257,7 +258,7 @@ def detach(*, in_order: bool = True) -> None:
     if os.environ.get(RANK_PID) == str(os.getpid()):
         del os.environ[RANK_PID]
     if writer is not None:
-        writer.close(in_order=in_order)
+        writer.close(in_order=in_order, raised=raised)
 
 
 def _finish(session: Session) -> None:
@@ -273,7 +274,7 @@ def _leave() -> None:
 
     The code of a `SystemExit` cannot be seen here: the host reads it from the process.
     """
-    detach(in_order=not hasattr(sys, "last_type") and sys.exc_info()[0] is None)
+    detach(in_order=not hasattr(sys, "last_type") and sys.exc_info()[0] is None, raised=last_raised())
 
 
 def _at_exit(call: Callable[[], None]) -> None:

@@ -57,6 +57,7 @@ class Stream:
         self._layout = layout
         self._is_off = is_off
         self._layout_frame = b""
+        self.raised = ""  # what ends the process, for its last status
         self._num_names = 0
         self._num_notes = 0
         self._dropped: dict[str, int] = {}
@@ -126,6 +127,8 @@ class Stream:
         """The sign of life; skipped while nobody listens, an old one is worth nothing."""
         if self.sink.is_connected and self.sink.has_room:
             status = self._session.recorder.status(self._session.calls.status())
+            if self.raised:
+                status = replace(status, raised=self.raised)
             if self._is_off():
                 status = replace(status, in_mark=OFF)
             self.sink.push(encode_json(Kind.STATUS, status.to_json()))
@@ -181,9 +184,10 @@ class Writer:
         """Begin writing. RuntimeError if there is no thread to be had."""
         self._thread.start()
 
-    def close(self, *, in_order: bool = True) -> None:
+    def close(self, *, in_order: bool = True, raised: str = "") -> None:
         """Flush, say goodbye if the rank ended in order, hang up; gives up after `CLOSE_S`."""
         self._says_bye = in_order
+        self._stream.raised = raised
         self._stop.set()
         self._thread.join(CLOSE_S)
 
@@ -243,6 +247,7 @@ class Writer:
         end_s = time.monotonic() + CLOSE_S
         self._session.tick()
         self._stream.send_rows()
+        sink.pump()  # of a process that ends before its first turn this is the first time that somebody listens
         self._stream.send_status()
         if self._says_bye:
             sink.push(encode_json(Kind.BYE, {}))

@@ -9,13 +9,17 @@ from typing import Any
 
 from argus.collectors.records.cost import Cost, costs_from_json, costs_to_json
 from argus.collectors.records.errors import WireError
+from argus.collectors.records.text import tame
+
+MAX_RAISED = 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
     """What the rank's own writer thread reports once a second (frame kind STATUS).
 
-    `groups` maps a process group's name to (calls entered, calls completed).
+    `groups` maps a process group's name to (calls entered, calls completed). `raised` = type and place of the
+    exception that ends the process, in its last word.
     """
 
     ts_ns: int
@@ -26,6 +30,7 @@ class Status:
     step_p50_ns: int = 0  # median of the last steps, 0 until known
     in_mark: str = ""  # open argus.mark: checkpoint, eval, …
     groups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    raised: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The status as JSON-ready dict."""
@@ -39,6 +44,7 @@ class Status:
             "step_p50_ns": self.step_p50_ns,
             "in_mark": self.in_mark,
             "groups": dict(self.groups),
+            **({"raised": self.raised} if self.raised else {}),
         }
 
     @staticmethod
@@ -59,6 +65,7 @@ class Status:
                 step_p50_ns=int(raw.get("step_p50_ns", 0)),
                 in_mark=str(raw.get("in_mark", ""))[:64],
                 groups=groups,
+                raised=tame(raw["raised"], MAX_RAISED) if raw.get("raised") else "",
             )
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise WireError(f"status: {error!r:.120}") from None

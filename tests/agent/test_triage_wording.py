@@ -253,6 +253,18 @@ def test_ranks_lost_alike_are_told_together() -> None:
     assert "ranks 0–13, 15 lost, reason unknown" in card and "rank 14 exited, signal 9" in card
 
 
+@pytest.mark.parametrize("num_own", [0, 1])
+def test_no_host_is_drained_for_an_error_of_the_program(num_own: int) -> None:
+    own = (Evidence(name="own_errors", value=1.0, unit="ranks"),) * num_own
+    note = "exited, code 1, raised ValueError in train.py:17" if num_own else "exited, signal 9"
+    one = incident("stop.lost", evidence=(Evidence(name="lost", value=2, note=note), *own), ruled_out=())
+    one = replace(one, cause=replace(one.cause, verdict="CONFIRMED"))
+    actions = diagnose(one, findings=(), topology=topology())["remediation"]
+    assert [action["id"] for action in actions] == (
+        ["output.read", "stop.lost/look"] if num_own else ["stop.lost/look", "stop.lost/act"]
+    )
+
+
 def test_a_link_is_a_group_not_a_rank() -> None:
     evidence = (
         Evidence(name="transfer_s", value=0.05, unit="s", baseline=0.01, note="dp/3"),

@@ -309,3 +309,19 @@ def test_a_rank_told_to_stop_is_lost_only_if_its_peers_live_on() -> None:
         others = [beat(rank, {"dp": (10, 9)}, stalled_s=2.0) for rank in (0, 2, 3)]
         assert detect([first, *others]) == ()
         assert detect([replace(first, ts_s=NOW_S - 40.0), *others])[0].ranks == (1,)
+
+
+@pytest.mark.parametrize(
+    ("reason", "num_own"),
+    [("code 1", 1.0), ("code 137", None), ("signal 9", None), ("oom", None), ("", None)],
+)
+def test_a_program_that_ended_itself_is_told_apart_from_one_that_was_ended(
+    reason: str, num_own: float | None
+) -> None:
+    beats = [
+        beat(r, {}, state="running" if r else "exited", reason="" if r else reason) for r in range(WORLD)
+    ]
+    raised = replace(beats[0].status, raised="ValueError in train.py:17")
+    (found,) = detect([replace(beats[0], status=raised), *beats[1:]])
+    assert found.ranks == (0,) and found.measure("own_errors") == num_own
+    assert "raised ValueError in train.py:17" in found.evidence[0].note

@@ -92,6 +92,15 @@ def test_without_any_goodbye_nobody_is_named_and_nothing_is_ruled_out(
     assert any("goodbye" in text for text in report.diagnosis["missing_evidence"])
 
 
+def test_what_ended_the_first_program_is_told(tmp_path: Path, records: tuple[RankRecords, ...]) -> None:
+    said = {1: (9, "ValueError in train.py:17"), 2: (12, "DistBackendError in train.py:30")}
+    statuses = {
+        rank: Status(ts_ns=ts_ns, step=STEPS, raised=raised) for rank, (ts_ns, raised) in said.items()
+    }
+    report = verdict(tmp_path, records, statuses=statuses)
+    assert "rank 1 raised ValueError in train.py:17, 1 rank after it" in told(report)
+
+
 @pytest.mark.parametrize("behind", [1, 5])
 def test_a_running_job_whose_files_were_copied_one_after_the_other_accuses_nobody(
     tmp_path: Path, records: tuple[RankRecords, ...], behind: int
