@@ -146,8 +146,27 @@ def _by_job(results: Sequence[SeriesResult]) -> dict[str, list[SeriesResult]]:
 
 
 def _quiet(series: Sequence[StepSeries]) -> str:
-    count = sum(len(one.values_s) for one in series)
-    return f"No fault found: no lasting rise and no burst in {counted(count, 'step times')} of {len(series)} series"
+    count = counted(sum(len(one.values_s) for one in series), "step times")
+    grown = [ratio for one in series if (ratio := _growth(one)) >= APART]
+    if not grown:
+        return f"No fault found: no lasting rise and no burst in {count} of {len(series)} series"
+    whole = "they grow" if len(series) == 1 else f"{len(grown)} of {len(series)} series grow"
+    return (
+        f"No fault found: no sudden rise and no burst in {count}, but {whole}, "
+        f"to {max(grown):.2f}× from first to last quarter"
+    )
+
+
+def _growth(series: StepSeries) -> float:
+    """Median of the last quarter over that of the first, start-up aside; 1 where many values of both are alike."""
+    values = _times(series)[STARTUP:]
+    size = len(values) // 4
+    if size < SIDE:
+        return 1.0
+    first, last = sorted(values[:size]), sorted(values[-size:])
+    if last[size // 4] <= first[-1 - size // 4]:
+        return 1.0
+    return median(last) / median(first)
 
 
 def _times(series: StepSeries) -> list[float]:

@@ -48,6 +48,21 @@ def test_an_isolated_spike_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFix
     assert "NO_FAULT" in out and "spike" in out and "step 90" in out
 
 
+@pytest.mark.parametrize(("last", "is_told"), [(1.5, True), (1.05, False), (0.7, False)])
+def test_step_times_that_grow_are_said_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], last: float, is_told: bool
+) -> None:
+    """Slow growth is no fault, but nobody is told that there is no rise."""
+    values = np.random.default_rng(0).normal(1.0, 0.02, 800) * np.linspace(1.0, last, 800)
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(f"{value:.6f}" for value in values))
+    assert main(["triage", str(path), "--json"]) == 0
+    diagnosis = json.loads(capsys.readouterr().out)["diagnosis"]
+    assert diagnosis["verdict"] == "NO_FAULT"
+    assert ("grow, to 1.3" in diagnosis["headline"]) == is_told
+    assert ("no lasting rise" in diagnosis["headline"]) != is_told
+
+
 def test_many_series_are_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "s.json"
     path.write_text(
