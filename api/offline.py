@@ -81,7 +81,7 @@ def triage_files(
     elif seen:
         return analyse_seen(readings, warnings=warnings)
     else:
-        raise NothingUsable("\n".join(warnings) or "no file holds a step of a rank")
+        raise NothingUsable(gathered.why_nothing)
     return replace(report, series=analyse_series(series)) if series else report
 
 
@@ -97,8 +97,8 @@ def read_job(
         gathered = gather(paths, Path(scratch), progress=progress)
     try:
         job = join(gathered.readings, run=_name(paths))
-    except ValueError as error:
-        raise NothingUsable("\n".join(gathered.warnings) or str(error)) from None
+    except ValueError:
+        raise NothingUsable(gathered.why_nothing) from None
     topology = _as_read(build(one.layout for one in job.records), job)
     return job, topology, (*gathered.warnings, *job.warnings)
 

@@ -19,17 +19,26 @@ from argus.collectors.readers import (
 from argus.collectors.readers._files import Found, find, head_of, watched
 from argus.collectors.readers._fold import folded
 from argus.collectors.readers._folders import counted_over_folders
+from argus.collectors.readers._foreign import UTF_16, advice
 from argus.collectors.readers._members import completed, numbered
 from argus.collectors.readers._phase_table import with_peers
 from argus.collectors.records.text import tame
 
 LOG = logging.getLogger("argus.gather")
 
+_NOTHING = b"\0 \t\r\n"
+"""What an interrupted export leaves of a file."""
+
 MAX_ERROR = 120
 """Characters shown of an error nobody foresaw."""
 
 _LOOKS_LIKE_A_TRACE = (".json", ".gz", ".argus", ".pickle", ".sqlite", ".nsys-rep", ".qdrep", ".parquet")
 """Endings whose file is missed if no reader takes it; other files of a folder are passed over in silence."""
+
+_TEXT = r"json|jsonl|csv|tsv|log|out|err|txt"
+_PACKED = re.compile(rf"\.(?:{_TEXT}|tar|sqlite|pickle)\.(?:bz2|xz|zst|zstd|7z)$|\.tgz$", re.IGNORECASE)
+_OF_TEXT = re.compile(rf"\.(?:{_TEXT})$", re.IGNORECASE)
+"""Files of these names are missed, too, if they are packed as nothing here unpacks, or in UTF-16."""
 
 _LOG_NAME = re.compile(
     r"\.(log|out|err|txt|stdout|stderr)(\.\d+)?(\.gz)?$|^(slurm|stdout|stderr)[-_.\d]*$", re.IGNORECASE
@@ -42,10 +51,29 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """All readings in file order; `warnings` are sentences about what could not be read, one for files alike."""
+    """All readings in file order; `warnings` are sentences about what could not be read, one for files alike.
+
+    `passed` are the same about files of a folder that may well have nothing to do with the job: those whose format
+    is known, if there are any.
+    """
 
     readings: tuple[Reading, ...]
     warnings: tuple[str, ...]
+    passed: tuple[str, ...] = ()
+
+    @property
+    def why_nothing(self) -> str:
+        """Sentences, a line each, why nothing of it can be used."""
+        nothing = "no file holds a step of a rank" if self.readings else "there is no file to read"
+        return "\n".join(self.warnings or self.passed) or nothing
+
+
+class PassedOver(Exception):
+    """A file of a folder that no reader takes, and that need not be one of the job's; `is_known` if its format is."""
+
+    def __init__(self, text: str, *, is_known: bool) -> None:
+        super().__init__(text)
+        self.is_known = is_known
 
 
 def gather(
@@ -54,6 +82,7 @@ def gather(
     """Readings of all files; `scratch` is an empty folder for unpacking. ReaderError if a path is missing."""
     files: list[tuple[str, list[Reading]]] = []
     warnings: list[tuple[str, str]] = []
+    passed: list[tuple[str, PassedOver]] = []
     for found in find(paths, scratch):
         if found.path is None:
             warnings.append((found.name, f"{found.name} {found.refused}"))
@@ -65,6 +94,8 @@ def gather(
                 for reading in _read(found, found.path):
                     readings.append(reading)
                     warnings.extend((found.path.name, text) for text in reading.warnings)
+        except PassedOver as error:
+            passed.append((found.name, error))
         except ReaderError as error:
             text = str(error)
             named = text if found.path.name in text else f"{found.path.name}: {text}"
@@ -78,7 +109,12 @@ def gather(
     placed, of_folders = counted_over_folders(with_peers(files))
     ranked, told = numbered(placed)
     said = (*folded(warnings), *of_folders, *told)
-    return Gathered(readings=completed(ranked), warnings=tuple(dict.fromkeys(said)))
+    known = [one for one in passed if one[1].is_known] or passed
+    return Gathered(
+        readings=completed(ranked),
+        warnings=tuple(dict.fromkeys(said)),
+        passed=folded((name, str(error)) for name, error in known),
+    )
 
 
 def _unforeseen(error: Exception) -> str:
@@ -108,15 +144,24 @@ def _read(found: Found, path: Path) -> Iterable[Reading]:
         return reader.read(path)
     is_text = bool(head.strip()) and b"\0" not in head and head.lstrip()[:1] != b"{"
     if reader is not None or (is_text and (found.is_named or _LOG_NAME.search(path.name))):
-        return _read_log(logs, found, path)
-    if found.is_named or (found.name.lower().endswith(_LOOKS_LIKE_A_TRACE) and not _is_other_json(head)):
-        what = "is empty or damaged" if not head.strip() else "is in no format that is known"
-        raise ReaderError(f"{found.name} {what}")
-    return ()
+        return _read_log(logs, found, path, head=head)
+    raise _untaken(found, head)
 
 
-def _read_log(logs: Iterable[Reader], found: Found, path: Path) -> Iterator[Reading]:
-    """What every reader of lines finds in a log; only one that was named itself must hold something."""
+def _untaken(found: Found, head: bytes, *, is_log: bool = False) -> ReaderError | PassedOver:
+    """The error of a file that no reader takes, or of a log with nothing in it: it is missed, or passed over."""
+    known = advice(head, found.name)
+    what = known or "is in no format that is known"
+    text = f"{found.name} {what if head.strip(_NOTHING) else 'is empty or damaged'}"
+    is_trace = found.name.lower().endswith(_LOOKS_LIKE_A_TRACE) and not _is_other_json(head)
+    is_hidden = (_PACKED if head[:2] not in UTF_16 else _OF_TEXT).search(found.name) is not None
+    if found.is_named or (not is_log and (is_trace or is_hidden)):
+        return ReaderError(text)
+    return PassedOver(text, is_known=bool(known))
+
+
+def _read_log(logs: Iterable[Reader], found: Found, path: Path, *, head: bytes) -> Iterator[Reading]:
+    """What every reader of lines finds in a log. Raises PassedOver if that is nothing, ReaderError if it was named itself."""
     num, empty = 0, 0
     for reader in logs:
         try:
@@ -125,8 +170,8 @@ def _read_log(logs: Iterable[Reader], found: Found, path: Path) -> Iterator[Read
                 yield reading
         except NothingFound:
             empty += 1
-    if found.is_named and not num and empty:
-        raise ReaderError(f"{found.name} is in no format that is known")
+    if not num and empty:
+        raise _untaken(found, head, is_log=True)
 
 
 def _is_other_json(head: bytes) -> bool:

@@ -10,9 +10,15 @@ from datetime import UTC, datetime
 from argus.collectors.readers._column_names import SECONDS
 
 MAX_NUMBER = 1e15
+_SIGNS = frozenset("+-0123456789")
 _MISSING = {"", "nan", "null", "none", "na", "n/a", "-", "inf", "-inf", "infinity", "-infinity"}
 _COMMA = re.compile(r"[-+]?\d+,\d+")
 _GROUPED = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
+_POINTED = re.compile(r"[-+]?\d{1,3}(\.\d{3})+,\d")
+_SPACED = re.compile(
+    r"[-+]?\d{1,3}(?:[ \u00a0\u2009\u202f'\u2019]\d{3})+(?:[.,]\d*)?(?: ?[a-zµ]+)?", re.IGNORECASE
+)
+_SPACES = re.compile(r"(?<=\d)[ \u00a0\u2009\u202f'\u2019](?=\d)")
 _WITH_UNIT = re.compile(r"([-+]?\d[\d.]*(?:[eE][-+]?\d+)?) ?([a-zµ]+)")
 
 
@@ -55,14 +61,20 @@ def moment(cell: str, scale: float = 1.0) -> float:
 
 
 def with_points(cells: Sequence[str]) -> list[str]:
-    """A column's cells with a point for a decimal comma; commas between thousands go.
+    """A column's cells with a point for a decimal comma; commas, points, blanks and apostrophes between thousands go.
 
-    They are thousands' where all are followed by three digits and some cells are whole without one: a column of
+    Points are thousands' where some cell has a comma behind them. Commas are where all are followed by three digits and some cells are whole without one: a column of
     decimals drops trailing zeros as well, so that other lengths show.
     """
+    if _SPACES.search("\n".join(cells)):
+        cells = [_SPACES.sub("", cell) if _SPACED.fullmatch(cell.strip()) else cell for cell in cells]
     odd = [cell.strip() for cell in cells if "," in cell]
     if not odd:
         return list(cells)
+    if any(map(_POINTED.match, odd)):
+        return [
+            cell.replace(".", "").replace(",", ".") if cell.strip()[:1] in _SIGNS else cell for cell in cells
+        ]
     has_whole = any(cell.strip().isdecimal() for cell in cells)
     if all(map(_GROUPED.fullmatch, odd)) and (has_whole or any("." in c or c.count(",") > 1 for c in odd)):
         return [cell.replace(",", "") for cell in cells]

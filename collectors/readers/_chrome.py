@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -12,6 +13,12 @@ MAX_VALUE = 64 << 20
 
 _CHUNK = 1 << 20
 _SPACE = " \t\r\n"
+
+_NO_NUMBER = re.compile(r"(?<=[:\[,\s])-?(?:inf(?:inity)?|nan(?:\(\w{1,8}\))?)(?=\s*[,}\]])", re.IGNORECASE)
+"""Numbers as C++ prints them, which kineto does of a copy that took no time (kineto#105); -nan(ind) is Microsoft's."""
+
+_BACKSLASH = re.compile(r"\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4})|\\(?=.{5})", re.DOTALL)
+"""An escape of JSON, or else a backslash as it stands in the paths of Windows (kineto#336)."""
 
 
 class ByteSource(Protocol):
@@ -89,13 +96,25 @@ class TraceStream:
                 if end < len(self._text) or self._is_last or isinstance(value, str | dict | list):
                     self._at = end
                     return value
-            except (ValueError, RecursionError):
+            except (ValueError, RecursionError) as error:
+                if isinstance(error, json.JSONDecodeError) and self._mend(error.pos):
+                    continue
                 if self._is_last:
                     raise _End("the JSON is cut short or malformed") from None
                 if len(self._text) - self._at > MAX_VALUE:
                     raise _End(f"the JSON is malformed, or a value exceeds {MAX_VALUE >> 20} MiB") from None
             self._fill(want)
             want *= 2
+
+    def _mend(self, at: int) -> bool:
+        """Whether what stands `at` is what tools write though JSON knows it not; all of it in the text is made JSON."""
+        is_known = _NO_NUMBER.match(self._text, at) or "\\" in self._text[max(at - 2, self._at) : at + 1]
+        if not is_known:
+            return False
+        rest = self._text[self._at :]
+        whole = _NO_NUMBER.sub("NaN", _BACKSLASH.sub(lambda found: found[0] if found[0][1:] else "/", rest))
+        self._text, self._at = whole, 0
+        return whole != rest
 
     def _skip(self, characters: str) -> str:
         """Move to the next character that is none of `characters` and return it."""

@@ -45,6 +45,12 @@ COUNTERS: Mapping[str, tuple[str, str]] = {
 }
 """Counters that matter where they grow: kind of the event and what is counted."""
 
+BLANKS = frozenset(first + why for first in (0x7FFFFFF0, 1 << 47) for why in range(4))
+"""What DCGM hands out as 32-bit and as real number for a value that is blank, not found, not supported or not permitted."""
+
+LEAST_LONG_BLANK = 0x7FFFFFFFFFFFFFF0
+"""The same as 64-bit number, of which a scrape may have lost the last digits."""
+
 _ODD = re.compile(r"[^\w.:@+-]")
 
 REASONS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
@@ -85,7 +91,7 @@ def gpus_of(samples: Iterable[SampleLike]) -> tuple[Gpu, ...]:
     labels: dict[str, Mapping[str, str]] = {}
     times: dict[str, float] = defaultdict(float)
     for sample in samples:
-        if not sample.name.startswith("DCGM_FI_") or not math.isfinite(sample.value):
+        if not sample.name.startswith("DCGM_FI_") or not is_told(sample.value):
             continue
         node = node_of(sample.labels)
         if node:
@@ -100,6 +106,15 @@ def gpus_of(samples: Iterable[SampleLike]) -> tuple[Gpu, ...]:
         Gpu(node=node, others=_others(card.labels, node), events=tuple(_events(node, card, clocks)))
         for node, card in cards.items()
     )
+
+
+def is_told(value: float) -> bool:
+    """Whether a value is one: exporters print DCGM's marks for a missing one as they are (dcgm_structs.h).
+
+    >>> is_told(79.0), is_told(9223372036854775794.0), is_told(2147483632.0)
+    (True, False, False)
+    """
+    return math.isfinite(value) and value < LEAST_LONG_BLANK and value not in BLANKS
 
 
 def node_of(labels: Mapping[str, str]) -> str:

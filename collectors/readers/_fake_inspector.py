@@ -29,15 +29,17 @@ def fake_inspector(
             base = begin + number * (30_000 + latest_us)
             entry, end = base + 20_000 + late_us, base + 25_000 + latest_us
             header = {"id": "0xabc", "rank": rank, "n_ranks": world_size, "nnodes": 1}
-            lines.append(_line(header, step * len(SIZES) + number, size, entry, end, is_verbose=is_verbose))
+            sn = step * len(SIZES) + number
+            lines.append(_line(header, sn, size, entry, end, is_verbose=is_verbose, rank=rank))
         if pair:
             header = {"id": f"0xd{rank // 2}", "rank": rank % 2, "n_ranks": 2, "nnodes": 1}
-            lines.append(_line(header, step, 1 << 10, begin + 95_000, begin + 95_100, is_verbose=is_verbose))
+            entry = begin + 95_000
+            lines.append(_line(header, step, 1 << 10, entry, entry + 100, is_verbose=is_verbose, rank=rank))
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
 def _line(
-    header: dict[str, Any], sn: int, size: int, entry: int, end: int, *, is_verbose: bool
+    header: dict[str, Any], sn: int, size: int, entry: int, end: int, *, is_verbose: bool, rank: int
 ) -> dict[str, Any]:
     perf: dict[str, Any] = {
         "coll": "AllReduce",
@@ -60,7 +62,7 @@ def _line(
         "git_rev": "",
         "rec_mechanism": "nccl_profiler_interface",
         "dump_timestamp_us": end + 100,
-        "hostname": f"h-{header['rank'] // 4}",
-        "pid": 1000 + header["rank"],
+        "hostname": f"h-{rank // 4}",
+        "pid": 1000 + rank,
     }
     return {"header": header, "metadata": meta, "coll_perf": perf}

@@ -154,6 +154,9 @@ def _folder(root: Path, scratch: Path) -> Iterator[Found]:
     inside = root.resolve()
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for path in (Path(folder) / name for name in folders):
+            if path.is_symlink() and not path.resolve().is_relative_to(inside):
+                yield Found(name=str(path.relative_to(root)), refused=f"is a link that leads out of {root}")
         for name in sorted(names):
             path = Path(folder) / name
             if name.startswith("."):
@@ -205,6 +208,9 @@ def _zip(path: Path, name: str, scratch: Path) -> Iterator[Found]:
     budget = _Budget(left=MAX_UNPACKED)
     try:
         with zipfile.ZipFile(path) as archive:
+            if "xl/workbook.xml" in archive.namelist():
+                yield Found(name=name, refused="is a workbook of Excel: save the sheet as CSV")
+                return
             for member in archive.infolist():
                 if member.is_dir() or _is_hidden(member.filename):
                     continue

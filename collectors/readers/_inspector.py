@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,15 +58,9 @@ class Calls:
     def __len__(self) -> int:
         return len(self.cells) // 6
 
-    def take(self, line: str) -> None:
-        """Add the line's call; what is none is counted."""
-        try:
-            raw = json.loads(line)
-        except (ValueError, RecursionError):
-            self.num_bad += 1
-            return
-        if not isinstance(raw, dict) or not self._call(raw):
-            self.num_bad += 1
+    def take(self, raw: Mapping[str, Any]) -> None:
+        """Add a line's call; what is none is counted."""
+        self.num_bad += not self._call(raw)
 
     def _call(self, raw: Mapping[str, Any]) -> bool:
         head, meta = _object(raw, "header") or raw, _object(raw, "metadata") or raw
@@ -95,6 +89,30 @@ class Calls:
         """All calls in order of entry. (call, 6)"""
         rows = np.frombuffer(self.cells, np.int64).reshape(-1, 6)
         return rows[np.argsort(rows[:, 4], kind="stable")]
+
+
+def calls_of(lines: Iterable[str]) -> list[Calls]:
+    """The calls of each process that the lines tell of, in the order of their first ones; the first holds all bad lines."""
+    found: dict[tuple[str, int], Calls] = {}
+    num_bad = 0
+    for line in lines:
+        try:
+            raw = json.loads(line)
+        except (ValueError, RecursionError):
+            raw = None
+        if not isinstance(raw, dict):
+            num_bad += 1
+            continue
+        meta = _object(raw, "metadata") or raw
+        process = str(meta.get("hostname", ""))[:256], count(meta.get("pid")) or 0
+        if process not in found and len(found) >= MAX_WORLD:
+            num_bad += 1
+            continue
+        found.setdefault(process, Calls()).take(raw)
+    held = [calls for calls in found.values() if len(calls)]
+    if held:
+        held[0].num_bad += num_bad + sum(calls.num_bad for calls in found.values() if not len(calls))
+    return held
 
 
 def _object(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -1,7 +1,8 @@
 """Timers that a training log prints for single ranks, as the ranks' records.
 
 Megatron-LM (`megatron/core/timers.py`) prints a table after an iteration line: `times across ranks (ms):` with a
-line per timer and rank, or the least and the largest only. DeepSpeed prints `rank=0 time (ms) | fwd: 652.41 | …`.
+line per timer and rank, or the least and the largest only. DeepSpeed prints `[Rank 0] time (ms) | fwd: 652.41 | …`,
+before 0.10.1 `[Rank 0] rank=0 time (ms) | forward: …`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _ENDS = re.compile(r"\(min, max\) time across ranks \(ms\):\s*$")
 _TIMER = re.compile(r"^\s*([A-Za-z][\w/-]{0,79}):\s*$")
 _RANK = re.compile(r"^\s*rank\s+(\d{1,7}):\s*([\d.]+)\s*$")
 _PAIR = re.compile(r"^\s*([A-Za-z][\w/-]{0,79}) \.*:\s*\(([\d.]+), ([\d.]+)\)\s*$")
-_DEEPSPEED = re.compile(r"\brank=(\d{1,7}) time \(ms\) \| (.+)$")
+_DEEPSPEED = re.compile(r"(?:\brank=|\[Rank (?=\d+\]))(\d{1,7})\]? time \(ms\) \| (.+)$")
 _DEEPSPEED_ONE = re.compile(r"(\w+): ([\d.eE+-]+)")
 _DEEPSPEED_OUTER = ("fwd", "forward", "bwd", "backward", "step")
 

@@ -16,10 +16,11 @@ MEGATRON = re.compile(
 )
 DEEPSPEED = re.compile(rb"step=(\d+),[^\n]*?CurrSamplesPerSec=([\d.eE+-]+)|CurrSamplesPerSec=([\d.eE+-]+)")
 DEEPSPEED_TIMERS = re.compile(rb"time \(ms\) \| (?=[^\n]*\b(?:fwd|forward): )([^\n]*)")
+DEEPSPEED_PIPE = re.compile(rb"steps: (\d+) loss: [^\n]*?iter time \(s\): ([\d.eE+-]+)")
 TORCHTITAN = re.compile(rb"step:\s*(\d+)\b[^\n]*?\btps:\s*([\d,]+(?:\.\d+)?)")
 TITAN_END_TO_END = re.compile(rb"step:\s*(\d+)\b[^\n]*?end_to_end\(s\):\s*([\d.eE+-]+)")
 
-LINES = (MEGATRON, DEEPSPEED, DEEPSPEED_TIMERS, TORCHTITAN)
+LINES = (MEGATRON, DEEPSPEED, DEEPSPEED_TIMERS, DEEPSPEED_PIPE, TORCHTITAN)
 """What tells a training log from other text."""
 
 MAX_APART = 2
@@ -39,7 +40,7 @@ def has_step_lines(text: bytes) -> bool:
 def from_lines(text: str, name: str) -> list[StepSeries]:
     """The step times of a training log: the first format that has any; one value a step, whoever printed it."""
     body = _COLOR.sub(b"", text.encode("utf-8", "replace"))
-    for pick in (_megatron, _titan_times, _titan, _deepspeed_timers, _deepspeed):
+    for pick in (_megatron, _titan_times, _titan, _deepspeed_pipe, _deepspeed_timers, _deepspeed):
         steps, values, unit = pick(body)
         if values:
             first, interval = grid(steps)
@@ -71,7 +72,16 @@ def _megatron(body: bytes) -> Picked:
 
 
 def _titan_times(body: bytes) -> Picked:
-    rows = [(int(m[1][:15]), _number(m[2])) for m in TITAN_END_TO_END.finditer(body)]
+    return _in_seconds(TITAN_END_TO_END, body)
+
+
+def _deepspeed_pipe(body: bytes) -> Picked:
+    return _in_seconds(DEEPSPEED_PIPE, body)
+
+
+def _in_seconds(line: re.Pattern[bytes], body: bytes) -> Picked:
+    """Lines that tell a step and the seconds it took."""
+    rows = [(int(m[1][:15]), _number(m[2])) for m in line.finditer(body)]
     return [step for step, _ in rows], [value for _, value in rows], "s"
 
 

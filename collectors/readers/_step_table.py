@@ -33,6 +33,10 @@ MAX_STEP = 1e15
 OVERHEAD = 1.25
 """What a step may last by the wall clock for its own seconds, where a column does not say what it holds."""
 
+_FOR_EXCEL = re.compile(r"\"?sep=.?\"?", re.IGNORECASE)
+"""A line that tells Excel what lies between the cells."""
+
+_IN_UNIT = re.compile(r" ?\((?:[numµ]?s|nsec|usec|msec|sec)\)$")
 _TENSORBOARD = ["step", "value", "wall time"]
 ADVICE = "call the column of seconds step_time (of milliseconds step_time_ms), or the file step_times.csv"
 
@@ -71,6 +75,11 @@ def table_series(table: Table, *, name: str) -> list[StepSeries]:
     """
     if not table.rows:
         raise ReaderError(f"{table.file} holds no step times: no row of numbers")
+    if _is_of_nsys(table):
+        raise ReaderError(
+            f"{table.file} is a table of nsys stats, which tells of no step: "
+            "give the report itself, nsys export --type sqlite REPORT.nsys-rep"
+        )
     parts = _parts(table)
     found: list[StepSeries] = []
     for label, part in parts.items():
@@ -82,6 +91,8 @@ def table_series(table: Table, *, name: str) -> list[StepSeries]:
 def table_of(text: str, file: str) -> Table:
     """A comma, semicolon, tab or blank separated table, with or without a line of names. Raises ReaderError."""
     lines = [line for line in text.lstrip("\ufeff").splitlines() if line.strip() and line.lstrip()[0] != "#"]
+    if lines and _FOR_EXCEL.fullmatch(lines[0].strip()):
+        lines = lines[1:]
     bare = re.sub(r'"[^"]*"', "", lines[0]) if lines else ""
     mark = next((mark for mark in "\t;," if mark in bare), None)
     try:
@@ -99,6 +110,14 @@ def table_of(text: str, file: str) -> Table:
     if width == 2:
         kinds[0] = "step"
     return Table(file=file, names=[""] * width, kinds=kinds, rows=rows)
+
+
+def _is_of_nsys(table: Table) -> bool:
+    """Whether a row is a kernel, a range or a call: a sum over all of them, or one of them with its start and its end."""
+    said = {_IN_UNIT.sub("", name.lower()).replace(" ", "") for name in table.names}
+    return {"time(%)", "totaltime"} <= said or (
+        {"start", "duration"} <= said and bool({"corrid", "lvl"} & said)
+    )
 
 
 def _parts(table: Table) -> dict[str, Table]:

@@ -1,4 +1,4 @@
-"""Read the lines of NCCL's Inspector plug-in, one file a process: every collective with its size and time.
+"""Read the lines of NCCL's Inspector plug-in: every collective with its size and time.
 
 Format: NVIDIA/nccl ext-profiler/inspector, versions 4 and 5. A step is what the calls of the largest communicator
 repeat after. Only the verbose form tells when a call began; of the other its end is known to the plug-in's interval.
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.collectors.readers import ReaderError, Reading
-from argus.collectors.readers._inspector import OPS_A_SEQ, Calls, Comm, period_of
+from argus.collectors.readers._inspector import OPS_A_SEQ, Calls, Comm, calls_of, period_of
 from argus.collectors.readers._intervals import union
 from argus.collectors.readers._lines import Lines
 from argus.collectors.records.events import COLLECTIVE, PHASE, STEP, RankRecords, Rows
@@ -30,23 +30,22 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(path: Path) -> Iterator[Reading]:
-    """The one rank of the file. Raises ReaderError."""
-    calls = Calls()
+    """The rank of each process that the file tells of: one, unless files were put together. Raises ReaderError."""
     lines = Lines(path)
-    for line in lines:
-        if line.text.strip():
-            calls.take(line.text)
-    if not len(calls):
+    processes = calls_of(line.text for line in lines if line.text.strip())
+    if not processes:
         raise ReaderError(f"{path.name} holds no collective call of NCCL Inspector that can be read")
-    world = _world_comm(calls)
-    rows = calls.rows()
-    steps = _steps(calls, rows, world)
-    yield Reading(
-        records=_records(calls, rows, steps, world),
-        source=path.name,
-        warnings=(*lines.warnings, *_remarks(path.name, calls, num_steps=len(steps))),
-        are_members_known=False,
-    )
+    for number, calls in enumerate(processes):
+        world = _world_comm(calls)
+        rows = calls.rows()
+        steps = _steps(calls, rows, world)
+        told = lines.warnings if number == 0 else ()
+        yield Reading(
+            records=_records(calls, rows, steps, world),
+            source=path.name,
+            warnings=(*told, *_remarks(path.name, calls, num_steps=len(steps))),
+            are_members_known=False,
+        )
 
 
 def _world_comm(calls: Calls) -> Comm:

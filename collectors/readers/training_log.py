@@ -104,7 +104,7 @@ class _Found:
         return (*self.stragglers.events(), *self.timers.events())
 
 
-_HINTS = ("elapsed time per iteration", "CurrSamplesPerSec", "time (ms) |", "step:", "tps:")
+_HINTS = ("elapsed time per iteration", "CurrSamplesPerSec", "time (ms) |", "iter time (s):", "step:", "tps:")
 
 
 def is_step_line(text: str) -> bool:

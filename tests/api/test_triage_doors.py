@@ -67,6 +67,24 @@ def test_timers_of_all_ranks_name_the_slow_one(tmp_path: Path, capsys: Capture) 
     assert report["series"][0]["num_values"] == 60
 
 
+@pytest.mark.parametrize("slow", [[], [2]])
+@pytest.mark.parametrize("head", ["[Rank {}] rank={} time (ms) | ", "[Rank {}] time (ms) | "])
+def test_deepspeed_timers_of_all_ranks_name_the_slow_one(
+    tmp_path: Path, capsys: Capture, head: str, slow: list[int]
+) -> None:
+    lines = []
+    for step in range(60):
+        for rank in range(4):
+            forward = (300 if rank not in slow else 450) + (step * 7 + rank * 3) % 5
+            lines.append(
+                "[2024-06-21 07:39:09,443] [INFO] [logging.py:96:log_dist] " + head.format(rank, rank)
+            )
+            lines.append(f"fwd: {forward:.2f} | bwd: {600 + (step + rank) % 4:.2f} | step: 20.82\n")
+    (tmp_path / "train.log").write_text("".join(lines))
+    _, report = triage(capsys, tmp_path / "train.log")
+    assert suspects(report) == ([slow] if slow else [])
+
+
 @pytest.mark.parametrize("slow", [{}, {3: 1.5}])
 @pytest.mark.parametrize("is_alone", [False, True])
 def test_a_save_by_rank_0_in_a_log_of_timers_accuses_nobody(

@@ -94,3 +94,26 @@ def test_hostile_values_are_counted(tmp_path: Path, bad: object) -> None:
 def test_a_file_without_calls_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ReaderError, match=r"a\.log holds no collective call"):
         read(tmp_path / "a.log", '{"header": {}}\n')
+
+
+def test_files_of_several_processes_put_together_are_ranks_of_their_own(tmp_path: Path) -> None:
+    texts = [
+        fake_inspector(rank=rank, world_size=4, late_us=5000 * (rank == 2), latest_us=5000)
+        for rank in range(4)
+    ]
+    for rank, text in enumerate(texts):
+        (tmp_path / f"pid{rank}.log").write_text(text)
+    mixed = [line for lines in zip(*(text.splitlines() for text in texts), strict=True) for line in lines]
+    (tmp_path / "all.log").write_text("\n".join([*mixed, "torn {"]))
+    found = list(nccl_inspector.read(tmp_path / "all.log"))
+    assert [one.records.layout.rank for one in found] == [0, 1, 2, 3]
+    for rank, one in enumerate(found):
+        (alone,) = nccl_inspector.read(tmp_path / f"pid{rank}.log")
+        assert one.records.collectives.tolist() == alone.records.collectives.tolist()
+        assert one.records.steps.tolist() == alone.records.steps.tolist()
+    assert [one.warnings for one in found] == [
+        ("all.log: 1 lines are no calls and are left out",),
+        (),
+        (),
+        (),
+    ]

@@ -24,6 +24,7 @@ TITAN = "\x1b[31mstep: {step:2d}  \x1b[32mloss: 8.1  grad_norm: 0.2 \x1b[34mmemo
 DEEPSPEED = (
     "[Rank 0] step={step}, skipped=0, lr=[0.001], RunningAvgSamplesPerSec=3.9, CurrSamplesPerSec={rate}\n"
 )
+PIPE = "steps: {step} loss: 4.6178 iter time (s): {value:.3f} samples/sec: 257.601\n"
 TIMERS = (
     "[Rank 0] rank=0 time (ms) | fwd: 600.5 | bwd: {bwd} | bwd_inner: 1 | bwd_allreduce: 2 | step: 99.5\n"
 )
@@ -101,6 +102,7 @@ def test_tables(tmp_path: Path, text: str, values: tuple[float, ...], interval: 
         ([TITAN.format(step=i, tps=2000 * i) for i in (1, 2)], (5e-4, 2.5e-4), "s a token", 1),
         ([DEEPSPEED.format(step=10 * i, rate=4.0) for i in (1, 2)], (0.25, 0.25), "s a sample", 10),
         ([TIMERS.format(bwd=1300.0 * i) for i in (1, 2)], (2.0, 3.3), "s", 1),
+        ([PIPE.format(step=10 * i, value=0.5 * i) for i in (1, 2)], (0.5, 1.0), "s", 10),
     ],
 )
 @pytest.mark.parametrize("name", ["train.log", "slurm-1.out", "train.log.gz"])

@@ -39,6 +39,11 @@ def table(head: str, rows: Sequence[Sequence[object]], mark: str = ",") -> str:
         "step,step_time\n0,1500ms\n1,1062.5 ms\n2,2000000us",
         "step,step_time_ms\n0,1500ms\n1,1062.5\n2,2 s",
         'step,step_time_ms\n0,"1,500"\n1,"1,062.5"\n2,"2,000"',
+        "step;step_time_ms\n0;1.500,0\n1;1.062,5\n2;2.000",
+        "step;step_time_us\n0;1.500.000,0\n1;1.062.500\n2;2.000.000",
+        "step;step_time_ms\n0;1\u202f500,0\n1;1\u00a0062,5 ms\n2;2 000",
+        "step,step_time_ms\n0,1'500.0\n1,1'062.5\n2,2’000",
+        "sep=;\nstep;step_time\n0;1,5\n1;1,0625\n2;2",
         "\ufeffstep,step_time\n0,1.5\n1,1.0625\n2,2",
         "_step,loss,sec/it\n0,9,1.5\n1,8,1.0625\n2,7,2",
         "step,train/data_time,train/iter_time (ms)\n0,9,1500\n1,8,1062.5\n2,7,2000",
@@ -171,6 +176,26 @@ def test_what_holds_no_step_times_is_one_sentence(tmp_path: Path, text: str, why
         read(tmp_path / "t.csv", text)
     assert why in str(caught.value) and str(caught.value).startswith("t.csv holds no ")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name",
+        "Time(%),Total Time (ms),Calls,Average,Minimum,Maximum,Style,Range",
+        "Start (ns),Duration (ns),CorrId,Device,Strm,Bytes,Throughput,Reg,Name",
+        "Start (ns),End (ns),Duration (ns),DurChild (ns),Name,PID,TID,Lvl,NumChild",
+    ],
+)
+def test_tables_of_nsys_stats_hold_no_steps(tmp_path: Path, head: str) -> None:
+    rows = [(step, 1000, *([3] * (head.count(",") - 2)), "gemm") for step in range(60)]
+    with pytest.raises(ReaderError, match="nsys export --type sqlite"):
+        read(tmp_path / "report1_sum.csv", table(head, rows))
+
+
+def test_steps_with_a_start_and_a_duration_are_no_table_of_nsys(tmp_path: Path) -> None:
+    (one,) = read(tmp_path / "t.csv", table("name,start,duration", [("a", 1, 1.5), ("b", 3, 1.25)]))
+    assert one.values_s == (1.5, 1.25)
 
 
 def test_a_column_without_numbers_beside_a_good_one_is_told(tmp_path: Path) -> None:

@@ -43,6 +43,14 @@ def test_xid_zero_is_none_and_counters_keep_their_value(tmp_path: Path) -> None:
     assert sum(event.kind == "xid" for event in reading.events) == 1
 
 
+@pytest.mark.parametrize("blank", [9223372036854775794, 9.223372036854776e18, 2147483632, 140737488355330.0])
+def test_a_value_that_dcgm_marks_as_missing_is_none(tmp_path: Path, blank: float) -> None:
+    names = ("XID_ERRORS", "ROW_REMAP_FAILURE", "ECC_DBE_VOL_TOTAL", "THERMAL_VIOLATION", "SM_CLOCK")
+    more = [f'DCGM_FI_DEV_{name}{{gpu="1",UUID="GPU-0001",Hostname="h-0"}} {blank}' for name in names]
+    reading = scrape(tmp_path / "a", dcgm_scrape(more=more))
+    assert not [event for event in reading.events if event.kind]
+
+
 def test_slow_clocks_of_idle_gpus_and_of_two_alone_say_nothing(tmp_path: Path) -> None:
     idle = dcgm_scrape(slow=(2,)).replace("} 100\n", "} 3\n").replace(" 64\n", " 1\n")
     assert not [event for event in scrape(tmp_path / "a", idle).events if event.kind]
