@@ -14,6 +14,7 @@ from argus.api.notify.foreign import foreign_silences
 from argus.api.notify.matter import Matter
 from argus.api.notify.notifier import Delivery, Digest, Json, Keep, Means
 from argus.api.notify.post import Http
+from argus.collectors.records.text import tame
 
 REPEAT_S = 60.0
 """An alert is told again so often while its incident is open, as Prometheus does."""
@@ -87,7 +88,7 @@ class Alertmanager:
         }
         return {
             "labels": {name: value for name, value in labels.items() if value},
-            "annotations": {name: text[:MAX_ANNOTATION] for name, text in annotations.items() if text},
+            "annotations": {name: tame(text, MAX_ANNOTATION) for name, text in annotations.items() if text},
             "startsAt": _rfc3339(matter.opened_s),
             "endsAt": _rfc3339(now_s if is_over else now_s + LASTS_S),
             "generatorURL": matter.link or self.public_url,

@@ -12,12 +12,15 @@ from argus.api.notifiers._sending import check, checked_floor, checked_url
 from argus.api.notify.decide import RESOLVED, Rules
 from argus.api.notify.notifier import Delivery, Digest, Json, Keep, Means
 from argus.api.notify.post import Http
+from argus.collectors.records.text import tame
 
 SECRETS = ("key",)
 
 MAX_SUMMARY = 1024
 """Characters of a summary that the API takes."""
 
+MAX_FIELD = 1024
+MAX_ACTION = 500
 MAX_CLAIMS = 5
 
 
@@ -89,12 +92,12 @@ def _payload(delivery: Delivery) -> Json:
     headline = str(matter.diagnosis.get("headline") or f"{incident.cause.fault_class} {incident.cause.scope}")
     actions = matter.diagnosis.get("remediation") or []
     return {
-        "summary": f"{matter.verdict}: {headline}"[:MAX_SUMMARY],
-        "source": ",".join(matter.hosts) or matter.run,
+        "summary": tame(f"{matter.verdict}: {headline}", MAX_SUMMARY),
+        "source": tame(",".join(matter.hosts) or matter.run, MAX_FIELD),
         "severity": incident.severity,
         "timestamp": datetime.fromtimestamp(matter.opened_s, tz=UTC).isoformat(),
-        "component": incident.cause.scope,
-        "group": matter.run,
+        "component": tame(incident.cause.scope, MAX_FIELD),
+        "group": tame(matter.run, MAX_FIELD),
         "class": incident.cause.fault_class,
         "custom_details": {
             "incident": incident.id,
@@ -102,7 +105,7 @@ def _payload(delivery: Delivery) -> Json:
             "suspects": list(incident.cause.suspects[:64]),
             "since_step": incident.onset_step,
             "share_of_step": incident.cost.share_of_step,
-            "next": [str(action.get("action", ""))[:500] for action in actions[:MAX_CLAIMS]],
+            "next": [tame(str(action.get("action", "")), MAX_ACTION) for action in actions[:MAX_CLAIMS]],
             "ruled_out": [one.fault_class for one in incident.cause.ruled_out[:MAX_CLAIMS]],
         },
     }

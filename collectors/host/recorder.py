@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from argus.collectors.host.counters import Counters
@@ -13,6 +14,7 @@ from argus.collectors.records.layout import Layout
 
 DEFAULT_BYTES = 4 << 30
 SUFFIX = ".argus"
+END_NOTE = "what came after the recording had reached its size limit"
 BUFFER_BYTES = 256 << 10
 LOST, RECORDED = "argus_collector_dropped_events_total", "argus_collector_recorded_bytes_total"
 
@@ -57,6 +59,7 @@ class Recorder:
         raw = encode(frame) if layout is None else encode_json(Kind.LAYOUT, layout.to_json()) + encode(frame)
         if len(raw) > self._left:
             self._lose(num_rows_of(frame))
+            self._note_end()
             self._stop("is full; the rest of the run is not recorded")
             return
         self._left -= len(raw)
@@ -106,6 +109,13 @@ class Recorder:
     def _say(self, what: str) -> None:
         self.trouble = self.trouble or f"the recording {self._directory} {what}"
         self._notices.once("record", self.trouble)
+
+    def _note_end(self) -> None:
+        """Say in the files why they end: without a goodbye the ranks look as if they had been killed."""
+        with suppress(OSError):  # what closes the tapes sees it too
+            for tape in self._tapes.values():
+                if not tape.is_empty:
+                    tape.write(encode_json(Kind.NOTE, {"unseen": END_NOTE}), num_rows=0)
 
     def _lose(self, num_rows: int) -> None:
         if num_rows:

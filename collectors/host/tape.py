@@ -19,6 +19,11 @@ class Tape:
             deque()
         )  # (where it ends, rows) of what may not be on the disk
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written yet."""
+        return not self._end
+
     def write(self, raw: bytes, *, num_rows: int) -> None:
         """Append a frame. OSError: it is lost, as may be others since the last flush; close the tape."""
         self._end += len(raw)

@@ -97,6 +97,24 @@ def test_pagerduty_triggers_acknowledges_and_resolves_under_one_key(service: Ser
     assert payload["custom_details"]["suspects"] == [2]
 
 
+def test_what_people_read_of_an_incident_holds_no_characters_that_turn_or_hide_it(service: Service) -> None:
+    http, held, evil = FakeHttp(), dict[str, Any](), "h\u202e\x1b[2J\n1"
+    named: dict[str, Any] = {"scope": f"host:{evil}", "headline": f"host {evil}", "severity": "critical"}
+    tell(
+        pagerduty.notifier(Means(http=http), key="k", url="http://pd"),
+        service.store,
+        held,
+        news=OPENED,
+        **named,
+    )
+    tell(alertmanager.notifier(Means(http=http), url="http://am"), service.store, {}, news=OPENED, **named)
+    (_, event, _), (_, (alert,), _) = http.sent
+    payload = event["payload"]
+    shown = [payload[name] for name in ("summary", "source", "component")] + [*alert["annotations"].values()]
+    assert all(text.isprintable() for text in shown)
+    assert alert["labels"]["host"] == evil  # by which silences know it
+
+
 def test_the_webhook_is_signed_so_that_the_receiver_can_check_it(service: Service) -> None:
     http = FakeHttp()
     held: dict[str, Any] = {}

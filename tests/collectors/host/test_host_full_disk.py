@@ -15,7 +15,8 @@ from argus.collectors.host.fake_rank import NAMES, frames, steps
 from argus.collectors.host.notices import Notices
 from argus.collectors.host.rank import Key
 from argus.collectors.host.raw_ring import RawRing
-from argus.collectors.host.recorder import Recorder
+from argus.collectors.host.recorder import END_NOTE, Recorder
+from argus.collectors.readers.recording import read
 from argus.collectors.records.frames import Frame, FrameReader
 from argus.collectors.records.layout import Layout
 
@@ -80,6 +81,18 @@ def test_a_recording_at_its_own_limit_counts_the_rows_too(tmp_path: Path) -> Non
         recorder.write(KEY, frame)
     kept = rows_in(tmp_path.iterdir())
     assert counters.get(LOST, "record_full") == num_rows(sent) - kept > 0
+
+
+def test_a_recording_at_its_limit_says_in_its_files_why_they_end(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, max_bytes=30_000, counters=Counters(), notices=Notices(lambda _line: None))
+    recorder.begin(KEY, layout=LAYOUT, names=NAMES)
+    for frame in played(0, 1000):
+        recorder.write(KEY, frame)
+    (rank,) = read(tmp_path / "rank-0.argus")
+    assert rank.records.unseen == (END_NOTE,)
+    late = Recorder(tmp_path / "none", max_bytes=10, counters=Counters(), notices=Notices(lambda _line: None))
+    late.begin(KEY, layout=LAYOUT, names=NAMES)
+    assert [path.read_bytes() for path in (tmp_path / "none").iterdir()] == [b""]
 
 
 @pytest.mark.slow
