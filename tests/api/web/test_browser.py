@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from argus.evals.served import served
 from tests.api.web.conftest import Lived, Serve, on_a_copy
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Route
 
 pytestmark = [
     pytest.mark.slow,
@@ -186,6 +187,32 @@ def test_a_key_lets_in_and_is_kept_nowhere(browser: Browser, serve_demo: Serve) 
         to_incident(shown)
         page.click("#leave")
         page.wait_for_selector("#key")
+
+
+def test_a_verdict_stands_where_the_windows_cannot_be_had(browser: Browser, url: str) -> None:
+    with opened(browser, url, "incidents") as shown:
+        shown.page.route("**/v1/runs/**", lambda route: route.fulfill(status=503, json={"detail": "busy"}))
+        to_incident(shown)
+        assert "rank 21" in shown.page.inner_text("h1")
+        assert "Why" in shown.page.inner_text("section:has(> h2:text-is('Verdict'))")
+        shown.faults.clear()
+
+
+def test_a_run_with_a_name_like_a_command_is_one_word_of_it(browser: Browser, url: str) -> None:
+    run, command = "x'; $(reboot) $& #1", "argus stacks --run $RUN --rank $RANK $PID"
+
+    def renamed(route: Route) -> None:
+        told = route.fetch().json()
+        told["run"] = run
+        told["diagnosis"]["remediation"][0]["command"] = command
+        route.fulfill(json=told)
+
+    with opened(browser, url, "incidents") as shown:
+        shown.page.route("**/v1/incidents/*", renamed)
+        to_incident(shown)
+        words = shlex.split(shown.page.inner_text(".actions .command code >> nth=0"))
+        assert words == ["argus", "stacks", "--run", run, "--rank", "21", "$PID"]
+        shown.faults.clear()  # there is no such run
 
 
 def test_planted_markup_stays_text(browser: Browser, serve_demo: Serve) -> None:
