@@ -14,10 +14,13 @@ import pytest
 
 from argus.agent.stub_llm.scripts import confirm
 from argus.agent.stub_llm.server import StubServer
-from argus.api.service import Service
+from argus.analytics.store.engine import open_store
+from argus.api.migrate import upgrade
+from argus.api.service import Service, make_service
+from argus.api.settings import Settings
 from argus.evals.browser import Tab, chromium, lacking, tab
 from argus.evals.served import served
-from tests.api.web.conftest import Lived, Serve, on_a_copy
+from tests.api.web.conftest import NOW_S, Lived, Serve, on_a_copy
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Route
@@ -187,6 +190,43 @@ def test_a_key_lets_in_and_is_kept_nowhere(browser: Browser, serve_demo: Serve) 
         to_incident(shown)
         page.click("#leave")
         page.wait_for_selector("#key")
+
+
+def test_what_is_not_there_is_told_as_it_is(browser: Browser, url: str, tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "new.sqlite"))
+    upgrade(store)
+    service = make_service(settings=Settings(), store=store, analyses=(), clock=lambda: NOW_S)
+    with served(service, analyses=False) as new, opened(browser, new, "incidents") as shown:
+        shown.page.wait_for_selector("main :text('nothing is watched')")
+    store.close()
+    with opened(browser, url, "run/%zz") as shown:
+        shown.page.wait_for_selector(".problem:text('%zz')")
+        shown.faults.clear()  # a run that is not there is a failed request
+    with opened(browser, url, "incidents") as shown:
+        shown.page.wait_for_selector("a.incident")
+        shown.page.route("**/v1/incidents?*", lambda route: route.fulfill(json={"items": [], "total": 0}))
+        shown.page.select_option("main select", "resolved")
+        shown.page.wait_for_selector(".incidents :text('No resolved incident.')")
+
+
+def test_ages_go_on_and_a_service_that_is_away_is_told(browser: Browser, serve_demo: Serve) -> None:
+    now = [NOW_S]
+    with serve_demo(clock=lambda: now[0]) as service, tab(browser) as shown:
+        page = shown.page
+        with served(service) as url:
+            page.clock.install()
+            page.goto(f"{url}/#/incidents")
+            page.focus("a.incident >> nth=1")
+            now[0] += 7200.0
+            page.clock.run_for(16_000)
+            page.wait_for_selector("a.incident:has-text('2.0 h ago')")
+            assert page.evaluate("document.activeElement === document.querySelectorAll('a.incident')[1]")
+            assert page.locator("#stale").is_hidden() and not shown.faults
+        page.clock.run_for(16_000)
+        page.wait_for_selector("#stale:has-text('does not answer')")
+        page.select_option("main select", "open")
+        page.wait_for_selector("main .problem:has-text('does not answer')")
+        assert not [fault for fault in shown.faults if fault.startswith("script")]
 
 
 def test_a_verdict_stands_where_the_windows_cannot_be_had(browser: Browser, url: str) -> None:
