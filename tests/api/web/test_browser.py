@@ -135,6 +135,11 @@ def test_without_a_model_the_triage_answers(browser: Browser, url: str) -> None:
         shown.page.click("form.chat-form button[type=submit]")
         shown.page.wait_for_selector(".chat-answer .said")
         assert "21" in shown.page.inner_text(".chat-answer")
+        shown.page.fill("#question", "and?")
+        shown.page.focus("form.chat-form button[type=submit]")
+        shown.page.keyboard.press("Enter")
+        shown.page.wait_for_selector(".chat-answer >> nth=1 >> .said")
+        shown.page.wait_for_selector("form.chat-form button[type=submit]:focus", timeout=3000)
 
 
 @pytest.mark.parametrize("where", ["incidents", "run/llm-pretrain", "runs", "fleet"])
