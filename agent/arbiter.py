@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from argus.agent.case import TRIAGE, Case
@@ -11,7 +11,7 @@ from argus.agent.diagnosis import Diagnosis, RootCause
 from argus.agent.entities import Entities
 from argus.agent.evidence import EvidenceBook
 from argus.agent.grounding import Dropped, Grounded
-from argus.agent.runbooks.catalogue import objection
+from argus.agent.runbooks.catalogue import filled, objection
 from argus.agent.triage import action_of, gain_of
 
 STANCES = ("agrees", "refines", "overturns", "differs", "doubts", "ungrounded")
@@ -135,8 +135,21 @@ def _advice(
             refused.append(Dropped(what="action", text=f"{item.action} {item.target}", why=why))
         elif (remedy.id, item.target) not in known and len(taken) < MAX_ADVICE:
             action = action_of(remedy, target=item.target, gain=gain, claim_ids=item.claim_ids)
+            action = replace(action, command=filled(action.command, _known(case, item.target)))
             taken.append({**asdict(action), "claim_ids": list(item.claim_ids)})
     return taken, refused
+
+
+def _known(case: Case, target: str) -> dict[str, str]:
+    """What commands of the catalogue leave open; the rank is the target, or else the first suspect."""
+    kind, _, name = target.partition(":")
+    cause = case.incident.cause if case.incident else None
+    rank = name if kind == "rank" else str(cause.suspects[0]) if cause and cause.suspects else ""
+    return {
+        "RUN": case.facts.run,
+        **({"RANK": rank} if rank else {}),
+        **({"INCIDENT": case.incident.id} if case.incident else {}),
+    }
 
 
 def _merged(

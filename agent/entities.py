@@ -12,8 +12,24 @@ from argus.analytics.classes import cause_classes
 from argus.topology.fleet import Fleet
 from argus.topology.names import NotInTopology
 
-_RANGE = r"\d+(?:\s*(?:-|–|to|\.\.)\s*\d+)?"
-_RANKS = re.compile(rf"\branks?[ :#]+({_RANGE}(?:\s*(?:,|and|or|, and)\s*{_RANGE})*)", re.IGNORECASE)
+MARKUP = r"[*`]{0,3}"
+"""What Markdown puts around a word: models write most names bold or as code."""
+
+UNIT = (
+    r"\s?(?:%|[×x](?!\s*(?:tp|pp|dp|ep|cp|\d))(?![\w-])|(?:[mµun]?s|min|h|[kMGT]i?B|B|W|[MG]Hz)(?![\w-])|"
+    r"(?:milli|micro|nano)?-?seconds?\b|minutes?\b|hours?\b|per ?cent\b)"
+)
+"""What makes a number a measure."""
+
+_NUMBER = rf"{MARKUP}\d+{MARKUP}"
+_RANGE = rf"{_NUMBER}(?:\s*(?:-|–|to|\.\.)\s*{_NUMBER})?"
+RANKS = re.compile(
+    r"(?:\branks?[ \xa0:#*`]+(?:(?:number|no\.)[ \xa0]?)?|(?<![\w-])rank[-=](?=\d+(?![\w-])))"
+    rf"({_RANGE}(?:\s*(?:,|and|or|, and)\s*{_RANGE}(?![*`\d]|\.\d|{UNIT}))*)",
+    re.IGNORECASE,
+)
+"""A mention of ranks; group 1 are their numbers."""
+
 _WORD = re.compile(r"[^\s,;()\[\]{}<>\"'`“”‘’…!?=+*|]+")
 _QUOTED = re.compile(r"`([^`]{1,200})`")
 _GENERAL = re.compile(
@@ -67,7 +83,7 @@ class Entities:
     def unknown_in(self, text: str) -> list[str]:
         """Ranks and names in a text that neither the graph nor the evidence has."""
         unknown = [f"rank {rank}" for rank in ranks_in(text) if rank >= self.world_size]
-        rest = _RANKS.sub(" ", text)
+        rest = RANKS.sub(" ", text)
         unknown += [name for name in _QUOTED.findall(rest) if not self._is_known(name)]
         unknown += [name for name in _names(rest) if not self._is_known(name)]
         return list(dict.fromkeys(unknown))
@@ -128,12 +144,13 @@ def ids_in(text: str) -> list[str]:
 def ranks_in(text: str) -> list[int]:
     """Every rank a text names; long ranges by their ends.
 
-    >>> ranks_in("Ranks 4–6 and 9 wait for rank 12.")
+    >>> ranks_in("Ranks 4–6 and 9 wait for rank **12**.")
     [4, 5, 6, 9, 12]
     """
     found: list[int] = []
-    for match in _RANKS.finditer(text):
-        for first, last in re.findall(r"(\d{1,9})(?:\s*(?:-|–|to|\.\.)\s*(\d{1,9}))?", match[1]):
+    for match in RANKS.finditer(text):
+        bare = re.sub(r"[*`]", "", match[1])
+        for first, last in re.findall(r"(\d{1,9})(?:\s*(?:-|–|to|\.\.)\s*(\d{1,9}))?", bare):
             low, high = int(first), int(last or first)
             found += range(low, high + 1) if low <= high < low + 64 else (low, high)
     return found
@@ -141,7 +158,7 @@ def ranks_in(text: str) -> list[int]:
 
 def without_ranks(text: str) -> str:
     """The text with its mentions of ranks taken out."""
-    return _RANKS.sub(" ", text)
+    return RANKS.sub(" ", text)
 
 
 def _names(text: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from argus.agent.entities import Entities
+from argus.agent.entities import RANKS, Entities, ranks_in
 from argus.agent.evidence import EvidenceBook, ToolResult
 from argus.agent.named_numbers import COUNTED, NAMED, counted_on, is_among
 from argus.agent.pointers import NotCited, number_at, numbers_in
@@ -92,8 +92,7 @@ def check_text(
         parts += [_checked(sentence, book, counts, steps), gap]
     shown = "".join(parts)
     for name in unknown:
-        named = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
-        shown = named.sub(lambda match: f"{match[0]} {UNKNOWN}", shown, count=1)
+        shown = _marked(shown, name)
     return Checked(
         text=shown.strip(),
         cited=tuple(key for key in dict.fromkeys(_CITED.findall(plain)) if book.get(key) is not None),
@@ -102,6 +101,19 @@ def check_text(
         num_unverified=counts["unverified"],
         unknown=tuple(unknown),
     )
+
+
+def _marked(shown: str, name: str) -> str:
+    """The text with the first mention of an unknown name marked; that of a rank may stand in a list, bold or as code."""
+    if ranks := ranks_in(name):
+        for match in RANKS.finditer(shown):
+            if set(ranks) & set(ranks_in(match[0])):
+                at = match.start() + len(match[0].rstrip())
+                is_marked = shown.startswith(f" {UNKNOWN}", at)
+                return shown if is_marked else f"{shown[:at]} {UNKNOWN}{shown[at:]}"
+        return shown
+    named = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])", re.IGNORECASE)
+    return named.sub(lambda match: f"{match[0]} {UNKNOWN}", shown, count=1)
 
 
 def _sentences(text: str) -> list[tuple[str, str]]:

@@ -5,26 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from argus.agent.entities import texts_of
+from argus.agent.entities import MARKUP, UNIT, texts_of
 from argus.agent.evidence import ToolResult
 from argus.agent.pointers import USABLE, numbers_in
 
-_UNIT = (
-    r"\s?(?:%|[×x](?!\s*(?:tp|pp|dp|ep|cp|\d))(?![\w-])|(?:[mµun]?s|min|h|[kMGT]i?B|B|W|[MG]Hz)(?![\w-])|"
-    r"(?:milli|micro|nano)?-?seconds?\b|minutes?\b|hours?\b|per ?cent\b)"
-)
-_ONE = rf"(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?!\d|\.\d|{_UNIT})"
+_ONE = rf"(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?!\d|\.\d|{UNIT})"
 _MORE = rf"{_ONE}(?!\s+(?:ranks?|steps?|windows?|hosts?|GPUs?|times|of)\b)"
 _LIST = r"\s*(?:-|–|,|and|or|to)\s*"
 
+_MARKED = rf"{MARKUP}{_ONE}{MARKUP}"
+_MARKED_MORE = rf"{MARKUP}{_MORE}{MARKUP}"
+
 NAMED = re.compile(
-    rf"\b(?:ranks?|attempts?|stages?|GPUs?|hosts?|layers?|tp|pp|dp|ep|cp)[ :#/]*{_ONE}(?:{_LIST}{_MORE})*",
+    rf"\b(?:ranks?|attempts?|stages?|GPUs?|hosts?|layers?|tp|pp|dp|ep|cp)[ \xa0:#/]*{_MARKED}(?:{_LIST}{_MARKED_MORE})*"
+    rf"|\branks?[ \xa0](?:number|no\.)[ \xa0]?{_MARKED}|\brank[-=]{_ONE}",
     re.IGNORECASE,
 )
 """Never with a unit behind it: then it is a measure. The entity check judges ranks; the others are taken as they are."""
 
 COUNTED = re.compile(
-    rf"(?<![/.\w])(?:step|window)(?:s[ :#]*{_ONE}(?:{_LIST}{_MORE})*|[ :#]*{_ONE}(?:\s*(?:-|–|and|or|to)\s*{_MORE})*)",
+    rf"(?<![/.\w])(?:step|window)(?:s[ :#]*{_MARKED}(?:{_LIST}{_MARKED_MORE})*"
+    rf"|[ :#]*{_MARKED}(?:\s*(?:-|–|and|or|to)\s*{_MARKED_MORE})*)",
     re.IGNORECASE,
 )
 """Steps and windows, which must be among those known. After one in the singular a comma begins something else."""

@@ -16,12 +16,17 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 Json = dict[str, Any]
 
 _NAMES: Mapping[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_KINDS: Mapping[type, str] = {str: "a string", int: "an integer", float: "a number", bool: "a boolean"}
 
 MAX_TEXT = 4_000
 """Characters of one text argument: more is no argument but a document."""
 
 MAX_ITEMS = 512
 """Items of one list argument."""
+
+
+MAX_NUMBER = 2**53
+"""From here on not every reader of JSON has the same number."""
 
 
 class ArgumentError(ValueError):
@@ -148,7 +153,11 @@ def _items(kind: Any, value: object, *, at: str) -> tuple[object, ...]:
 
 
 def _scalar(kind: Any, value: object, *, at: str) -> object:
-    if kind is str and isinstance(value, str) and len(value) <= MAX_TEXT and _is_storable(value):
+    if kind is str and isinstance(value, str):
+        if len(value) > MAX_TEXT:
+            raise ArgumentError(f"{at} may have {MAX_TEXT:,} characters, got {len(value):,}")
+        if not _is_storable(value):
+            raise ArgumentError(f"{at} may hold no NUL and no half of a character, got {_shown(value)}")
         return value
     if kind is bool and isinstance(value, bool):
         return value
@@ -156,7 +165,9 @@ def _scalar(kind: Any, value: object, *, at: str) -> object:
         number = _number(value)
         if number is not None and (kind is float or number == int(number)):
             return kind(value) if isinstance(value, int) else kind(number)
-    raise ArgumentError(f"{at} must be a {_NAMES[kind]}, got {_shown(value)}")
+        if isinstance(value, int | float) and abs(value) >= MAX_NUMBER:
+            raise ArgumentError(f"{at} must be {_KINDS[kind]} below 2^53, got {_shown(value)}")
+    raise ArgumentError(f"{at} must be {_KINDS[kind]}, got {_shown(value)}")
 
 
 def _is_storable(text: str) -> bool:
@@ -172,7 +183,7 @@ def _number(value: object) -> float | None:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if abs(number) < 2**53 else None
+    return number if abs(number) < MAX_NUMBER else None
 
 
 def _shown(value: object) -> str:

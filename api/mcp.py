@@ -49,14 +49,31 @@ SHOWN = ("id", "run", "status", "severity", "verdict", "class", "scope", "onset_
 
 def mcp_server(face: Face) -> MCPServer[Any]:
     """A server over the toolbox, for stdio or HTTP."""
-    from mcp.server.mcpserver import MCPServer
-
     tools = [_tool(face, tool) for tool in face.registry.tools.values()]
     # Its constructor configures the root logger where nobody has: not below what that says by itself.
-    server: MCPServer[Any] = MCPServer(NAME, instructions=INSTRUCTIONS, tools=tools, log_level="WARNING")
+    server = _server_type()(NAME, instructions=INSTRUCTIONS, tools=tools, log_level="WARNING")
     _add_resources(server, face)
     _add_prompts(server)
     return server
+
+
+@cache
+def _server_type() -> type[MCPServer[Any]]:
+    """A server that answers a prompt asked for wrongly by its error; the library's logs a traceback and gives no code."""
+    from mcp.server.mcpserver import MCPServer
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import INVALID_PARAMS
+
+    class Server(MCPServer[Any]):
+        async def get_prompt(
+            self, name: str, arguments: dict[str, Any] | None = None, context: Any = None
+        ) -> Any:
+            try:
+                return await super().get_prompt(name, arguments, context)
+            except ValueError as error:
+                raise MCPError(INVALID_PARAMS, str(error)) from None
+
+    return Server
 
 
 @cache

@@ -48,13 +48,24 @@ def read_completion(raw: object, ask: Ask) -> Reply:
         finish=str(choices[0].get("finish_reason") or ""),
         usage=raw.get("usage"),
         ask=ask,
+        is_refusal=bool(_text(message.get("refusal")).strip()),
     )
 
 
 def reply_of(
-    *, content: str, reasoning: str, calls: Iterable[ToolCall], finish: str, usage: object, ask: Ask
+    *,
+    content: str,
+    reasoning: str,
+    calls: Iterable[ToolCall],
+    finish: str,
+    usage: object,
+    ask: Ask,
+    is_refusal: bool,
 ) -> Reply:
-    """A reply from its parts: calls found in the text join the others, missing ids are minted."""
+    """A reply from its parts: calls found in the text join the others, missing ids are minted.
+
+    Raises ModelError for a refusal (the protocol's field of that name) or a filtered answer, where nothing else came.
+    """
     text, thoughts = split_thoughts(content[:MAX_CONTENT])
     given = list(calls)
     if not given:
@@ -62,6 +73,8 @@ def reply_of(
         given = [ToolCall(id="", name=name, arguments=args, error=error) for name, args, error in spoken]
     if finish == "content_filter" and not text and not given:
         raise ModelError("refused", "the endpoint's filter kept the model's answer back")
+    if is_refusal and not text.strip() and not given:
+        raise ModelError("refused", "the model refuses to answer")
     return Reply(
         content=text,
         reasoning=reasoning[:MAX_CONTENT] or thoughts,

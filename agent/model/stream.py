@@ -36,6 +36,7 @@ class Accumulator:
     reasoning: list[str] = field(default_factory=list)
     calls: list[_Part] = field(default_factory=list)
     finish: str = ""
+    is_refusal: bool = False
     usage: object = None
     num_chars: int = 0
 
@@ -57,6 +58,8 @@ class Accumulator:
             if isinstance(delta.get(name), str):
                 into.append(delta[name])
                 self.num_chars += len(delta[name])
+        refusal = delta.get("refusal")
+        self.is_refusal |= isinstance(refusal, str) and bool(refusal.strip())
         calls = delta.get("tool_calls")
         for item in calls if isinstance(calls, list) else ():
             if isinstance(item, Mapping):
@@ -116,4 +119,5 @@ class Accumulator:
             finish=self.finish,
             usage=self.usage,
             ask=ask,
+            is_refusal=self.is_refusal,
         )

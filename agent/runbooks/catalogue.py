@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -68,6 +70,18 @@ def built_in() -> Mapping[str, Remedy]:
     raw = tomllib.loads(files("argus.agent.runbooks").joinpath("actions.toml").read_text(encoding="utf-8"))
     general = [Remedy(id=key, **{**row, "targets": tuple(row["targets"])}) for key, row in raw.items()]
     return {remedy.id: remedy for remedy in (*own, *general)}
+
+
+_FILLED = re.compile(r"\$(INCIDENT|RUN|RANK)\b")
+
+
+def filled(command: str, known: Mapping[str, str]) -> str:
+    """A command with what is known put in, each as one word of a shell; what is not known stays.
+
+    >>> filled("argus stacks --run $RUN --rank $RANK", {"RUN": "a b"})
+    "argus stacks --run 'a b' --rank $RANK"
+    """
+    return _FILLED.sub(lambda match: shlex.quote(known[match[1]]) if match[1] in known else match[0], command)
 
 
 def is_settled(remedy: Remedy, verdict: str) -> bool:

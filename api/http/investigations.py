@@ -191,11 +191,15 @@ async def get_investigation_events(
     last: LastEvent = None,
     after: Annotated[int, Query(ge=0, le=MAX_INDEX, description="events after this number")] = 0,
 ) -> Response:
-    """Its steps as server-sent events, those after `Last-Event-ID` or `after`; ends when the investigation has."""
+    """Its steps as server-sent events, those after `Last-Event-ID` or `after`; ends when the investigation has.
+
+    After a number that it never had, such as one from before the database was put back, all of them come.
+    """
     await to_thread.run_sync(_kept, service, investigation)
+    start = await to_thread.run_sync(_known, service, investigation, last or after)
     if desk.num_streams >= sse.MAX_STREAMS:
         return overloaded(f"{sse.MAX_STREAMS} streams are open already")
-    return sse.streamed(_followed(desk, investigation, after=last or after))
+    return sse.streamed(_followed(desk, investigation, after=start))
 
 
 async def _followed(desk: Desk, investigation: str, *, after: int) -> AsyncIterator[bytes]:
@@ -235,6 +239,13 @@ def _news(desk: Desk, investigation: str, after: int) -> tuple[list[queries.Json
         kept = investigations.investigation(connection, investigation)
         told = investigations.events_after(connection, investigation, number=after, limit=MAX_EVENTS)
     return told, kept is not None and kept.status in UNDER_WAY
+
+
+def _known(service: ServiceOf, investigation: str, number: int) -> int:
+    """The event's number, 0 if there is none such yet."""
+    with service.store.read() as connection:
+        told = investigations.events_after(connection, investigation, number=number - 1, limit=1)
+    return number if told else 0
 
 
 def _kept(service: ServiceOf, investigation: str) -> Investigation:

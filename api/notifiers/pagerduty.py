@@ -10,6 +10,7 @@ from argus.analytics.store.documents import dump
 from argus.analytics.store.marks import ACKNOWLEDGED
 from argus.api.notifiers._sending import check, checked_floor, checked_url
 from argus.api.notify.decide import RESOLVED, Rules
+from argus.api.notify.matter import own_key
 from argus.api.notify.notifier import Delivery, Digest, Json, Keep, Means
 from argus.api.notify.post import Http
 from argus.collectors.records.text import tame
@@ -41,7 +42,7 @@ def notifier(
 
 @dataclass(frozen=True, kw_only=True)
 class PagerDuty:
-    """See the module. The fingerprint is its deduplication key: the same event sent twice is one."""
+    """See the module. Project and fingerprint are its deduplication key: the same event sent twice is one."""
 
     http: Http
     key: str = field(repr=False)
@@ -61,7 +62,7 @@ class PagerDuty:
         matter = delivery.matter
         event: dict[str, Any] = {
             "routing_key": self.key,
-            "dedup_key": f"argus-{matter.incident.fingerprint}",
+            "dedup_key": f"argus-{own_key(matter.project, matter.incident.fingerprint)}",
             "event_action": "resolve" if delivery.news == RESOLVED else "trigger",
         }
         if delivery.news != RESOLVED:

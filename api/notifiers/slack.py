@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from argus.api.notifiers._sending import checked_floor, checked_url
 from argus.api.notify.decide import AGAIN, RESOLVED, WORSE, Rules
+from argus.api.notify.matter import own_key
 from argus.api.notify.notifier import Delivery, Digest, Json, Keep, Means, Refused
 from argus.api.slack import render
 
@@ -80,19 +81,19 @@ class Slack:
         text = render.message(
             matter, times=delivery.times, is_looking=self.is_looking, has_buttons=self.hears
         )
-        key = matter.incident.id
+        key = own_key(matter.project, matter.incident.id)
         held = self._root(held, keep, text, key=key, delivery=delivery)
         held = self._evidence(held, keep, delivery)
         self._word(held, keep, delivery)
 
     def tell_digest(self, digest: Digest, *, held: Json, keep: Keep) -> None:
         """One message per digest, edited as it grows."""
-        text = render.digest(digest)
+        text, key = render.digest(digest), own_key(digest.project, digest.topic)
         if "ts" in held:
-            self.client.edit(held["channel"], held["ts"], text, key=digest.topic)
+            self.client.edit(held["channel"], held["ts"], text, key=key)
             return
         channel, ts = self._posted(
-            self.channel, text, key=digest.topic, is_doubtful=digest.is_doubtful, now_s=digest.now_s
+            self.channel, text, key=key, is_doubtful=digest.is_doubtful, now_s=digest.now_s
         )
         keep({**held, "channel": channel, "ts": ts})
 
@@ -113,7 +114,7 @@ class Slack:
         stamp = f"{matter.incident.id}/{matter.outcome_id}"
         if held.get("evidence") == stamp:
             return held
-        text, key = render.thread(matter), f"{matter.incident.id}/evidence"
+        text, key = render.thread(matter), own_key(matter.project, f"{matter.incident.id}/evidence")
         if held.get("evidence_ts") and str(held.get("evidence", "")).startswith(f"{matter.incident.id}/"):
             self.client.edit(held["channel"], held["evidence_ts"], text, key=key)
             held = {**held, "evidence": stamp}
@@ -141,7 +142,7 @@ class Slack:
         if delivery.news not in said or held.get("word") == stamp:
             return
         is_broadcast = delivery.news == WORSE and not delivery.is_quiet
-        key = f"{delivery.matter.incident.id}/{delivery.news}"
+        key = own_key(delivery.matter.project, f"{delivery.matter.incident.id}/{delivery.news}")
         self._posted(
             held["channel"],
             said[delivery.news](),

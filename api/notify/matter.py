@@ -40,6 +40,15 @@ class Origin:
         return f"{self.public_url.rstrip('/')}/#/incident/{incident_id}" if self.public_url else ""
 
 
+def own_key(project: str, key: str) -> str:
+    """A key that no other project has: all tell the same receivers, of runs that may have the same names.
+
+    >>> own_key(DEFAULT, "daily:2026-01-31"), own_key("nlp", "daily:2026-01-31")
+    ('daily:2026-01-31', 'nlp/daily:2026-01-31')
+    """
+    return key if project == DEFAULT else f"{project}/{key}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Matter:
     """`outcome` is the agent's final diagnosis in JSON form, None while it has given none."""

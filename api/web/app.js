@@ -3,6 +3,7 @@
 import { enter, get, leave, session } from "./api.js";
 import { fill, h, say } from "./dom.js";
 import { showLogin } from "./login.js";
+import { fresh } from "./live.js";
 import * as fleet from "./fleet.js";
 import * as incident from "./incident.js";
 import * as incidents from "./incidents.js";
@@ -13,6 +14,15 @@ const PAGES = { incidents, incident, runs, run, fleet };
 const THEMES = ["auto", "light", "dark"];
 const main = document.getElementById("main");
 let shown = 0;
+
+// A link typed by hand may hold a bare %.
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
 
 async function show() {
   const [, name = "incidents", ...rest] = (location.hash || "#/incidents").slice(1).split("/");
@@ -26,9 +36,10 @@ async function show() {
   fill(main, h("p", { class: "loading" }, "Loading…"));
   const place = h("div", { class: "page" });
   const stillHere = () => turn === shown;
+  fresh();
   try {
     await service();
-    await page.show(place, rest.map(decodeURIComponent).join("/"), { stillHere, mount: () => mount(place, turn) });
+    await page.show(place, rest.map(decoded).join("/"), { stillHere, mount: () => mount(place, turn) });
   } catch (error) {
     if (!stillHere()) return;
     if (error.status === 401) return showLogin(main, show);
@@ -47,11 +58,13 @@ function mount(place, turn) {
   say(title);
 }
 
+// Asked anew for each page: it holds the service's time, by which ages are told.
 async function service() {
-  if (window.argusPage) return;
-  await enter();
-  document.getElementById("who").textContent = session.via === "open" ? "" : [session.name, session.project === "default" ? "" : session.project].filter(Boolean).join(" · ");
-  document.getElementById("leave").hidden = session.via !== "session";
+  if (!window.argusPage) {
+    await enter();
+    document.getElementById("who").textContent = session.via === "open" ? "" : [session.name, session.project === "default" ? "" : session.project].filter(Boolean).join(" · ");
+    document.getElementById("leave").hidden = session.via !== "session";
+  }
   const page = await get("/v1/page");
   window.argusPage = page;
   const notice = document.getElementById("notice");

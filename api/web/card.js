@@ -72,12 +72,22 @@ function secondBest(told) {
     apart?.command ? copyable(apart.command) : null];
 }
 
+// A command with what is known put in, as words that a shell takes for nothing else: runs are named by others.
+function filled(command, one) {
+  const known = { INCIDENT: one.id, RUN: one.run, RANK: one.suspects[0] };
+  return command.replace(/\$(INCIDENT|RUN|RANK)\b/g, (whole, name) => (known[name] === undefined ? whole : shellWord(String(known[name]))));
+}
+
+function shellWord(text) {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`;
+}
+
 export function actions(one) {
   const found = one.diagnosis?.remediation ?? [];
   if (!found.length) return h("p", { class: "quiet" }, "Nothing to do.");
   return [h("ol", { class: "actions" }, found.map((action) => h("li", {},
     h("p", {}, action.action),
-    action.command ? copyable(action.command.replaceAll("$INCIDENT", one.id).replaceAll("$RUN", one.run).replaceAll("$RANK", String(one.suspects[0] ?? "$RANK"))) : null,
+    action.command ? copyable(filled(action.command, one)) : null,
     h("p", { class: "quiet" }, [action.owner, action.is_read_only ? "only looks" : `risk ${action.risk}`, action.target, action.verify_by && `verify: ${action.verify_by}`].filter(Boolean).join(" · "))))),
   h("p", { class: "quiet" }, "Proposals: Argus changes nothing on a cluster by itself.")];
 }

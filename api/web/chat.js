@@ -56,6 +56,7 @@ export function chat({ run = null, incident = null }) {
       state.running = null;
       send.disabled = false;
       stop.hidden = true;
+      if (document.activeElement === document.body) send.focus({ preventScroll: true }); // it was on one of the two
       log.scrollTop = log.scrollHeight;
     }
   }

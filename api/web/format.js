@@ -58,6 +58,11 @@ export function when(unixSeconds) {
   return new Date(unixSeconds * 1000).toLocaleString("sv-SE", { hour12: false }).slice(0, 16);
 }
 
+// The reader's time of day.
+export function clock(unixMs) {
+  return new Date(unixMs).toLocaleTimeString("sv-SE", { hour12: false }).slice(0, 5);
+}
+
 export function ago(unixSeconds, nowSeconds = Date.now() / 1000) {
   const age = nowSeconds - unixSeconds;
   return age < 5 ? "now" : `${seconds(age)} ago`;

@@ -64,10 +64,14 @@ function sections() {
   };
 }
 
-// The windows around an incident: those up to its end, and some after.
+// The windows around an incident: those up to its end, and some after. Where they cannot be had the verdict stands all the same.
 async function windowsOf(one) {
-  const latest = await get(`/v1/runs/${quoted(one.run)}/windows`, { attempt: one.attempt, status: "analysed", limit: 1 });
-  const last = latest.items[0];
+  let last;
+  try {
+    last = (await get(`/v1/runs/${quoted(one.run)}/windows`, { attempt: one.attempt, status: "analysed", limit: 1 })).items[0];
+  } catch (error) {
+    if (!error.isProblem || error.status === 401) throw error;
+  }
   if (!last) return { upto: null, window: null };
   const steps = Math.max(last.num_steps, 1);
   const end = one.end_step ?? last.first_step;

@@ -13,39 +13,70 @@ export async function show(place, _, { stillHere }) {
   const more = h("button", { type: "button" }, "Show more");
   const state = h("select", { "aria-label": "Status" }, ["all", "open", "resolved"].map((one) => h("option", {}, one)));
   const text = h("input", { type: "search", placeholder: "run, class or host", "aria-label": "Filter what is shown" });
+  const trouble = h("p", { class: "problem", role: "alert" });
   let items = [];
   let total = 0;
+  let numRuns = null;
+  let turn = 0;
 
   const draw = () => {
     const wanted = text.value.trim().toLowerCase();
     const seen = items.filter((one) => !wanted || haystack(one).includes(wanted));
-    fill(list, seen.map(row), seen.length ? null : h("p", { class: "quiet" }, items.length ? "None of those shown." : calm()));
     more.hidden = items.length >= total;
-    say(count(seen.length, "incident"));
+    const rows = h("div", { class: "incidents" }, seen.map(row), seen.length ? null : h("p", { class: "quiet" }, items.length ? "None of those shown." : calm(state.value, numRuns)));
+    if (rows.isEqualNode(list)) return; // what is selected or has the focus stays so
+    const held = list.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    list.replaceChildren(...rows.childNodes);
+    if (held) [...list.children].find((one) => one.getAttribute("href") === held)?.focus({ preventScroll: true });
+  };
+  const status = () => (state.value === "all" ? null : state.value);
+  const countRuns = async (page) => {
+    if (!page.total && !status()) numRuns = (await get("/v1/fleet", { limit: 1 })).num_runs;
   };
   const load = async (anew) => {
-    const status = state.value === "all" ? null : state.value;
-    const page = await get("/v1/incidents", { limit: PAGE, offset: anew ? 0 : items.length, status });
+    const mine = ++turn;
+    const page = await get("/v1/incidents", { limit: PAGE, offset: anew ? 0 : items.length, status: status() });
+    await countRuns(page);
+    if (mine !== turn) return;
     items = anew ? page.items : [...items, ...page.items];
     total = page.total;
     draw();
+    say(count(list.querySelectorAll("a").length, "incident"));
   };
   const again = async () => {
-    const status = state.value === "all" ? null : state.value;
-    const page = await get("/v1/incidents", { limit: Math.min(Math.max(items.length, PAGE), 1000), status });
-    if (JSON.stringify(page.items) === JSON.stringify(items)) return;
+    const mine = turn;
+    const asked = { limit: Math.min(Math.max(items.length, PAGE), 1000), status: status() };
+    const [page, service] = await Promise.all([get("/v1/incidents", asked), get("/v1/page")]);
+    await countRuns(page);
+    if (mine !== turn) return;
+    window.argusPage = service;
     ({ items, total } = page);
     draw();
   };
-  state.addEventListener("change", () => load(true));
-  text.addEventListener("input", draw);
-  more.addEventListener("click", () => load(false));
+  const tried = async (anew) => {
+    trouble.textContent = "";
+    try {
+      await load(anew);
+    } catch (error) {
+      if (!error.isProblem) throw error;
+      trouble.textContent = error.message;
+    }
+  };
+  state.addEventListener("change", () => tried(true));
+  text.addEventListener("input", () => {
+    draw();
+    say(count(list.querySelectorAll("a").length, "incident"));
+  });
+  more.addEventListener("click", () => tried(false));
   await load(true);
-  fill(place, h("div", { class: "title" }, h("h1", {}, "Incidents"), state, text), list, more);
+  fill(place, h("div", { class: "title" }, h("h1", {}, "Incidents"), state, text), trouble, list, more);
   every(AGAIN_S, stillHere, again);
 }
 
-const calm = () => "No incident. Every rank of every run keeps pace with its peers.";
+function calm(state, numRuns) {
+  if (state !== "all") return `No ${state} incident.`;
+  return numRuns ? `No incident in ${count(numRuns, "run")}.` : "No run yet, so nothing is watched. Start one with: argus run -- torchrun …";
+}
 
 function haystack(one) {
   return [one.run, one.class, one.scope, one.verdict, one.diagnosis?.headline].join(" ").toLowerCase();

@@ -19,6 +19,7 @@ from argus.agent.model.doctor import probe
 from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Ask, Message, ModelError, Reply, Usage
 from argus.agent.model.reading import MAX_TOKENS, read_completion
+from argus.agent.model.stream import Accumulator
 from argus.agent.registry import registry
 from argus.agent.stub_llm.loopback import Loopback
 from argus.agent.wording import ended
@@ -232,6 +233,18 @@ def test_an_answer_without_an_answer_does_not_blame_the_url(choices: str) -> Non
     with serving(f'{{"id": "x", "choices": {choices}}}') as url:
         error = failed(url)
     assert error.kind == "malformed" and "gave nothing" in str(error)
+
+
+def test_a_refusal_is_told_as_one_and_not_as_silence() -> None:
+    refused = {"role": "assistant", "content": None, "refusal": "I cannot help with that."}
+    with serving(told(refused)) as url:
+        assert failed(url).kind == "refused"
+    with serving(told({**refused, "content": "It is rank 3."})) as url:
+        assert asked(url).content == "It is rank 3."
+    stream = Accumulator()
+    stream.add({"choices": [{"delta": {"refusal": "I cannot"}, "finish_reason": "stop"}]})
+    with pytest.raises(ModelError, match="refuses"):
+        stream.reply(ASK)
 
 
 def test_a_sentence_ends_once() -> None:

@@ -37,6 +37,22 @@ def test_a_model_that_confirms_adds_claims_that_point_to_evidence() -> None:
     assert outcome.spent.turns == 3 and outcome.spent.tool_calls == 3
 
 
+def test_a_command_that_a_model_advises_can_be_copied_as_it_is() -> None:
+    def advising(ask: Ask) -> Reply:
+        advice = [
+            {"action": name, "target": "rank:3", "claim_ids": []}
+            for name in ("stacks.read", "probe.suspects")
+        ]
+        return scripts.submit(ask, **{**scripts.submission(triage_of(ask)), "remediation": advice})
+
+    case, _ = case_for()
+    assert case.incident is not None
+    outcome, _ = scripted(advising)
+    commands = [str(action["command"]) for action in outcome.diagnosis["remediation"]]
+    assert f"argus stacks --run {case.facts.run} --rank 3 --burst 10" in commands
+    assert f"argus probe --incident {case.incident.id} --dry-run" in commands
+
+
 @pytest.mark.parametrize("name", [name for name in scripts.SCRIPTS if name != "confirm"])
 def test_whatever_a_model_does_the_root_cause_and_verdict_stay(name: str) -> None:
     case, _ = case_for()

@@ -64,6 +64,27 @@ def test_what_is_wrong_with_a_call_is_its_status(name: str, args: object, status
     assert here.book.get(result.evidence_id) == result
 
 
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("f" * 4001, "finding may have 4,000 characters, got 4,001"),
+        ("f-1\x00", "finding may hold no NUL"),
+        (3, "finding must be a string, got 3"),
+    ],
+)
+def test_a_text_that_is_not_taken_is_told_why(value: object, why: str) -> None:
+    assert registry().call("get_finding", {"finding": value}, context()).note.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [(True, "an integer, got True"), (2**60, "an integer below 2^53, got 1152921504606846976")],
+)
+def test_a_number_that_is_not_taken_is_told_why(value: object, why: str) -> None:
+    told = registry().call("list_findings", {**NO_FILTER, "rank": value}, context()).note
+    assert told == f"rank must be {why}"
+
+
 def test_unknown_names_answer_with_close_ones() -> None:
     assert "list_findings" in registry().call("list_finding", NO_FILTER, context()).close
     assert registry().call("list_findings", {**NO_FILTER, "run": "trian"}, context()).close == ("train",)

@@ -17,6 +17,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
 from starlette.testclient import TestClient
 
 from argus.agent.registry import registry
@@ -77,6 +78,17 @@ def test_a_wrong_call_is_an_error_the_model_can_read() -> None:
         assert not unknown.is_error and "rank 7" in str(unknown.structured_content)
         denied = await client.call_tool("capture_raw", {"ranks": [1]})
         assert denied.is_error and "recording" in str(denied.structured_content)
+
+    in_memory(ask)
+
+
+def test_a_prompt_asked_for_wrongly_is_an_error_and_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async def ask(client: Client) -> None:
+        for name, arguments in (("triage_incident", {}), ("nothing", {})):
+            with pytest.raises(MCPError) as told:
+                await client.get_prompt(name, arguments)
+            assert told.value.code == INVALID_PARAMS and told.value.message
+        assert not [record for record in caplog.records if record.exc_info]
 
     in_memory(ask)
 

@@ -86,6 +86,7 @@ def test_its_steps_come_in_order_and_from_any_point(at: Lived) -> None:
     assert {"what", "text", "details"} == set(next(data for _, name, data in whole if name == "step"))
     later = events(at, begun["id"], headers={"Last-Event-ID": "2"})
     assert later == whole[2:] and events(at, begun["id"], params={"after": len(whole)}) == []
+    assert events(at, begun["id"], headers={"Last-Event-ID": "999999"}) == whole  # of another database
 
 
 def test_the_same_key_asks_once(at: Lived) -> None:

@@ -19,6 +19,7 @@ from argus.analytics.store.marks import Mark
 from argus.api.notifiers import alertmanager, pagerduty, webhook
 from argus.api.notify.decide import CHANGED, OPENED, RESOLVED, WORSE
 from argus.api.notify.foreign import foreign_silences
+from argus.api.notify.matter import DEFAULT, Origin
 from argus.api.notify.notifier import (
     Delivery,
     Later,
@@ -113,6 +114,17 @@ def test_what_people_read_of_an_incident_holds_no_characters_that_turn_or_hide_i
     shown = [payload[name] for name in ("summary", "source", "component")] + [*alert["annotations"].values()]
     assert all(text.isprintable() for text in shown)
     assert alert["labels"]["host"] == evil  # by which silences know it
+
+
+def test_projects_with_runs_of_one_name_have_alerts_of_their_own(service: Service) -> None:
+    http = FakeHttp()
+    to = pagerduty.notifier(Means(http=http), key="r0uting", url="http://pd")
+    made = save(service.store, an_incident(severity="critical"), now_s=NOW_S)
+    for project in (DEFAULT, "nlp", "vision"):
+        told = matter(service.store, made, now_s=NOW_S, origin=Origin(project=project))
+        to.tell(Delivery(matter=told, news=OPENED, now_s=NOW_S), held={}, keep=lambda held: None)
+    keys = [body["dedup_key"] for _, body, _ in http.sent]
+    assert keys[0] == f"argus-{made.fingerprint}" and len(set(keys)) == 3
 
 
 def test_the_webhook_is_signed_so_that_the_receiver_can_check_it(service: Service) -> None:

@@ -20,7 +20,7 @@ from argus.analytics.store.investigations import DONE, Investigation
 from argus.api.notifiers import slack, slack_webhook
 from argus.api.notify.dispatcher import LEASE_S
 from argus.api.notify.matter import Origin
-from argus.api.notify.notifier import Means, Notifier
+from argus.api.notify.notifier import Digest, Means, Notifier
 from argus.api.notify.pace import Pace
 from argus.api.service import Service
 from argus.api.slack.double import APP_TOKEN, CHANNEL, TOKEN, SlackDouble
@@ -147,6 +147,16 @@ def test_a_message_whose_answer_was_lost_is_found_again(
         clock.now_s += 10
     assert len(roots(double)) == 1 and len(replies(double)) == 1
     assert [method for method, _ in double.calls].count("conversations.history") == 1
+
+
+def test_a_message_of_another_project_is_not_taken_for_ours(double: SlackDouble, clock: FakeClock) -> None:
+    to, kept = bot(double), dict[str, Any]()
+    for project in ("nlp", "vision"):
+        day = Digest(
+            topic="daily:2026-01-31", title="1 incident", lines=(), now_s=clock.now_s, project=project
+        )
+        to.tell_digest(replace(day, is_doubtful=bool(kept)), held={}, keep=kept.update)
+    assert len(roots(double)) == 2 and kept["ts"] == roots(double)[-1]["ts"]
 
 
 def test_a_wrong_token_is_said_in_one_sentence(double: SlackDouble, store: Store, clock: FakeClock) -> None:

@@ -53,7 +53,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Lived:
 
 
 @contextmanager
-def on_a_copy(demo: Lived, folder: Path, **settings: Any) -> Iterator[Service]:
+def on_a_copy(
+    demo: Lived, folder: Path, *, clock: Callable[[], float] = lambda: NOW_S, **settings: Any
+) -> Iterator[Service]:
     """A service on a copy of the demo, with settings of one's own; its worker is not started."""
     db = folder / "copy.sqlite"
     shutil.copy(demo.db, db)
@@ -61,9 +63,7 @@ def on_a_copy(demo: Lived, folder: Path, **settings: Any) -> Iterator[Service]:
     upgrade(store)
     own = {"db": str(db), "topology": str(demo.topology), "notice": demo.notice, **settings}
     try:
-        yield make_service(
-            settings=Settings(**own), store=store, analyses=product_analyses(), clock=lambda: NOW_S
-        )
+        yield make_service(settings=Settings(**own), store=store, analyses=product_analyses(), clock=clock)
     finally:
         store.close()
 

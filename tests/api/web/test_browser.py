@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,13 +14,16 @@ import pytest
 
 from argus.agent.stub_llm.scripts import confirm
 from argus.agent.stub_llm.server import StubServer
-from argus.api.service import Service
+from argus.analytics.store.engine import open_store
+from argus.api.migrate import upgrade
+from argus.api.service import Service, make_service
+from argus.api.settings import Settings
 from argus.evals.browser import Tab, chromium, lacking, tab
 from argus.evals.served import served
-from tests.api.web.conftest import Lived, Serve, on_a_copy
+from tests.api.web.conftest import NOW_S, Lived, Serve, on_a_copy
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Route
 
 pytestmark = [
     pytest.mark.slow,
@@ -131,6 +135,11 @@ def test_without_a_model_the_triage_answers(browser: Browser, url: str) -> None:
         shown.page.click("form.chat-form button[type=submit]")
         shown.page.wait_for_selector(".chat-answer .said")
         assert "21" in shown.page.inner_text(".chat-answer")
+        shown.page.fill("#question", "and?")
+        shown.page.focus("form.chat-form button[type=submit]")
+        shown.page.keyboard.press("Enter")
+        shown.page.wait_for_selector(".chat-answer >> nth=1 >> .said")
+        shown.page.wait_for_selector("form.chat-form button[type=submit]:focus", timeout=3000)
 
 
 @pytest.mark.parametrize("where", ["incidents", "run/llm-pretrain", "runs", "fleet"])
@@ -186,6 +195,69 @@ def test_a_key_lets_in_and_is_kept_nowhere(browser: Browser, serve_demo: Serve) 
         to_incident(shown)
         page.click("#leave")
         page.wait_for_selector("#key")
+
+
+def test_what_is_not_there_is_told_as_it_is(browser: Browser, url: str, tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "new.sqlite"))
+    upgrade(store)
+    service = make_service(settings=Settings(), store=store, analyses=(), clock=lambda: NOW_S)
+    with served(service, analyses=False) as new, opened(browser, new, "incidents") as shown:
+        shown.page.wait_for_selector("main :text('nothing is watched')")
+    store.close()
+    with opened(browser, url, "run/%zz") as shown:
+        shown.page.wait_for_selector(".problem:text('%zz')")
+        shown.faults.clear()  # a run that is not there is a failed request
+    with opened(browser, url, "incidents") as shown:
+        shown.page.wait_for_selector("a.incident")
+        shown.page.route("**/v1/incidents?*", lambda route: route.fulfill(json={"items": [], "total": 0}))
+        shown.page.select_option("main select", "resolved")
+        shown.page.wait_for_selector(".incidents :text('No resolved incident.')")
+
+
+def test_ages_go_on_and_a_service_that_is_away_is_told(browser: Browser, serve_demo: Serve) -> None:
+    now = [NOW_S]
+    with serve_demo(clock=lambda: now[0]) as service, tab(browser) as shown:
+        page = shown.page
+        with served(service) as url:
+            page.clock.install()
+            page.goto(f"{url}/#/incidents")
+            page.focus("a.incident >> nth=1")
+            now[0] += 7200.0
+            page.clock.run_for(16_000)
+            page.wait_for_selector("a.incident:has-text('2.0 h ago')")
+            assert page.evaluate("document.activeElement === document.querySelectorAll('a.incident')[1]")
+            assert page.locator("#stale").is_hidden() and not shown.faults
+        page.clock.run_for(16_000)
+        page.wait_for_selector("#stale:has-text('does not answer')")
+        page.select_option("main select", "open")
+        page.wait_for_selector("main .problem:has-text('does not answer')")
+        assert not [fault for fault in shown.faults if fault.startswith("script")]
+
+
+def test_a_verdict_stands_where_the_windows_cannot_be_had(browser: Browser, url: str) -> None:
+    with opened(browser, url, "incidents") as shown:
+        shown.page.route("**/v1/runs/**", lambda route: route.fulfill(status=503, json={"detail": "busy"}))
+        to_incident(shown)
+        assert "rank 21" in shown.page.inner_text("h1")
+        assert "Why" in shown.page.inner_text("section:has(> h2:text-is('Verdict'))")
+        shown.faults.clear()
+
+
+def test_a_run_with_a_name_like_a_command_is_one_word_of_it(browser: Browser, url: str) -> None:
+    run, command = "x'; $(reboot) $& #1", "argus stacks --run $RUN --rank $RANK $PID"
+
+    def renamed(route: Route) -> None:
+        told = route.fetch().json()
+        told["run"] = run
+        told["diagnosis"]["remediation"][0]["command"] = command
+        route.fulfill(json=told)
+
+    with opened(browser, url, "incidents") as shown:
+        shown.page.route("**/v1/incidents/*", renamed)
+        to_incident(shown)
+        words = shlex.split(shown.page.inner_text(".actions .command code >> nth=0"))
+        assert words == ["argus", "stacks", "--run", run, "--rank", "21", "$PID"]
+        shown.faults.clear()  # there is no such run
 
 
 def test_planted_markup_stays_text(browser: Browser, serve_demo: Serve) -> None:
