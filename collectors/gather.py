@@ -95,7 +95,7 @@ def gather(
         try:
             with watched(_Meter(found.name, size=found.path.stat().st_size, progress=progress)):
                 for reading in _read(found, found.path):
-                    readings.append(replace(reading, source=tame(reading.source, MAX_NAME)))
+                    readings.append(_tamed(reading))
                     warnings.extend((found.path.name, text) for text in reading.warnings)
         except PassedOver as error:
             passed.append((found.name, error))
@@ -118,6 +118,13 @@ def gather(
         warnings=_printable(said),
         passed=_printable(folded((name, str(error)) for name, error in known)),
     )
+
+
+def _tamed(reading: Reading) -> Reading:
+    """The reading with a name of its file, and of its series, that can be printed."""
+    series = reading.series
+    named = None if series is None else replace(series, name=tame(series.name, MAX_NAME))
+    return replace(reading, source=tame(reading.source, MAX_NAME), series=named)
 
 
 def _printable(sentences: Iterable[str]) -> tuple[str, ...]:

@@ -57,6 +57,12 @@ def test_an_error_nobody_foresaw_costs_its_own_file(
     assert "Traceback" in caplog.text
 
 
+def test_a_series_is_named_on_one_line(tmp_path: Path) -> None:
+    (tmp_path / "step\x1b[2J\ntimes.csv").write_text("step,step_time\n0,1.0\n1,1.1\n")
+    (one,) = gather([tmp_path], tmp_path / "s").readings
+    assert one.series is not None and one.series.name.isprintable() and len(one.series.values_s) == 2
+
+
 def test_names_in_an_archive_write_nothing_on_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "rank0.json").write_text(json.dumps(fake_trace(rank=0, world_size=2)))
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
