@@ -27,7 +27,18 @@ MISSING = ("the ranks: step times say when, not who",)
 MIN_VALUES = STARTUP + 2 * SIDE
 """A lasting rise needs its start-up and so many values on either side; of fewer no fault can be found."""
 
-_OF_RANK = re.compile(r"\brank[ _]?(\d+)$", re.IGNORECASE)
+_OF_RANK = re.compile(
+    r"(?<![a-z])(?<!local[-_ ])(?<!node[-_ ])(?<!lora[-_ ])(rank|worker|trainer)(?:[-_ ]?id)?[-_ ]?(\d{1,7})(?!\d)",
+    re.IGNORECASE,
+)
+"""A rank of the job: no place on a node, and no size of an adapter (lora_rank16)."""
+
+_OF_HOST = re.compile(r"(?<=[/ ])(host|hostname) ([^,/]{1,80})$", re.IGNORECASE)
+_BESIDE = re.compile(r"(?<=[/ ])(host|hostname) [^,/]{1,80}", re.IGNORECASE)
+_AROUND = "/_- ,"
+
+MIN_OWNERS = 3
+"""Of two ranks the median says nothing about the one that differs from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,12 +148,27 @@ def _with_diagnosis(slow: SharedSlowdown, *, missing: Sequence[str]) -> SharedSl
 
 
 def _by_job(results: Sequence[SeriesResult]) -> dict[str, list[SeriesResult]]:
-    """The series that are of one rank each, by what stands before the rank in their names."""
+    """The series that are of one rank each, by what else stands in their names."""
     jobs: dict[str, list[SeriesResult]] = {}
     for result in results:
-        if found := _OF_RANK.search(result.series.name):
-            jobs.setdefault(result.series.name[: found.start()].rstrip("/_- ") or "job", []).append(result)
+        job, who = _owner(result.series.name)
+        if who.startswith("rank"):
+            jobs.setdefault(job, []).append(result)
     return jobs
+
+
+def _owner(name: str) -> tuple[str, str]:
+    """The job and the rank, or else the host, that a series is of by its name; whose is "" if it does not say.
+
+    >>> _owner("metrics/rank3 - step_time"), _owner("times/host n7, rank 3"), _owner("times/host n7"), _owner("loss")
+    (('metrics/step_time', 'rank 3'), ('times', 'rank 3'), ('times', 'host n7'), ('loss', ''))
+    """
+    found = next(reversed(list(_OF_RANK.finditer(name))), None) or _OF_HOST.search(name)
+    if found is None:
+        return name, ""
+    rest = _BESIDE.sub("", f"{name[: found.start()]}/{name[found.end() :]}").split("/")
+    job = "/".join(kept for part in rest if (kept := part.strip(_AROUND)))
+    return job or "job", f"{'host' if _OF_HOST.fullmatch(name, found.start()) else 'rank'} {found[2]}"
 
 
 def _quiet(series: Sequence[StepSeries]) -> str:
@@ -184,15 +210,18 @@ def _too_few(series: Sequence[StepSeries]) -> str:
 
 
 def _apart(series: Sequence[StepSeries]) -> str:
-    """Which rank's own steps take longer than the others' all along, empty if none do."""
-    own = {m[1]: median(_times(one)) for one in series if (m := _OF_RANK.search(one.name)) and _times(one)}
-    if len(own) < 3:
-        return ""
-    rank, longest = max(own.items(), key=lambda item: item[1])
-    ratio = longest / median(own.values())
-    return f"the step times of rank {rank} are {ratio:.2f}× the other ranks' without a change" * (
-        ratio >= APART
-    )
+    """Which rank's or host's own steps take longer than the others' all along, empty if none do."""
+    own: dict[tuple[str, str], dict[str, float]] = {}
+    for one in series:
+        job, who = _owner(one.name)
+        if who and (times := _times(one)):
+            own.setdefault((job, who.split()[0]), {})[who] = median(times)
+    for (_, kind), medians in own.items():
+        who, longest = max(medians.items(), key=lambda item: item[1])
+        ratio = longest / median(medians.values())
+        if len(medians) >= MIN_OWNERS and ratio >= APART:
+            return f"the step times of {who} are {ratio:.2f}× the other {kind}s' without a change"
+    return ""
 
 
 def _again(series: Sequence[StepSeries]) -> tuple[str, ...]:

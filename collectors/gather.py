@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from argus.collectors.readers import (
@@ -25,6 +25,9 @@ from argus.collectors.readers._phase_table import with_peers
 from argus.collectors.records.text import tame
 
 LOG = logging.getLogger("argus.gather")
+
+MAX_NAME, MAX_SENTENCE = 500, 4000
+"""Characters of a file's name and of a sentence that are kept; both are longer than any reader writes."""
 
 _NOTHING = b"\0 \t\r\n"
 """What an interrupted export leaves of a file."""
@@ -92,7 +95,7 @@ def gather(
         try:
             with watched(_Meter(found.name, size=found.path.stat().st_size, progress=progress)):
                 for reading in _read(found, found.path):
-                    readings.append(reading)
+                    readings.append(_tamed(reading))
                     warnings.extend((found.path.name, text) for text in reading.warnings)
         except PassedOver as error:
             passed.append((found.name, error))
@@ -112,9 +115,21 @@ def gather(
     known = [one for one in passed if one[1].is_known] or passed
     return Gathered(
         readings=completed(ranked),
-        warnings=tuple(dict.fromkeys(said)),
-        passed=folded((name, str(error)) for name, error in known),
+        warnings=_printable(said),
+        passed=_printable(folded((name, str(error)) for name, error in known)),
     )
+
+
+def _tamed(reading: Reading) -> Reading:
+    """The reading with a name of its file, and of its series, that can be printed."""
+    series = reading.series
+    named = None if series is None else replace(series, name=tame(series.name, MAX_NAME))
+    return replace(reading, source=tame(reading.source, MAX_NAME), series=named)
+
+
+def _printable(sentences: Iterable[str]) -> tuple[str, ...]:
+    """Each sentence once, on one line: an archive may call its files what it likes."""
+    return tuple(dict.fromkeys(tame(sentence, MAX_SENTENCE) for sentence in sentences))
 
 
 def _unforeseen(error: Exception) -> str:

@@ -173,6 +173,13 @@ class Columns:
         tables = (self.kernels, self.launches, self.blocked, self.ops)
         return self.num_spans_lost + sum(table.num_lost for table in tables)
 
+    @property
+    def holds_any(self) -> bool:
+        """Whether any event was of a kind that is read."""
+        return any(
+            map(len, (self.ops, self.kernels, self.launches, self.blocked, self.marks, self.comms))
+        ) or bool(self.num_bad or self.num_lost)
+
     def when(self, event: Mapping[str, Any]) -> tuple[int, int] | None:
         """Start and duration of an event in ns; one without usable numbers is counted, None."""
         if self.is_in_ns is None:

@@ -90,7 +90,7 @@ def _span(process: Process, start: object, end: object) -> tuple[int, int] | Non
 
 
 def _kernels(tables: Tables, found: dict[int, Process], texts: dict[object, str]) -> None:
-    table = "CUPTI_ACTIVITY_KIND_KERNEL"
+    table = tables.newest("CUPTI_ACTIVITY_KIND_KERNEL")
     name = tables.first_of(table, "demangledName", "shortName", "mangledName", "name")
     if name is None or not tables.has(table, *_BY_CORRELATION):
         return
@@ -117,7 +117,8 @@ def _kernel(process: Process, when: tuple[int, int], row: Row, text: str) -> Non
 
 
 def _copies(tables: Tables, found: dict[int, Process]) -> None:
-    for table, text in (("CUPTI_ACTIVITY_KIND_MEMCPY", "Memcpy"), ("CUPTI_ACTIVITY_KIND_MEMSET", "Memset")):
+    for kept, text in (("CUPTI_ACTIVITY_KIND_MEMCPY", "Memcpy"), ("CUPTI_ACTIVITY_KIND_MEMSET", "Memset")):
+        table = tables.newest(kept)
         if not tables.has(table, *_BY_CORRELATION):
             continue
         pid = tables.first_of(table, "globalPid") or "0"
@@ -136,7 +137,7 @@ _COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 
 
 def _launches(tables: Tables, found: dict[int, Process], texts: dict[object, str]) -> None:
-    table = "CUPTI_ACTIVITY_KIND_RUNTIME"
+    table = tables.newest("CUPTI_ACTIVITY_KIND_RUNTIME")
     if not tables.has(table, "start", "end", "globalTid", "correlationId", "nameId"):
         return
     for row in tables.rows(f'SELECT "start", "end", globalTid, correlationId, nameId FROM {table}'):
@@ -152,7 +153,7 @@ def _launches(tables: Tables, found: dict[int, Process], texts: dict[object, str
 
 
 def _ranges(tables: Tables, found: dict[int, Process], texts: dict[object, str]) -> None:
-    table = "NVTX_EVENTS"
+    table = tables.newest("NVTX_EVENTS")
     if not tables.has(table, "start", "end", "globalTid"):
         return
     text, number = tables.first_of(table, "text") or "NULL", tables.first_of(table, "textId") or "NULL"

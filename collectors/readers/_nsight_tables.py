@@ -15,6 +15,8 @@ MAX_VM_STEPS = 50_000_000_000
 _STEPS_A_LOOK = 1_000_000
 """Work of one query: fifty for each of a billion rows; a table made to never end is stopped."""
 
+MAX_VERSION = 9
+
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
 """What reading damaged pages raises; the second where the message about them holds their bytes."""
 
@@ -29,6 +31,13 @@ class Tables:
     connection: sqlite3.Connection
     columns: dict[str, frozenset[str]] = field(default_factory=dict)
     damage: str = ""
+
+    def newest(self, table: str) -> str:
+        """The table's own name: later exports may write `NVTX_EVENTS_V2` for `NVTX_EVENTS`."""
+        if table in self.columns:
+            return table
+        suffixed = (f"{table}_V{version}" for version in range(MAX_VERSION, 1, -1))
+        return next((name for name in suffixed if name in self.columns), table)
 
     def has(self, table: str, *wanted: str) -> bool:
         """Whether the table is there with all these columns."""

@@ -43,6 +43,11 @@ def read(path: Path) -> Iterator[Reading]:
     columns = one.columns[None]
     if not columns.num_events:
         raise ReaderError(f"{name}: nothing can be read, {one.damage or 'it holds no trace events'}")
+    if not columns.holds_any:
+        raise ReaderError(
+            f"{name}: none of its {columns.num_events} events is an operator, a kernel or a step of torch.profiler"
+            + (f"; {one.damage}" if one.damage else "")
+        )
     identity = _identity(one.meta, path, least_world=_least_world(columns))
     told = [*identity.warnings]
     if len(processes.workers) > 1:

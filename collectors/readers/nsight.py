@@ -37,7 +37,9 @@ def read(path: Path) -> Iterator[Reading]:
         )
     with open_tables(path) as connection:
         tables = tables_of(connection, name=path.name)
-        if not any(tables.has(table) for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS")):
+        if not any(
+            tables.has(tables.newest(table)) for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS")
+        ):
             raise ReaderError(f"{path.name} is SQLite without kernels and NVTX ranges of Nsight Systems")
         processes = processes_of(tables)
         host, base_ns = _host(tables), _session_start(tables)

@@ -113,6 +113,54 @@ def test_a_rank_that_was_always_slower_is_no_proof_of_health(
     assert said["verdict"] == verdict and ("rank 2" in said["headline"]) == (factor > 1)
 
 
+@pytest.mark.parametrize(
+    ("head", "who"),
+    [
+        ("step,rank{} - step_time", "rank 2"),
+        ("step,rank_{}_step_time", "rank 2"),
+        ("step,worker{}", "rank 2"),
+        ("step,run-{}/step_time", ""),
+        ("step,lora_rank{}/step_time", ""),
+    ],
+)
+def test_columns_named_after_ranks_are_held_against_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], head: str, who: str
+) -> None:
+    values = np.random.default_rng(0).normal(2.0, 0.02, (100, 4)) * [1.0, 1.0, 1.4, 1.0]
+    first, _, column = head.partition(",")
+    lines = [",".join([first, *(column.format(rank) for rank in range(4))])]
+    lines += [",".join(map(str, (step, *row))) for step, row in enumerate(values)]
+    (tmp_path / "s.csv").write_text("\n".join(lines))
+    assert said_of(tmp_path / "s.csv", capsys) == (("INCONCLUSIVE", True) if who else ("NO_FAULT", False))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.4])
+@pytest.mark.parametrize("kind", ["files", "hosts"])
+def test_files_of_ranks_and_rows_of_hosts_are_held_against_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], factor: float, kind: str
+) -> None:
+    values = np.random.default_rng(0).normal(2.0, 0.02, (100, 4)) * [1.0, 1.0, factor, 1.0]
+    (tmp_path / "in").mkdir()
+    for place in range(4):
+        rows = [f"node{place},{step},{row[place]}" for step, row in enumerate(values)]
+        head = "host,step,step_time"
+        if kind == "files":
+            head, rows = "step,step_time", [row.partition(",")[2] for row in rows]
+        name = f"metrics_rank{place}.csv" if kind == "files" else "metrics.csv"
+        with (tmp_path / "in" / name).open("a") as out:
+            out.write("\n".join([head, *rows] if kind == "files" or not place else rows) + "\n")
+    assert said_of(tmp_path / "in", capsys, who="rank 2" if kind == "files" else "host node2") == (
+        ("INCONCLUSIVE", True) if factor > 1 else ("NO_FAULT", False)
+    )
+
+
+def said_of(path: Path, capsys: pytest.CaptureFixture[str], who: str = "rank 2") -> tuple[str, bool]:
+    """The verdict, and whether its headline names who is slower."""
+    main(["triage", str(path), "--json"])
+    said = json.loads(capsys.readouterr().out)["diagnosis"]
+    return said["verdict"], f"of {who} are" in said["headline"]
+
+
 def slowed(factors: list[float], *, ranks_slower: int) -> str:
     """A table in which the steps of the first ranks take longer from step 150 on, each by its factor."""
     values = np.random.default_rng(0).normal(2.0, 0.01, (300, len(factors)))

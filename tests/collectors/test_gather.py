@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,3 +55,22 @@ def test_an_error_nobody_foresaw_costs_its_own_file(
     (warning,) = found.warnings
     assert warning.startswith("rank0.json could not be read: TypeError") and "\n" not in warning
     assert "Traceback" in caplog.text
+
+
+def test_a_series_is_named_on_one_line(tmp_path: Path) -> None:
+    (tmp_path / "step\x1b[2J\ntimes.csv").write_text("step,step_time\n0,1.0\n1,1.1\n")
+    (one,) = gather([tmp_path], tmp_path / "s").readings
+    assert one.series is not None and one.series.name.isprintable() and len(one.series.values_s) == 2
+
+
+def test_names_in_an_archive_write_nothing_on_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text(json.dumps(fake_trace(rank=0, world_size=2)))
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name in ("a\x1b[2J.json", "b\nargus triage: all is well.json", "c\x9b2Jrank1\n.json"):
+            body = b"\1" if "rank1" not in name else json.dumps(fake_trace(rank=1, world_size=2)).encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(body)
+            archive.addfile(member, io.BytesIO(body))
+    gathered = gather([tmp_path], tmp_path / "s")
+    told = [*gathered.warnings, *(one.source for one in gathered.readings)]
+    assert len(gathered.readings) == 2 and len(told) == 4 and all(map(str.isprintable, told))

@@ -124,3 +124,16 @@ def test_a_report_that_was_not_exported_says_how(tmp_path: Path) -> None:
     assert nsight.sniff(path.read_bytes(), path.name)
     with pytest.raises(ReaderError, match="nsys export --type sqlite report.nsys-rep"):
         read(path)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_tables_with_a_version_in_their_names_are_the_same(tmp_path: Path, version: int) -> None:
+    plain = fake_report(tmp_path / "rank0.sqlite", late_ms=[3.0])
+    suffixed = fake_report(tmp_path / "rank0_v.sqlite", late_ms=[3.0])
+    with closing(sqlite3.connect(suffixed)) as connection, connection:
+        for table in ("NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"):
+            connection.execute(f"ALTER TABLE {table} RENAME TO {table}_V{version}")
+    (ours,), (theirs,) = nsight.read(plain), nsight.read(suffixed)
+    assert len(ours.records.steps) > 1 and theirs.records.steps.tolist() == ours.records.steps.tolist()
+    assert theirs.records.phases.tolist() == ours.records.phases.tolist()
+    assert theirs.records.collectives.tolist() == ours.records.collectives.tolist()

@@ -28,3 +28,12 @@ def test_a_trace_without_a_usable_time_is_one_sentence(tmp_path: Path) -> None:
         ReaderError, match=r"t\.json: its \d+ events span no time .*, \d+ have no usable time$"
     ):
         read(write(tmp_path / "t.json", trace))
+
+
+@pytest.mark.parametrize("name", ["t.json", "rank3.json"])
+def test_a_trace_of_another_profiler_is_told_by_what_it_lacks(tmp_path: Path, name: str) -> None:
+    events = [
+        {"ph": "X", "cat": "FEE", "name": "step", "pid": 1, "tid": 1, "ts": n, "dur": 1} for n in range(9)
+    ]
+    with pytest.raises(ReaderError, match="none of its 9 events is an operator, a kernel or a step"):
+        read(write(tmp_path / name, {"traceEvents": events}))
