@@ -297,6 +297,7 @@ def _in_child() -> None:
     attachment.pid = os.getpid()
     if attachment.session is not None:
         state.user = None
+        attachment.session.ring.renew_lock()
         attachment.session.stop()
         if attachment.writer is not None:
             attachment.writer.abandon()

@@ -79,7 +79,7 @@ class CallLog:
         self.groups: dict[str, GroupState] = {}
         self.spans: CallSpans | None = None  # kept for those who look up calls by time
         self._timers: dict[str, Timer] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the program may make a call while one is made
         names = recorder.names
         self._send, self._recv = names["send"], names["recv"]
         self._outside = {self._send: names["pp_send"], self._recv: names["pp_recv"]}

@@ -31,7 +31,10 @@ class Ring:
         self._index: dict[str, int] = {"": 0}
         self._capacity = capacity
         self._dropped: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._late: deque[tuple[str, int]] = deque()
+        self._is_counting = False
+        # A garbage collection or a signal handler may come to us on a thread that is in here already.
+        self._lock = threading.RLock()
 
     @property
     def is_filling(self) -> bool:
@@ -77,18 +80,39 @@ class Ring:
             index = self._index.get(short)
             if index is None:
                 if len(self.names) >= MAX_NAMES:
-                    self._dropped["names_full"] = self._dropped.get("names_full", 0) + 1
+                    self.drop("names_full", 1)
                     return 0
                 self.names.append(short)
-                index = self._index[short] = len(self.names) - 1
+                index = len(self.names) - 1
+                while self.names[index] != short:  # a collection in between has named its own
+                    index -= 1
+                self._index[short] = index
             return index
 
     def drop(self, reason: str, count: int) -> None:
         """Count `count` records lost for `reason`."""
-        with self._lock:
-            self._dropped[reason] = self._dropped.get(reason, 0) + count
+        self._late.append((reason, count))
+        self._count()
 
     def dropped(self) -> dict[str, int]:
         """Records lost by reason since the start."""
+        self._count()
+        return self._dropped.copy()
+
+    def renew_lock(self) -> None:
+        """In a forked child: the thread that held the lock is not there to let go of it."""
+        self._lock = threading.RLock()
+        self._is_counting = False
+
+    def _count(self) -> None:
+        """Add up what is late; a call from inside leaves its own to the one that it interrupted."""
         with self._lock:
-            return dict(self._dropped)
+            if self._is_counting:
+                return
+            self._is_counting = True
+            try:
+                while self._late:
+                    reason, count = self._late.popleft()
+                    self._dropped[reason] = self._dropped.get(reason, 0) + count
+            finally:
+                self._is_counting = False

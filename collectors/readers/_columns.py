@@ -176,9 +176,8 @@ class Columns:
     @property
     def holds_any(self) -> bool:
         """Whether any event was of a kind that is read."""
-        return any(
-            map(len, (self.ops, self.kernels, self.launches, self.blocked, self.marks, self.comms))
-        ) or bool(self.num_bad or self.num_lost)
+        tables = (self.ops, self.kernels, self.launches, self.blocked, self.marks, self.comms)
+        return any(len(table) for table in tables) or bool(self.num_bad or self.num_lost)
 
     def when(self, event: Mapping[str, Any]) -> tuple[int, int] | None:
         """Start and duration of an event in ns; one without usable numbers is counted, None."""

@@ -39,7 +39,7 @@ def test_a_model_that_confirms_adds_claims_that_point_to_evidence() -> None:
 
 def test_a_command_that_a_model_advises_can_be_copied_as_it_is() -> None:
     def advising(ask: Ask) -> Reply:
-        advice = [
+        advice: list[dict[str, Any]] = [
             {"action": name, "target": "rank:3", "claim_ids": []}
             for name in ("stacks.read", "probe.suspects")
         ]

@@ -198,9 +198,11 @@ def test_a_key_lets_in_and_is_kept_nowhere(browser: Browser, serve_demo: Serve) 
 
 
 def test_what_is_not_there_is_told_as_it_is(browser: Browser, url: str, tmp_path: Path) -> None:
+    from tests.api.kit import FAKE_ANALYSES
+
     store = open_store(str(tmp_path / "new.sqlite"))
     upgrade(store)
-    service = make_service(settings=Settings(), store=store, analyses=(), clock=lambda: NOW_S)
+    service = make_service(settings=Settings(), store=store, analyses=FAKE_ANALYSES, clock=lambda: NOW_S)
     with served(service, analyses=False) as new, opened(browser, new, "incidents") as shown:
         shown.page.wait_for_selector("main :text('nothing is watched')")
     store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -66,3 +67,61 @@ def test_threads_lose_nothing() -> None:
         thread.join()
     assert taken + len(ring.take("events")) == 8000
     assert len(ring.names) == 51
+
+
+class Interrupted(list[str]):
+    """Names into which something else is written first: as by a collection that runs here."""
+
+    def __init__(self, names: list[str], ring: Ring) -> None:
+        super().__init__(names)
+        self.ring: Ring | None = ring
+
+    def append(self, name: str) -> None:
+        ring, self.ring = self.ring, None
+        super().append(name)
+        if ring is not None:
+            assert self[ring.intern("gc")] == "gc"
+
+
+class Counting(dict[str, int]):
+    """Drop counts that are read while a drop is counted."""
+
+    ring: Ring | None = None
+
+    def get(self, key: str, default: Any = None) -> Any:
+        ring, self.ring = self.ring, None
+        if ring is not None:
+            ring.drop("inner", 2)
+            assert "inner" not in ring.dropped()
+        return super().get(key, default)
+
+
+def test_what_interrupts_a_thread_inside_the_ring_may_use_it() -> None:
+    ring = Ring()
+    ring.names = Interrupted(ring.names, ring)
+    index = ring.intern("forward")
+    assert (ring.names[index], ring.intern("forward")) == ("forward", index)
+    assert ring.names[ring.intern("gc")] == "gc" and sorted(ring.names) == ["", "forward", "gc"]
+    counts = ring._dropped = Counting()
+    counts.ring = ring
+    ring.drop("outer", 1)
+    assert ring.dropped() == {"outer": 1, "inner": 2}
+
+
+def test_a_forked_child_waits_for_no_thread_of_its_parent() -> None:
+    ring, held = Ring(), threading.Event()
+
+    def hold() -> None:
+        with ring._lock:
+            held.set()
+            done.wait()
+
+    done = threading.Event()
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    ring.renew_lock()
+    ring.drop("ring_full", 1)
+    assert ring.dropped() == {"ring_full": 1} and ring.intern("forward") == 1
+    done.set()
+    thread.join()
