@@ -111,7 +111,7 @@ class Ring:
                 return
             self._is_counting = True
             try:
-                while self._late:
+                for _ in range(len(self._late)):
                     reason, count = self._late.popleft()
                     self._dropped[reason] = self._dropped.get(reason, 0) + count
             finally:
