@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests that can use one; they skip where none is installed."""
+"""A service on a clock of the test's, and a real PostgreSQL for tests that can use one; they skip where none is installed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import pytest
 
 from argus.analytics.store.engine import Store, open_store
 from argus.api.migrate import upgrade
+from argus.api.service import Service
+from tests.api.kit import FakeClock, service_at
 
 PG_USER = "postgres"
 
@@ -57,3 +59,16 @@ def postgres(postgres_url: str) -> Iterator[Store]:
     upgrade(store)
     yield store
     store.close()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """The time as the test sets it."""
+    return FakeClock()
+
+
+@pytest.fixture
+def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
+    """The service on a database of its own, with the fake analysis."""
+    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
+        yield service

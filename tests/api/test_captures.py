@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from socket import gethostname
@@ -23,20 +22,9 @@ from argus.collectors.records.layout import Layout
 from argus.collectors.records.order import RECORDING_TYPE
 from argus.collectors.records.stacks import StackDump, encode_stacks
 from argus.collectors.records.switch import is_off
-from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
+from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, upload
 from tests.api.process import Running, environment, start, wait_for
 from tests.api.test_http import JSON, WINDOWS
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
-    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
-        yield service
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,21 +14,10 @@ from argus.api.http.app import make_app
 from argus.api.service import Service
 from argus.collectors.records.host_sample import HostSample, KernelEvent
 from argus.collectors.records.outside_event import MAX_EVENTS, OutsideEvent
-from tests.api.kit import FakeClock, layouts_body, new_service, service_at
+from tests.api.kit import FakeClock, layouts_body, new_service
 
 JSON = {"content-type": "application/json"}
 DOWN = {"time": 5.0, "node": "nic:h-1/mlx5_0", "source": "ufm", "text": "port down", "kind": "port_down"}
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
-    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
-        yield service
 
 
 @pytest.fixture

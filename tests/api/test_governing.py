@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from argus.analytics.store import queries
 from argus.api import status
@@ -21,17 +19,6 @@ from argus.collectors.records.cost import Cost
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
 
 DEAR, CHEAP = ({"all": Cost(ratio=1 + c, low=1 + c - 0.002, high=1 + c + 0.002, n=30)} for c in (0.05, 0.001))
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
-    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
-        yield service
 
 
 def tell(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -23,17 +22,6 @@ from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_w
 
 JSON = {"content-type": "application/json"}
 WINDOWS = {"content-type": CONTENT_TYPE, "argus-wire": "2"}
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
-    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
-        yield service
 
 
 @pytest.fixture

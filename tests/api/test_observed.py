@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +18,7 @@ from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.order import RECORDING_TYPE
 from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, Thread, encode_stacks
-from tests.api.kit import FakeClock, beats_body, make_beat, new_service, service_at
+from tests.api.kit import FakeClock, beats_body, make_beat, new_service
 
 JSON = {"content-type": "application/json"}
 DUMP = StackDump(
@@ -34,17 +32,6 @@ DUMP = StackDump(
     threads=(Thread(kind="main", state="S", stack="train (t.py:1);wait (t.py:9)"), Thread(kind="watchdog")),
 )
 SAMPLE = HostSample(host="h-0", start_s=1.0, end_s=11.0, numbers={"cpu_some_s": 2.0})
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
-    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
-        yield service
 
 
 @pytest.fixture

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from argus.analytics.store import attempts, progress, queries
 from argus.analytics.store.relaunch import launch_prefix
 from argus.api.service import Service
-from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
-    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
-        yield service
+from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, upload
 
 
 def turn(service: Service, clock: FakeClock, *, after_s: float = 1.0) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,17 +25,6 @@ from tests.api.process import wait_for
 
 OPEN = {"level": 0, "from_step": 0}
 """No channel is off."""
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
-    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
-        yield service
 
 
 def send(service: Service, window: int, *, slow: int = -1, ranks: range = range(4), attempt: int = 0) -> None:

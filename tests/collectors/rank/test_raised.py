@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +12,6 @@ from argus.collectors.rank.fake_receiver import FakeReceiver
 from argus.collectors.rank.raised import last_raised
 from argus.collectors.records.heartbeat import Status
 from tests.collectors.under_run import PLAIN, argus_run
-
-
-@pytest.fixture
-def receiver(tmp_path: Path) -> Iterator[FakeReceiver]:
-    fake = FakeReceiver(tmp_path / "s" / "p.sock").start()
-    yield fake
-    fake.stop()
-
 
 FAILING = (
     PLAIN
