@@ -27,6 +27,7 @@ from argus.collectors.records.heartbeat import Heartbeat
 NEEDS = "hang"
 
 SIGNALLED = 128
+"""The exit code from which on shells and handlers tell of a signal."""
 
 MAX_NAMED = 4
 """Ranks named in a note; of many that fail together a few tell as much."""
@@ -135,7 +136,7 @@ def _reason(beat: Heartbeat) -> str:
 
 
 def _has_failed_itself(beat: Heartbeat) -> bool:
-    """Whether the program left with a code of its own other than 0: from 128 on they tell of a signal."""
+    """Whether the program left with a code of its own other than 0."""
     word, _, code = beat.exit_reason.partition(" ")
     return word == "code" and code.isdigit() and 0 < int(code) < SIGNALLED
 

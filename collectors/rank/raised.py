@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 MAX_NAME = 80
+"""Characters of a type's or a file's name: both fit what the wire takes."""
 
 LIBRARIES = (
     str(Path(__file__).parents[2]) + os.sep,
@@ -27,7 +28,7 @@ def last_raised() -> str:
     kind, trace = getattr(sys, "last_type", None), getattr(sys, "last_traceback", None)
     if kind is None:
         kind, _, trace = sys.exc_info()
-    if kind is None or issubclass(kind, (SystemExit, KeyboardInterrupt)):
+    if not isinstance(kind, type) or issubclass(kind, (SystemExit, KeyboardInterrupt)):
         return ""
     place = _place(trace)
     name = kind.__qualname__[:MAX_NAME]

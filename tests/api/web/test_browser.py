@@ -214,6 +214,7 @@ def test_what_is_not_there_is_told_as_it_is(browser: Browser, url: str, tmp_path
         shown.page.route("**/v1/incidents?*", lambda route: route.fulfill(json={"items": [], "total": 0}))
         shown.page.select_option("main select", "resolved")
         shown.page.wait_for_selector(".incidents :text('No resolved incident.')")
+        assert shown.page.locator("a.incident").count() == 0
 
 
 def test_ages_go_on_and_a_service_that_is_away_is_told(browser: Browser, serve_demo: Serve) -> None:

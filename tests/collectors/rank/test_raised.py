@@ -50,8 +50,11 @@ def test_the_last_word_of_a_rank_says_what_it_raised(
     assert "secret" not in repr(heard.statuses)
 
 
-def test_what_is_handled_now_counts_where_nothing_was_printed() -> None:
+def test_what_is_handled_now_counts_where_nothing_was_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert last_raised() == ""
+    monkeypatch.setattr(sys, "last_type", "set by hand", raising=False)
+    assert last_raised() == ""
+    monkeypatch.delattr(sys, "last_type")
     try:
         np.linalg.inv(np.zeros((2, 2)))
     except np.linalg.LinAlgError:
