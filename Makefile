@@ -7,7 +7,7 @@ ARGUS := $(BIN)/argus
 # Hundreds of processes start in these targets: each would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test format lint checks types eval-smoke bench-smoke live-smoke unit soak soak-ingest soak-chaos soak-crowd soak-fuzz clean
+.PHONY: help setup demo test format lint checks types eval-smoke bench-smoke live-smoke unit soak soak-ingest soak-chaos soak-crowd soak-fuzz resolve clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -71,6 +71,12 @@ soak-crowd: setup  ## ten thousand slow clients
 
 soak-fuzz: setup  ## more than a hundred thousand inputs to ingest, five hundred to every operation
 	FUZZ_ROUNDS=8500 SCHEMA_EXAMPLES=500 $(BIN)/python -m pytest -q --timeout=0 tests/api/test_fuzz.py tests/api/test_schema.py
+
+resolve: setup  ## whether the committed versions can be installed on each Python, with the torch its index has
+	for version in 3.11 3.12 3.13 3.14; do \
+	  $(BIN)/pip install --quiet --dry-run --ignore-installed --target $(VENV)/none --only-binary=:all: \
+	    --python-version $$version --constraint deploy/constraints.txt torch==2.13.0 '.[dev]' || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
