@@ -13,6 +13,8 @@ from argus.collectors.readers._fake import fake_trace
 from tests.collectors.readers.test_kineto import write
 
 RAS = b"NCCL version 2.26.2\n\nJob summary\n===========\n\n  Nodes\n      4\n\nCommunicators... (0.00s)\n"
+TWICE = gzip.compress(gzip.compress(b'{"traceEvents": []}', mtime=0), mtime=0)
+"""Without the second it was packed in: the name of a test is the same in every process that collects it."""
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ RAS = b"NCCL version 2.26.2\n\nJob summary\n===========\n\n  Nodes\n      4\n\nC
         ("mlperf.log", b':::MLLOG {"namespace": "", "time_ms": 17}\n', "step,step_time in CSV"),
         ("trainer_state.json", b'{"epoch": 1.0, "log_history": [{"step": 1}]}', "holds no times"),
         ("run-abc.wandb", b":W&B\xbe\xe1\0\1\2", "history of the run as CSV"),
-        ("rank0.json.gz", gzip.compress(gzip.compress(b'{"traceEvents": []}')), "compressed twice"),
+        ("rank0.json.gz", TWICE, "compressed twice"),
         ("rank0.json.zst", b"\x28\xb5\x2f\xfd\1\2\3", "zstd: unpack it first"),
         ("times.csv", "step,step_time\n0,1.5\n".encode("utf-16"), "UTF-16"),
         ("rank0.json.gz", b"version https://git-lfs.github.com/spec/v1\noid sha256:4d\n", "git lfs pull"),
