@@ -139,7 +139,7 @@ def watched(bench: Bench) -> Pair:
     return net
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_a_watched_model_and_its_copy_can_be_scripted(watched: Pair, bench: Bench) -> None:
     expected = watched(X)
     for net in (watched, copy.deepcopy(watched), nn.Sequential(watched)):
@@ -149,7 +149,7 @@ def test_a_watched_model_and_its_copy_can_be_scripted(watched: Pair, bench: Benc
     bench.ok()
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_tracing_a_watched_model_warns_of_nothing_of_ours(watched: Pair, bench: Bench) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
