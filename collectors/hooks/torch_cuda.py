@@ -7,6 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING
 
 from argus.collectors.rank import state
+from argus.collectors.rank.gpu import GpuClock
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.session import Session
 
@@ -33,7 +34,7 @@ def install(session: Session, part: Part) -> None:
 
     gpu.on_anchor = anchored
     session.on_tick(part.guard(gpu.poll))
-    session.on_tick(part.guard(AllocatorRetries(session).look))
+    session.on_tick(part.guard(AllocatorRetries(session, gpu).look))
     for name in ("to", "cuda"):
         part.patch(torch.Tensor, name, copy_timer(session, part, name=name))
 
@@ -41,16 +42,18 @@ def install(session: Session, part: Part) -> None:
 class AllocatorRetries:
     """An event when the caching allocator had to flush and ask the driver again."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, gpu: GpuClock) -> None:
         self._recorder = session.recorder
+        self._gpu = gpu
         self._known = 0
 
     def look(self) -> None:
         """Compare with the last look; never initialises CUDA."""
         torch = sys.modules["torch"]
-        if not torch.cuda.is_initialized():
+        device = self._gpu.device
+        if device is None or not torch.cuda.is_initialized():
             return
-        retries = int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
+        retries = int(torch.cuda.memory_stats(device).get("num_alloc_retries", 0))
         if retries > self._known:
             now_ns = self._recorder.now_ns()
             self._recorder.event("alloc_retry", start_ns=now_ns, dur_ns=0, value=float(retries - self._known))

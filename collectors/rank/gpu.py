@@ -26,6 +26,10 @@ class Event(Protocol):
         """Milliseconds from this event to `end_event`, both passed."""
 
 
+UseDevice = Callable[[Event], int]
+"""Has the calling thread use the device that an event was recorded on; returns its index."""
+
+
 @dataclass(kw_only=True)
 class Stamp:
     """One event on the stream and the host time at which it was put there."""
@@ -48,9 +52,17 @@ class GpuClock:
     """
 
     def __init__(
-        self, *, new_event: Callable[[], Event], is_capturing: Callable[[], bool], now_ns: Clock
+        self,
+        *,
+        new_event: Callable[[], Event],
+        is_capturing: Callable[[], bool],
+        now_ns: Clock,
+        use_device: UseDevice | None = None,
+        device: int | None = None,
     ) -> None:
         self._new_event = new_event
+        self._use_device = use_device
+        self.device = device  # index of the training thread's, None until one is known
         self.is_capturing = is_capturing
         self._now_ns = now_ns
         self._free: deque[Event] = deque()
@@ -90,6 +102,8 @@ class GpuClock:
 
     def poll(self) -> None:
         """Deliver what has passed, in order; called by the writer thread."""
+        if self._waiting and self._use_device is not None:
+            self.device = self._use_device(self._waiting[0][0][0].event)
         while self._waiting:
             stamps, to = self._waiting[0]
             if not all(stamp.gpu_ns is not None or stamp.event.query() for stamp in stamps):
@@ -136,8 +150,19 @@ def cuda_clock(now_ns: Clock) -> GpuClock | None:
 
     if not torch.cuda.is_available():
         return None
+
+    def use_device(event: Event) -> int:
+        # Each thread has a current device of its own, at first 0: to ask there would make a context on a GPU that is
+        # another rank's.
+        index: int = getattr(event, "device").index  # noqa: B009 the fake has none
+        if torch.cuda.current_device() != index:
+            torch.cuda.set_device(index)
+        return index
+
     return GpuClock(
         new_event=lambda: cast(Event, torch.cuda.Event(enable_timing=True)),  # type: ignore[no-untyped-call]
         is_capturing=torch.cuda.is_current_stream_capturing,
         now_ns=now_ns,
+        use_device=use_device,
+        device=0 if torch.cuda.device_count() == 1 else None,
     )

@@ -43,6 +43,7 @@ class LayoutWatch:
         on_change: Callable[[], None],
         pipelines: Sequence[tuple[int, ...]] = (),
         began_ns: int = 0,
+        gpu_index: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._run = run
         self._place = place
@@ -50,10 +51,11 @@ class LayoutWatch:
         self._on_change = on_change
         self._pipelines = pipelines
         self._began_ns = began_ns
+        self._gpu_index = gpu_index
         self._seen: tuple[tuple[GroupInfo, ...], Device] | None = None
 
     def __call__(self) -> Layout | None:
-        groups, device = process_groups(), gpu_device()
+        groups, device = process_groups(), gpu_device(self._gpu_index())
         if groups:
             groups = (*groups, *map(pipeline_group, tuple(self._pipelines)))
         key = (groups, device)
@@ -117,12 +119,12 @@ def place_in_group() -> Place | None:
     )
 
 
-def gpu_device() -> Device:
-    """The current GPU once the job has initialised CUDA; never initialises it."""
+def gpu_device(index: int | None) -> Device:
+    """The GPU of that index once the job has initialised CUDA; never initialises it."""
     torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
+    if torch is None or index is None or not torch.cuda.is_initialized():
         return Device()
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    properties = torch.cuda.get_device_properties(index)
     uuid = getattr(properties, "uuid", None)
     bus = getattr(properties, "pci_bus_id", None)
     return Device(id=f"GPU-{uuid}" if uuid else f"pci:{bus}" if bus else "", model=str(properties.name)[:128])
