@@ -38,6 +38,9 @@ UNPACKED = "unpackable"
 MAX_BREAKS = 20
 """Ways out of the loop that a writer survives, each at least a period after the last."""
 
+HEAR_S = 0.25
+"""For the processor's answer to a goodbye, which comes in milliseconds: that the recording of this job is not whole."""
+
 POLL_S = 0.02  # between attempts to empty the outbox while closing
 
 
@@ -255,4 +258,6 @@ class Writer:
         while sink.is_connected and not sink.is_empty and time.monotonic() < end_s:
             time.sleep(POLL_S)
             sink.pump()
+        if self._says_bye and sink.is_empty:
+            sink.hear_out(min(HEAR_S, end_s - time.monotonic()))
         sink.close()
