@@ -103,31 +103,6 @@ def test_everything_arrives_in_order_with_a_goodbye(path: Path, servers: list[Fa
     assert heard.layouts[-1].run == "r"
 
 
-def test_what_the_processor_answers_to_a_goodbye_is_said(
-    path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path.parent.mkdir()
-
-    def serve() -> None:
-        connection, _ = server.accept()
-        reader, is_over = FrameReader(), False
-        with connection:
-            while not is_over:
-                is_over = any(frame.kind is Kind.BYE for frame in reader.feed(connection.recv(4096)))
-            connection.sendall(encode_json(Kind.CONTROL, {"warning": "the recording cannot be written"}))
-
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
-        server.bind(str(path))
-        server.listen()
-        thread = threading.Thread(target=serve)
-        thread.start()
-        rank = Rank(path)
-        rank.tick()
-        rank.close()
-        thread.join()
-    assert [record.message for record in caplog.records] == ["argus: the recording cannot be written"]
-
-
 def test_a_rank_that_is_refused_again_and_again_says_so_once(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
