@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from argus.agent.wording import counted
 from argus.analytics.store import control, events, intake, observations
+from argus.analytics.store.belated import outdated
 from argus.analytics.store.engine import Store
 from argus.analytics.store.gate import Unavailable
 from argus.analytics.store.intake import Arrival, Rejection
@@ -89,9 +90,11 @@ class Service:
             attempts = self.receiving.attempts(
                 connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s
             )
-            intake.add_layouts(connection, parsed.items, attempts=attempts, now_s=now_s)
+            past = outdated(connection, parsed.items)
+            known = [layout for index, layout in enumerate(parsed.items) if index not in past]
+            intake.add_layouts(connection, known, attempts=attempts, now_s=now_s)
             plans = plans_of(connection, attempts)
-        for attempt_id, hosts in hosts_of(parsed.items, attempts).items():
+        for attempt_id, hosts in hosts_of(known, attempts).items():
             self.worker.hear(attempt_id, hosts=hosts, now_s=now_s)
         return _answer(self.metrics.layouts, len(parsed.items), rejected=parsed.rejected, plans=plans)
 
