@@ -65,9 +65,8 @@ class Recorder:
         self.has_user_work = False  # argus.work says it: what the hooks guess would count twice
         self.last_bucket_ns = 0  # entry of DDP's latest gradient bucket, 0 = none in this backward
         self.last_bucket: Stamp | None = None  # the same on the GPU
-        self.on_left_open: Callable[[], None] = lambda: (
-            None
-        )  # asked when an optimizer step seems to have raised
+        # Asked when an optimizer step seems to have raised.
+        self.on_left_open: Callable[[], None] = lambda: None
         self._after_optimizer = {self.names[name] for name in NOT_IN_OPTIMIZER}
         self._other, self._optimizer = self.names["other"], self.names["optimizer"]
         self._host = {self.names[name] for name in HOST_PHASES}
@@ -138,8 +137,8 @@ class Recorder:
         end_ns, cpu_ns = self.now_ns(), self.cpu_ns()
         if here.comm is not None:
             self.flush_comm(here)
-        while here.stack.pop() is not frame:
-            pass
+        while (left := here.stack.pop()) is not frame:
+            self._release(left)
         if self.timeline is not None and here is self.train:
             self.timeline.put(end_ns, step=frame.step, phase=here.stack[-1].name if here.stack else 0)
         dur_ns, used_ns = end_ns - frame.start_ns, cpu_ns - frame.cpu_ns
@@ -157,19 +156,28 @@ class Recorder:
         """Forget a phase that did not end in order, and what is open inside it: its length is not known."""
         stack = self._local.state.stack
         while frame in stack:
-            left = stack.pop()
-            if self.gpu is not None and left.stamp is not None:
-                self.gpu.release(left.stamp)
+            self._release(stack.pop())
+
+    def _release(self, frame: Frame) -> None:
+        """Let its events be used again: nobody will be told its times on the GPU."""
+        for stamp in (frame.stamp, frame.wait_stamp):
+            if self.gpu is not None and stamp is not None:
+                self.gpu.release(stamp)
 
     def bucket_ready(self) -> None:
         """A gradient bucket is complete: if it is the last, backward only waits from here on."""
         if not self.channels.phases:
             return
+        self.forget_bucket()
         self.last_bucket_ns = self.now_ns()
         if self.gpu is not None:
-            if self.last_bucket is not None:
-                self.gpu.release(self.last_bucket)
             self.last_bucket = self.gpu.stamp()
+
+    def forget_bucket(self) -> None:
+        """It was not the last one, or of another backward."""
+        last, self.last_bucket, self.last_bucket_ns = self.last_bucket, None, 0
+        if self.gpu is not None and last is not None:
+            self.gpu.release(last)
 
     def close_native(self, native: int) -> None:
         """Close the innermost open phase of that native name."""
@@ -181,12 +189,9 @@ class Recorder:
     def _emit(self, frame: Frame, *, dur_ns: int, wait_ns: int, cpu_ns: int, depth: int) -> None:
         row: Row = (frame.step, frame.name, frame.native, frame.start_ns, dur_ns, wait_ns, cpu_ns)
         tail = (depth, frame.chunk, frame.micro_batch)
-        if frame.stamp is None or self.gpu is None:
-            self.ring.put("phases", (*row, CLOCK_WALL, *tail))
-            return
-        end = self.gpu.stamp()
-        if end is None:
-            self.gpu.release(frame.stamp)
+        begin, end = frame.stamp, None if frame.stamp is None or self.gpu is None else self.gpu.stamp()
+        if self.gpu is None or begin is None or end is None:
+            self._release(frame)
             self.ring.put("phases", (*row, CLOCK_WALL, *tail))
             return
         head = row[:3]
@@ -199,7 +204,7 @@ class Recorder:
             self.ring.put("phases", (*head, *on_gpu, *tail))
 
         waits = [] if frame.wait_stamp is None else [frame.wait_stamp]
-        self.gpu.deliver([frame.stamp, end, *waits], deliver)
+        self.gpu.deliver([begin, end, *waits], deliver)
 
     def detail(self, name: int, native: int, *, start_ns: int, end_ns: int) -> None:
         """Record time that just passed inside the open phase, all of it spent waiting."""

@@ -241,6 +241,27 @@ def test_on_a_gpu_backward_waits_from_its_last_bucket_to_its_end() -> None:
     assert (row["dur_ns"], row["wait_ns"]) == (350, 50)
 
 
+def test_events_of_phases_that_end_out_of_order_or_untimed_are_used_again() -> None:
+    host = [1000]
+    stream = FakeStream(gpu_now_ns=lambda: host[0], pass_until_ns=1 << 62)
+    gpu = GpuClock(new_event=stream.new_event, is_capturing=lambda: stream.capturing, now_ns=lambda: host[0])
+    recorder = Bench(gpu=gpu).recorder
+    for _ in range(50):
+        host[0] += 1_000
+        outer = recorder.open(recorder.names["backward"])
+        assert outer is not None
+        recorder.open(recorder.names["other"])  # left open inside
+        recorder.bucket_ready()
+        outer.wait_stamp, recorder.last_bucket = recorder.last_bucket, None
+        stream.capturing = True  # no event for its end
+        recorder.close(outer)
+        stream.capturing = False
+        recorder.bucket_ready()  # of no backward that is seen
+        recorder.forget_bucket()
+        gpu.poll()
+    assert len(stream.events) <= 4
+
+
 def test_nothing_is_put_on_a_stream_that_is_being_captured() -> None:
     bench = Bench()
     stream = FakeStream(gpu_now_ns=lambda: bench.wall_ns, capturing=True)
