@@ -62,10 +62,9 @@ class LayoutWatch:
         # Groups that were all destroyed at the end say nothing new of who worked with whom.
         if key == self._seen or (self._seen is not None and self._seen[0] and not groups):
             return None
-        self._seen = key
         self._on_change()
         ranks = [rank for group in groups for rank in group.ranks]
-        return Layout(
+        layout = Layout(
             run=self._run,
             attempt=attempt_of(self._env),
             rank=self._place.rank,
@@ -80,6 +79,8 @@ class LayoutWatch:
             env=allowed_env(self._env),
             versions=versions(),
         )
+        self._seen = key  # once it is made: what failed is tried again
+        return layout
 
 
 def process_groups() -> tuple[GroupInfo, ...]:

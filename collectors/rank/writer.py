@@ -60,6 +60,7 @@ class Stream:
         self._layout = layout
         self._is_off = is_off
         self._layout_frame = b""
+        self._owes_layout = False
         self.raised = ""  # what ends the process, for its last status
         self._num_names = 0
         self._num_notes = 0
@@ -140,7 +141,10 @@ class Stream:
         layout = self._layout()
         if layout is not None:
             self._layout_frame = encode_json(Kind.LAYOUT, layout.to_json())
+            self._owes_layout = True
+        if self._owes_layout and self.sink.has_room:  # of several that wait the latest is enough
             self.sink.push(self._layout_frame)
+            self._owes_layout = False
 
     def _send_names(self) -> None:
         names = self._ring.names
