@@ -100,7 +100,8 @@ class Recorder:
         if not self.channels.phases:
             return None
         here = self._local.state
-        if here.updates and name in self._after_optimizer and here.updates[-1] is not None:
+        stack, updates = here.stack, here.updates  # another thread may put others in their place
+        if updates and name in self._after_optimizer and updates[-1] is not None:
             self.on_left_open()
         if here.comm is not None:
             self.flush_comm(here)
@@ -109,8 +110,8 @@ class Recorder:
         frame.wait_ns, frame.acc_ns = here.wait_ns, self._acc_ns
         # Another optimizer moves the step's end; whatever else follows the end belongs to the next step.
         frame.step = self.step if self._end is None or name == self._optimizer else self.step + 1
-        if here.stack:
-            top = here.stack[-1]
+        if stack:
+            top = stack[-1]
             frame.depth = top.depth + (top.name != self._other)
         else:
             frame.depth = 0 if here is self.train else 1
@@ -132,15 +133,16 @@ class Recorder:
         Returns wall and CPU time of its end: asking the kernel for the latter costs more than all else here.
         """
         here = self._local.state
-        if frame is None or frame not in here.stack:
+        stack = here.stack
+        if frame is None or frame not in stack:
             return None
         end_ns, cpu_ns = self.now_ns(), self.cpu_ns()
         if here.comm is not None:
             self.flush_comm(here)
-        while (left := here.stack.pop()) is not frame:
+        while (left := stack.pop()) is not frame:
             self._release(left)
         if self.timeline is not None and here is self.train:
-            self.timeline.put(end_ns, step=frame.step, phase=here.stack[-1].name if here.stack else 0)
+            self.timeline.put(end_ns, step=frame.step, phase=stack[-1].name if stack else 0)
         dur_ns, used_ns = end_ns - frame.start_ns, cpu_ns - frame.cpu_ns
         depth = frame.depth
         if depth == 0 and frame.name == self._other and self._acc_ns != frame.acc_ns:
@@ -211,17 +213,16 @@ class Recorder:
         here = self._local.state
         dur_ns = max(end_ns - start_ns, 0)
         here.wait_ns += dur_ns
-        depth = min(here.stack[-1].depth + 1, 255) if here.stack else 1
-        step = here.stack[-1].step if here.stack else self.current_step
+        top = here.stack[-1:]
+        depth = min(top[0].depth + 1, 255) if top else 1
+        step = top[0].step if top else self.current_step
         row = (step, name, native, start_ns, dur_ns, dur_ns, 0, CLOCK_WALL, depth, -1, -1)
         if self.channels.phases:
             self.ring.put("phases", row)
 
     def forget_open(self) -> None:
-        """A collector failed half-way: nothing that is open can be trusted to be closed."""
-        self.train.stack.clear()
-        self.train.tokens.clear()
-        self.train.updates.clear()
+        """A collector failed half-way, on any thread: nothing that is open can be trusted to be closed."""
+        self.train.stack, self.train.tokens, self.train.updates = [], [], []
         self.train.comm = None
         self.train.comm_phase = 0
         self._manual = False  # argus.step may be what failed: the optimizer ends the steps again
@@ -230,8 +231,8 @@ class Recorder:
 
     def comm_enter(self, here: ThreadState, *, name: int, native: int) -> int:
         """The phase a communication call belongs to that starts now on the calling thread."""
-        if here.stack:
-            return here.stack[-1].name
+        if top := here.stack[-1:]:
+            return top[0].name
         comm = here.comm
         if comm is None or comm.name != name or comm.step != self.current_step:
             if comm is not None:
@@ -247,9 +248,9 @@ class Recorder:
 
     def comm_leave(self, here: ThreadState, *, end_ns: int, cpu_ns: int) -> None:
         """A communication call of this thread returned."""
-        if here.comm is not None and not here.stack:
-            here.comm.end_ns, here.comm.cpu_end_ns = end_ns, cpu_ns
-            here.comm.since_ns = 0
+        comm = here.comm
+        if comm is not None and not here.stack:
+            comm.end_ns, comm.cpu_end_ns, comm.since_ns = end_ns, cpu_ns, 0
 
     def flush_comm(self, here: ThreadState) -> None:
         """End the phase that consecutive calls outside of phases made."""

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
+
 from argus.collectors.rank.fake_gpu import FakeStream
 from argus.collectors.rank.gpu import GpuClock
 from argus.collectors.rank.recorder import MEDIAN_STEPS, Recorder
@@ -298,3 +300,29 @@ def test_the_writer_thread_may_look_at_any_moment() -> None:
         recorder.end_candidate()
     assert {"", "forward", "other"} >= set(looks) and "forward" in looks
     assert recorder.status({}).step_p50_ns > 0
+
+
+@pytest.mark.parametrize("moment", range(40))
+def test_a_collector_that_fails_on_the_writer_thread_may_do_so_at_any_moment(moment: int) -> None:
+    """Whatever the other thread forgets between two readings of a clock, nothing raises: that would end a sound part."""
+    reads = 0
+
+    def clock() -> int:
+        nonlocal reads
+        reads += 1
+        if reads == moment:
+            recorder.forget_open()
+        return 1_000 + reads
+
+    recorder = Recorder(ring=Ring(), now_ns=clock, cpu_ns=clock)
+    names, here = recorder.names, recorder.here()
+    for _ in range(2):
+        recorder.begin_iteration()
+        outer = recorder.open(names["forward"])
+        recorder.open(names["other"])
+        recorder.detail(names["grad_sync"], 0, start_ns=1, end_ns=2)
+        recorder.close(outer)
+        recorder.comm_enter(here, name=names["other"], native=0)
+        recorder.comm_leave(here, end_ns=clock(), cpu_ns=clock())
+        recorder.end_candidate()
+    recorder.finish()
