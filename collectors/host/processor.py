@@ -196,6 +196,8 @@ class Processor:
             self._end_recording(key_of(layout))
             now_s = self._clock()  # what was seen of it goes ahead of the layout that takes its place
             self._deliver(self._cut(now_s=now_s), now_s=now_s, at_once=True)
+        if before is not member:
+            self._controls.begin(member, self._ranks)
         connection.member = member
         connection.checker = Checker(member.state.layout, names=member.state.names)
         self._due.layouts.append(member.state.layout)
