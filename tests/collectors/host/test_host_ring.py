@@ -241,8 +241,8 @@ def test_orders_that_make_no_sense_are_refused(change: dict[str, object]) -> Non
         Order.from_json({**order(1, "pin"), **change})
 
 
-def test_of_a_rank_launched_anew_the_last_process_is_read_back(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
+def test_of_a_rank_launched_anew_the_last_process_is_read_back(make: Make) -> None:
+    bench = make()
     bench.play(0, 30)
     bench.ring.end(KEY)
     again = replace(LAYOUT, pid=7, began_ns=1)
