@@ -16,9 +16,13 @@ from argus.analytics.store.levels import levels_of
 from argus.api.ingest import Beats, Parsed
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan_choice import first_plan
+from argus.collectors.records.stacks import StackDump
 
 MAX_NAMES = 1_000_000
 """Kernel names remembered as defined, so that the store is not asked for them with every window."""
+
+DUMP_AGE_S = 10.0
+"""A host sends what it has seen every five seconds: what comes later has waited."""
 
 Json = dict[str, object]
 
@@ -105,6 +109,32 @@ class Receiving:
     ) -> dict[AttemptKey, AttemptRow]:
         """The attempts' rows, made where they are new."""
         return intake.ensure_attempts(connection, keys, plan=first_plan(self.window_steps), now_s=now_s)
+
+
+def dumps_by_launch(connection: Connection, parsed: Parsed[StackDump], *, now_s: float) -> Parsed[StackDump]:
+    """Stack dumps under the name of the launch that they were taken in; of one that is not known they are refused."""
+    moments = [
+        Moment(
+            run=one.run,
+            attempt=one.attempt,
+            rank=one.rank,
+            at_ns=int(one.ts_s * 1e9),
+            age_s=now_s - one.ts_s,
+        )
+        for one in parsed.items
+    ]
+    old = [moment for moment in moments if moment.age_s >= DUMP_AGE_S]
+    names = launches_at(connection, old, now_s=now_s) if old else {}
+    items: list[StackDump] = []
+    rejected = list(parsed.rejected)
+    for place, (one, moment) in enumerate(zip(parsed.items, moments, strict=True)):
+        name = names.get(moment, one.run)
+        if name is None:
+            reason = f"a stack dump is of an earlier launch of run {one.run}, which is not known here"
+            rejected.append(Rejection(index=place, reason=reason))
+        else:
+            items.append(one if name == one.run else replace(one, run=name))
+    return Parsed(items=tuple(items), rejected=tuple(rejected))
 
 
 def _by_launch(

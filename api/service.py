@@ -30,7 +30,7 @@ from argus.api.introductions import Introductions
 from argus.api.metrics import Metrics, make_metrics
 from argus.api.published import Published
 from argus.api.readers import Readers
-from argus.api.receiving import Receiving, Told, hosts_of, plans_of, windows_answer
+from argus.api.receiving import Receiving, Told, dumps_by_launch, hosts_of, plans_of, windows_answer
 from argus.api.settings import Settings
 from argus.api.slow_peers import ask_peers
 from argus.api.worker import Worker
@@ -139,6 +139,7 @@ class Service:
         now_s = self.clock()
         keep_s = self.settings.keep_observations_s
         with self.store.write() as connection:
+            dumps = dumps_by_launch(connection, dumps, now_s=now_s)
             attempts = self.receiving.attempts(
                 connection, {(i.run, i.attempt) for i in dumps.items}, now_s=now_s
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,9 @@ from sqlalchemy import func, select
 from argus.analytics.store import attempts, progress, queries
 from argus.analytics.store.documents import load
 from argus.analytics.store.relaunch import launch_prefix
-from argus.analytics.store.tables import ATTEMPTS, LAYOUTS, RANK_WINDOWS
+from argus.analytics.store.tables import ATTEMPTS, LAYOUTS, RANK_WINDOWS, STACK_DUMPS
 from argus.api.service import Service
+from argus.collectors.records.stacks import StackDump, encode_stacks
 from argus.collectors.records.summary import RankWindow
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, upload
 
@@ -211,3 +213,32 @@ def test_a_layout_that_waited_takes_no_place_of_one_that_began_later_on_its_host
     with service.store.read() as connection:
         pids = {load(body)["pid"] for body in connection.execute(select(LAYOUTS.c.body)).scalars()}
     assert min(pids) == 500
+
+
+def test_stack_dumps_that_waited_are_of_the_launch_that_they_were_taken_in(
+    service: Service, clock: FakeClock
+) -> None:
+    first_s = clock.now_s
+    begin(service, clock, attempt=0, pid=100)
+    beat(service, clock, attempt=0, state="exited")
+    turn(service, clock, after_s=20)
+    service.receive_layouts(layouts_body(pid=500, began_ns=int(clock.now_s * 1e9)))
+    times_s = (
+        first_s - 60,
+        first_s + 3,
+        clock.now_s + 1,
+    )  # of none that is known, of the first, of the second
+    turn(service, clock, after_s=12)
+    dumps = [StackDump(run="job", attempt=0, rank=0, host="h-0", ts_s=ts_s, step=3) for ts_s in times_s]
+    raw = {"host": "h-0", **encode_stacks(dumps), "samples": []}
+    answer = service.receive_observations(json.dumps(raw).encode())
+    assert answer["accepted"] == 2
+    [refused] = answer["rejected"]
+    assert "earlier launch of run job" in refused["reason"]
+    with service.store.read() as connection:
+        joined = STACK_DUMPS.join(ATTEMPTS, ATTEMPTS.c.id == STACK_DUMPS.c.attempt_id)
+        found = connection.execute(select(ATTEMPTS.c.run, STACK_DUMPS.c.ts_s).select_from(joined)).all()
+    assert {"job" if run == "job" else "before": ts_s for run, ts_s in found} == {
+        "before": times_s[1],
+        "job": times_s[2],
+    }
