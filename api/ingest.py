@@ -184,6 +184,7 @@ def _arrival(index: int, came: tuple[bytes, bytes]) -> Arrival:
         host=window.host,
         body=stored,
         kernels=kernels,
+        ended_ns=int(window.steps["end_ns"].max(initial=0)),
     )
 
 

@@ -61,11 +61,18 @@ def _how(job: Job, known: Mapping[int, Ending]) -> tuple[str, str]:
     if cut:
         file = "recording is" if len(cut) == 1 else "recordings are"
         return f"the {file} cut off", f"that of {ranks(cut)}, by a full disk or in copying"
+    full = tuple(rank for rank, ending in known.items() if ending == Ending.FULL)
     left = tuple(rank for rank, ending in known.items() if ending == Ending.OPEN)
-    if not left:
-        return "", ""
-    who = "no rank said" if len(left) == len(known) else f"{ranks(left)} said no"
-    return f"{who} goodbye", _raised(job) or "killed, failed or still running"
+    parts = [_full(full)] if full else []
+    if left:
+        who = "no rank said" if len(left) == len(known) else f"{ranks(left)} said no"
+        parts.append((f"{who} goodbye", _raised(job) or "killed, failed or still running"))
+    return " and ".join(how for how, _ in parts), ", ".join(why for _, why in parts)
+
+
+def _full(of: Collection[int]) -> tuple[str, str]:
+    what = "recording has reached its" if len(of) == 1 else "recordings have reached their"
+    return f"the {what} size limit", f"that of {ranks(tuple(of))}, by --record-bytes"
 
 
 def _raised(job: Job) -> str:
@@ -81,7 +88,7 @@ def _raised(job: Job) -> str:
 
 def _first(job: Job, topology: Topology, known: Mapping[int, Ending]) -> tuple[tuple[int, ...], str]:
     """Ranks whose records end first and where; none where that is the files' fault or may be a copy's."""
-    if Ending.CUT in known.values():
+    if {Ending.CUT, Ending.FULL} & set(known.values()):
         return (), ""
     records = [one for one in job.records if one.layout.rank in known and len(one.steps)]
     by_calls = _first_by_calls(job, records, topology)

@@ -9,15 +9,20 @@ from dataclasses import asdict, dataclass, field, replace
 from sqlalchemy import Connection
 
 from argus.analytics.store import control, intake, kernels
+from argus.analytics.store.belated import Moment, launches_at
 from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Received, Rejection
 from argus.analytics.store.levels import levels_of
 from argus.api.ingest import Beats, Parsed
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan_choice import first_plan
+from argus.collectors.records.stacks import StackDump
 
 MAX_NAMES = 1_000_000
 """Kernel names remembered as defined, so that the store is not asked for them with every window."""
+
+DUMP_AGE_S = 10.0
+"""A host sends what it has seen every five seconds: what comes later has waited."""
 
 Json = dict[str, object]
 
@@ -70,11 +75,12 @@ class Receiving:
 
     def store_windows(self, batch: Sequence[Parsed[Arrival]]) -> list[Told]:
         """Each rank window once and the kernels that came along, in one transaction."""
-        keys = {(item.run, item.attempt) for parsed in batch for item in parsed.items}
         now_s = self.clock()
         unknown: list[AbstractSet[int]] = []
         known: set[int] = set()
         with self.store.write() as connection:
+            batch = _by_launch(connection, batch, now_s=now_s)
+            keys = {(item.run, item.attempt) for parsed in batch for item in parsed.items}
             attempts = self.attempts(connection, keys, now_s=now_s)
             received = intake.add_uploads(
                 connection, [parsed.items for parsed in batch], attempts=attempts, now_s=now_s
@@ -103,6 +109,61 @@ class Receiving:
     ) -> dict[AttemptKey, AttemptRow]:
         """The attempts' rows, made where they are new."""
         return intake.ensure_attempts(connection, keys, plan=first_plan(self.window_steps), now_s=now_s)
+
+
+def dumps_by_launch(connection: Connection, parsed: Parsed[StackDump], *, now_s: float) -> Parsed[StackDump]:
+    """Stack dumps under the name of the launch that they were taken in; of one that is not known they are refused."""
+    moments = [
+        Moment(
+            run=one.run,
+            attempt=one.attempt,
+            rank=one.rank,
+            at_ns=int(one.ts_s * 1e9),
+            age_s=now_s - one.ts_s,
+        )
+        for one in parsed.items
+    ]
+    old = [moment for moment in moments if moment.age_s >= DUMP_AGE_S]
+    names = launches_at(connection, old, now_s=now_s) if old else {}
+    items: list[StackDump] = []
+    rejected = list(parsed.rejected)
+    for place, (one, moment) in enumerate(zip(parsed.items, moments, strict=True)):
+        name = names.get(moment, one.run)
+        if name is None:
+            reason = f"a stack dump is of an earlier launch of run {one.run}, which is not known here"
+            rejected.append(Rejection(index=place, reason=reason))
+        else:
+            items.append(one if name == one.run else replace(one, run=name))
+    return Parsed(items=tuple(items), rejected=tuple(rejected))
+
+
+def _by_launch(
+    connection: Connection, batch: Sequence[Parsed[Arrival]], *, now_s: float
+) -> list[Parsed[Arrival]]:
+    """The windows under the name of the launch that they were recorded in; of one that is not known they are refused."""
+    names = launches_at(connection, {_moment(item) for one in batch for item in one.items}, now_s=now_s)
+    if not names:
+        return list(batch)
+    return [_named(parsed, names) for parsed in batch]
+
+
+def _named(parsed: Parsed[Arrival], names: Mapping[Moment, str | None]) -> Parsed[Arrival]:
+    items: list[Arrival] = []
+    rejected = list(parsed.rejected)
+    for item in parsed.items:
+        name = names.get(_moment(item), item.run)
+        if name is None:
+            reason = (
+                f"window {item.window} is of an earlier launch of run {item.run}, which is not known here"
+            )
+            rejected.append(Rejection(index=item.index, reason=reason))
+        else:
+            items.append(item if name == item.run else replace(item, run=name))
+    return Parsed(items=tuple(items), rejected=tuple(rejected))
+
+
+def _moment(item: Arrival) -> Moment:
+    return Moment(run=item.run, attempt=item.attempt, rank=item.rank, at_ns=item.ended_ns, age_s=item.age_s)
 
 
 def _all_rejected(parsed: Parsed[Arrival], taken: Received) -> tuple[Rejection, ...]:
@@ -142,8 +203,9 @@ def plans_of(connection: Connection, attempts: Mapping[AttemptKey, AttemptRow]) 
 def hosts_of(
     items: Iterable[Layout | Arrival], attempts: Mapping[AttemptKey, AttemptRow]
 ) -> dict[int, set[str]]:
-    """Hosts heard of, by attempt id."""
+    """Hosts heard of, by attempt id; what is of an earlier launch is no sign of life of this one."""
     hosts: dict[int, set[str]] = {}
     for item in items:
-        hosts.setdefault(attempts[item.run, item.attempt].id, set()).add(item.host)
+        if (attempt := attempts.get((item.run, item.attempt))) is not None:
+            hosts.setdefault(attempt.id, set()).add(item.host)
     return hosts

@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from argus.agent.wording import counted
 from argus.analytics.store import control, events, intake, observations
+from argus.analytics.store.belated import outdated
 from argus.analytics.store.engine import Store
 from argus.analytics.store.gate import Unavailable
 from argus.analytics.store.intake import Arrival, Rejection
@@ -29,7 +30,7 @@ from argus.api.introductions import Introductions
 from argus.api.metrics import Metrics, make_metrics
 from argus.api.published import Published
 from argus.api.readers import Readers
-from argus.api.receiving import Receiving, Told, hosts_of, plans_of, windows_answer
+from argus.api.receiving import Receiving, Told, dumps_by_launch, hosts_of, plans_of, windows_answer
 from argus.api.settings import Settings
 from argus.api.slow_peers import ask_peers
 from argus.api.worker import Worker
@@ -89,9 +90,11 @@ class Service:
             attempts = self.receiving.attempts(
                 connection, {(i.run, i.attempt) for i in parsed.items}, now_s=now_s
             )
-            intake.add_layouts(connection, parsed.items, attempts=attempts, now_s=now_s)
+            past = outdated(connection, parsed.items)
+            known = [layout for index, layout in enumerate(parsed.items) if index not in past]
+            intake.add_layouts(connection, known, attempts=attempts, now_s=now_s)
             plans = plans_of(connection, attempts)
-        for attempt_id, hosts in hosts_of(parsed.items, attempts).items():
+        for attempt_id, hosts in hosts_of(known, attempts).items():
             self.worker.hear(attempt_id, hosts=hosts, now_s=now_s)
         return _answer(self.metrics.layouts, len(parsed.items), rejected=parsed.rejected, plans=plans)
 
@@ -136,6 +139,7 @@ class Service:
         now_s = self.clock()
         keep_s = self.settings.keep_observations_s
         with self.store.write() as connection:
+            dumps = dumps_by_launch(connection, dumps, now_s=now_s)
             attempts = self.receiving.attempts(
                 connection, {(i.run, i.attempt) for i in dumps.items}, now_s=now_s
             )

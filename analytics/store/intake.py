@@ -59,6 +59,7 @@ class Arrival:
     body: bytes
     kernels: bytes = b""
     age_s: float = 0.0  # how long it waited on its host
+    ended_ns: int = 0  # end of its last step, by its host's clock
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,11 @@ class _File:
     def __del__(self) -> None:
         self._descriptor.close()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it is ours and has a name: the processor removes the page of the process before, maybe late."""
+        return self._descriptor.is_ours and os.fstat(self._descriptor.fd).st_nlink > 0
+
     def write(self, raw: bytes, offset: int) -> bool:
         """Write there; False if the program closed the file."""
         if not self._descriptor.is_ours:
@@ -71,7 +76,9 @@ class Page:
             self._write(step)
 
     def tick(self) -> None:
-        """The usual length of a step; 0 says that this one may last."""
+        """The usual length of a step; 0 says that this one may last. A page that was removed is made again."""
+        if self._file is not None and not self._file.is_there:
+            self._file = None
         if self._file is None and self._path.parent.is_dir():
             how = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             self._file = _File(os.open(self._path, how, 0o600))

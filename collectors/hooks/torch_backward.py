@@ -23,8 +23,7 @@ def install(session: Session, part: Part) -> None:
         if any(frame.name == backward for frame in recorder.here().stack):
             return None  # checkpointed recomputation calls it again inside itself
         recorder.begin_iteration()
-        recorder.last_bucket_ns = 0
-        recorder.last_bucket = None
+        recorder.forget_bucket()
         return recorder.open(backward, native) or NO_FRAME
 
     def after(frame: Frame) -> None:

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING
 
 from argus.collectors.rank import state
+from argus.collectors.rank.gpu import GpuClock
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.session import Session
 
@@ -20,7 +21,7 @@ RESIDUAL_EVENT = "clock_residual:cuda"
 
 
 def install(session: Session, part: Part) -> None:
-    """Poll on the writer thread; wrap `Tensor.to` and `Tensor.cuda`."""
+    """Poll on the writer thread but while a graph is captured; wrap `Tensor.to` and `Tensor.cuda`."""
     import torch
 
     gpu = session.recorder.gpu
@@ -32,25 +33,55 @@ def install(session: Session, part: Part) -> None:
         recorder.event(RESIDUAL_EVENT, start_ns=recorder.now_ns(), dur_ns=0, value=float(residual_ns))
 
     gpu.on_anchor = anchored
+    pause_in_captures(gpu, part)
     session.on_tick(part.guard(gpu.poll))
-    session.on_tick(part.guard(AllocatorRetries(session).look))
+    session.on_tick(part.guard(AllocatorRetries(session, gpu).look))
     for name in ("to", "cuda"):
         part.patch(torch.Tensor, name, copy_timer(session, part, name=name))
+
+
+def pause_in_captures(gpu: GpuClock, part: Part) -> None:
+    """Have the clock rest from a graph's `capture_begin` to its `capture_end`, which all ways to capture go through."""
+    import torch
+
+    graph = torch.cuda.CUDAGraph
+    begin, end = graph.capture_begin, graph.capture_end
+
+    @wraps(begin)
+    def capture_begin(*args: object, **kwargs: object) -> None:
+        gpu.begin_capture()
+        try:
+            begin(*args, **kwargs)  # type: ignore[arg-type]
+        except BaseException:
+            gpu.end_capture()
+            raise
+
+    @wraps(end)
+    def capture_end(*args: object, **kwargs: object) -> None:
+        try:
+            end(*args, **kwargs)  # type: ignore[arg-type]
+        finally:
+            gpu.end_capture()
+
+    part.patch(graph, "capture_begin", capture_begin)
+    part.patch(graph, "capture_end", capture_end)
 
 
 class AllocatorRetries:
     """An event when the caching allocator had to flush and ask the driver again."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, gpu: GpuClock) -> None:
         self._recorder = session.recorder
+        self._gpu = gpu
         self._known = 0
 
     def look(self) -> None:
         """Compare with the last look; never initialises CUDA."""
         torch = sys.modules["torch"]
-        if not torch.cuda.is_initialized():
+        device = self._gpu.device
+        if device is None or not torch.cuda.is_initialized():
             return
-        retries = int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
+        retries = int(torch.cuda.memory_stats(device).get("num_alloc_retries", 0))
         if retries > self._known:
             now_ns = self._recorder.now_ns()
             self._recorder.event("alloc_retry", start_ns=now_ns, dur_ns=0, value=float(retries - self._known))

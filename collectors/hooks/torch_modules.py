@@ -86,7 +86,8 @@ class ModuleHook:
         """A chosen module is called; outside of every phase it belongs to no step's time."""
         here = self._recorder.here()
         native = self._native.get(module, 0)
-        frame = self._recorder.open(here.stack[-1].name, native) if here.stack else None
+        top = here.stack[-1:]
+        frame = self._recorder.open(top[0].name, native) if top else None
         here.tokens.append(frame)
 
     def after(self, _module: nn.Module) -> None:

@@ -14,7 +14,7 @@ from argus.collectors.host.names import NameTable, Translation
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.events import Rows
 from argus.collectors.records.frames import ROW_KINDS, Frame, Kind
-from argus.collectors.records.heartbeat import Status
+from argus.collectors.records.heartbeat import MAX_GROUPS, Status
 from argus.collectors.records.layout import Layout
 
 MAX_STEP = 1 << 53
@@ -31,7 +31,6 @@ MAX_DUR_NS = 1 << 53
 """A duration of 104 days; keeps sums over a window inside int64."""
 
 MAX_REASONS = 32
-MAX_STATUS_GROUPS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,8 +147,8 @@ def parse_status(body: object) -> Status:
     numbers = (status.ts_ns, status.phase_since_ns, status.step_since_ns, status.step_p50_ns)
     if not all(-MAX_NS <= n <= MAX_NS for n in numbers) or not -1 <= status.step < MAX_STEP:
         raise WireError(f"status of step {status.step!r:.40}: out of range")
-    if len(status.groups) > MAX_STATUS_GROUPS:
-        raise WireError(f"status of {len(status.groups)} groups, the limit is {MAX_STATUS_GROUPS}")
+    if len(status.groups) > MAX_GROUPS:
+        raise WireError(f"status of {len(status.groups)} groups, the limit is {MAX_GROUPS}")
     if not all(0 <= n < MAX_STEP for pair in status.groups.values() for n in pair):
         raise WireError("status.groups must map a group to two counts")
     return replace(status, groups=dict(status.groups))

@@ -21,9 +21,6 @@ _DUR_BITS = 44
 MAX_DUR_NS = (1 << _DUR_BITS) - 1
 """Longest duration kept, 4.9 hours; a kernel that takes longer is a broken clock."""
 
-MAX_KEY = (1 << (64 - _DUR_BITS)) - 1
-"""Most (kernel, stream role) pairs of one rank and window."""
-
 
 def compress(
     kernels: Rows, *, names: Sequence[str], rank: int, mode: str = "default", rule: Rule | None = None

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from argus.collectors.host.connection import Connection
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.governor import Governor
+from argus.collectors.host.ranks import Member
 
 
 class Controls:
@@ -15,6 +16,15 @@ class Controls:
     def __init__(self, governor: Governor, *, counters: Counters) -> None:
         self._governor, self._counters = governor, counters
         self._warned: set[tuple[str, int]] = set()
+
+    def begin(self, member: Member, members: Iterable[Member]) -> None:
+        """A rank's process is new; the first of an attempt of which no other one lives is a launch of its own."""
+        layout = member.state.layout
+        attempt = (layout.run, layout.attempt)
+        others = (one for one in members if one is not member and not one.is_gone)
+        if all((one.state.layout.run, one.state.layout.attempt) != attempt for one in others):
+            self._governor.forget(*attempt)
+            self._warned.discard(attempt)
 
     def step_down(self, connections: Iterable[Connection]) -> None:
         """Say which channels are to be off; said again with each heartbeat, so a full socket loses nothing."""

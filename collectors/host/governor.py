@@ -81,6 +81,10 @@ class Governor:
                 text = f"the service decided for all hosts: off from step {from_step} on: {off}"
                 self._change(run, attempt, told, text=text)
 
+    def forget(self, run: str, attempt: int) -> None:
+        """The attempt is launched anew under its name and counts its steps from 0: what was measured is of another."""
+        self._states.pop((run, attempt), None)
+
     def take_changes(self) -> list[Change]:
         """What was decided since last asked."""
         changes, self._changes = self._changes, []

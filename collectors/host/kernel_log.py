@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 from argus.collectors.records.host_sample import KernelEvent
@@ -99,8 +98,3 @@ def parse_record(record: bytes, *, boot_s: float) -> KernelEvent | None:
     if len(fields) < 3 or not fields[2].isdecimal():
         return None
     return parse_line(text.partition("\n")[0], ts_s=boot_s + int(fields[2]) * 1e-6)
-
-
-def boot_time_s(wall_clock: Callable[[], float], uptime_clock: Callable[[], float]) -> float:
-    """Unix time of the kernel's zero."""
-    return wall_clock() - uptime_clock()

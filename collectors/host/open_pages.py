@@ -14,7 +14,7 @@ from argus.collectors.host.stack_plan import OpenStep
 from argus.collectors.records.open_step import NUM_BYTES, page_file, parse
 
 RETRY_S = 1.0
-"""Between looks for a page that is not there: a rank makes it with its first turn."""
+"""Between looks for a page that is not there, or no longer: a rank makes it with its first turn."""
 
 
 class OpenPages:
@@ -56,9 +56,13 @@ class OpenPages:
     def _file(self, key: Key) -> int | None:
         """The rank's page, None while it has not made it or if it runs an older version."""
         now_ns, fd = self._clock_ns(), self._files.get(key)
-        if fd is not None or now_ns < self._retry_ns.get(key, 0):
+        if now_ns < self._retry_ns.get(key, 0):
             return fd
         self._retry_ns[key] = now_ns + int(RETRY_S * 1e9)
+        if fd is not None:
+            if os.fstat(fd).st_nlink:
+                return fd
+            os.close(self._files.pop(key))  # of a process that ended: one that took its place has another
         with suppress(OSError):
             how = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
             self._files[key] = os.open(page_file(self._socket, *key), how)

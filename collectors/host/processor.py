@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -162,6 +162,7 @@ class Processor:
             for frame in connection.reader.feed(chunk):
                 self._take(connection, frame)
                 if frame.kind == Kind.BYE:
+                    self._warn([connection])  # it waits for that; a second later nobody may be there
                     self._close(connection)
                     return False
         except WireError as error:
@@ -195,6 +196,8 @@ class Processor:
             self._end_recording(key_of(layout))
             now_s = self._clock()  # what was seen of it goes ahead of the layout that takes its place
             self._deliver(self._cut(now_s=now_s), now_s=now_s, at_once=True)
+        if before is not member:
+            self._controls.begin(member, self._ranks)
         connection.member = member
         connection.checker = Checker(member.state.layout, names=member.state.names)
         self._due.layouts.append(member.state.layout)
@@ -296,8 +299,7 @@ class Processor:
         self._counters.set("argus_collector_ranks", sum(m.is_connected for m in self._ranks))
         for tape in self._tapes:
             tape.flush()
-        if self._recorder is not None:
-            self._controls.warn(self._connections.values(), self._recorder.trouble)
+        self._warn(self._connections.values())
         late = [
             c for c in self._connections.values() if c.member is None and now_s > c.opened_s + ANONYMOUS_S
         ]
@@ -306,6 +308,12 @@ class Processor:
             self._close(connection)
         if self._delivery is None:
             self._forget(self._ranks.done())
+
+    def _warn(self, connections: Iterable[Connection]) -> None:
+        """Tell of a disk that takes no more."""
+        if self._recorder is not None:
+            self._recorder.flush()
+            self._controls.warn(connections, self._recorder.trouble)
 
     def _observe(self, now_s: float, *, at_once: bool = False) -> None:
         seen = self._aside.take(now_s=now_s, at_once=at_once)

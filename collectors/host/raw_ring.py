@@ -46,6 +46,9 @@ class Segment:
 
     path: Path
     key: Key
+    process: tuple[
+        int, int
+    ]  # its PID, and when it began: of a run launched anew ranks and steps are the same
     started_s: float
     ended_s: float
     num_bytes: int = 0
@@ -172,12 +175,14 @@ class RawRing:
                 self._totals.pins = [*self._totals.pins, pin][-MAX_PINS:]
 
     def extract(self, key: Key, *, first_step: int, end_step: int) -> bytes:
-        """Rows of these steps of a rank as one recording; empty if nothing of it is left."""
+        """Rows of these steps of a rank's last process as one recording; empty if nothing of it is left."""
         with self._lock:
             for stream in self._streams.values():
                 if stream.tape is not None:
                     _flush(stream.tape)
-            parts = [s for s in self._all() if s.key == key and s.overlaps(first_step, end_step)]
+            mine = [segment for segment in self._all() if segment.key == key]
+            last = max(mine, key=lambda segment: segment.started_s).process if mine else None
+            parts = [s for s in mine if s.process == last and s.overlaps(first_step, end_step)]
         frames = (frame for part in parts for frame in _cut(part.path, first_step, end_step))
         return b"".join(frames)
 
@@ -225,7 +230,11 @@ class RawRing:
             path.unlink(missing_ok=True)
             raise
         self._totals.num_bytes += len(head)
-        return tape, Segment(path=path, key=key, started_s=now_s, ended_s=now_s, num_bytes=len(head))
+        process = stream.layout.pid, stream.layout.began_ns
+        segment = Segment(
+            path=path, key=key, process=process, started_s=now_s, ended_s=now_s, num_bytes=len(head)
+        )
+        return tape, segment
 
     def _finish(self, stream: _Stream | None) -> None:
         """Close the segment that is being written."""

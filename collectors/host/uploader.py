@@ -49,6 +49,10 @@ NOT_THE_BODY = frozenset({401, 403, 404, 405, 407, 408, 409, 421, 425, 426, 429,
 """4xx that say nothing against the body (key, address, load): kept and tried again. The others refuse it."""
 
 
+_Process = tuple[Key, int, int]
+"""A rank with its process's PID and when that began."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Heard:
     """What the service said: plans and levels to follow, runs to switch, whose final heartbeat it has now."""
@@ -80,7 +84,7 @@ class Uploader:
         self._report: Report | None = None
         self._layouts: Mapping[Key, Layout] = {}
         self._are_layouts_stale = False
-        self._told: frozenset[tuple[Key, int]] = frozenset()
+        self._told: frozenset[_Process] = frozenset()
         self._num_fails = 0
         self._next_try_s = 0.0
         self._beats_from_s = 0.0
@@ -319,6 +323,6 @@ def _json(body: Mapping[str, object]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def _processes(layouts: Mapping[Key, Layout]) -> frozenset[tuple[Key, int]]:
-    """The ranks with their processes: one that is started again is another."""
-    return frozenset((key, layout.pid) for key, layout in layouts.items() if layout.pid)
+def _processes(layouts: Mapping[Key, Layout]) -> frozenset[_Process]:
+    """The ranks with their processes: one that is started again is another, which in a container may have its PID."""
+    return frozenset((key, layout.pid, layout.began_ns) for key, layout in layouts.items() if layout.pid)

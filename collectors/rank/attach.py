@@ -194,6 +194,7 @@ def _start_writing(writer: Writer) -> None:
 
 
 def _layout_watch(session: Session, place: Place, env: Mapping[str, str]) -> LayoutWatch:
+    gpu = session.recorder.gpu
     return LayoutWatch(
         run=session.run,
         place=place,
@@ -201,6 +202,7 @@ def _layout_watch(session: Session, place: Place, env: Mapping[str, str]) -> Lay
         on_change=session.groups_changed,
         pipelines=session.pipelines,
         began_ns=session.recorder.now_ns(),
+        gpu_index=lambda: None if gpu is None else gpu.device,
     )
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.timeline import CallSpans
-
-MAX_GROUPS = 4096  # as many as a layout may hold
+from argus.collectors.records.heartbeat import MAX_GROUPS
 
 Timer = Callable[["Call"], None]
 """Takes an issued call over; it calls `CallLog.over` and `emit` when the work is done."""
@@ -86,13 +85,18 @@ class CallLog:
         self._grad_sync, self._other = names["grad_sync"], names["other"]
 
     def group(self, name: str, ranks: Sequence[int]) -> GroupState:
-        """State of the group the runtime calls `name`."""
+        """State of the group the runtime calls `name`; with other ranks it is another one, whose calls begin anew.
+
+        Names are counted: after `destroy_process_group` a job that goes on uses them again.
+        """
         state = self.groups.get(name)
-        if state is None:
+        if state is None or state.ranks != tuple(ranks):
             with self._lock:
-                made = GroupState(index=self.recorder.ring.intern(name), ranks=ranks)
-                made.timer = self._timers.get(name)
-                state = self.groups.setdefault(name, made)
+                state = self.groups.get(name)
+                if state is None or state.ranks != tuple(ranks):
+                    state = GroupState(index=self.recorder.ring.intern(name), ranks=ranks)
+                    state.timer = self._timers.get(name)
+                    self.groups[name] = state
         return state
 
     def on_group(self, name: str, timer: Timer) -> None:

@@ -137,7 +137,7 @@ class FakeReceiver:
         reader = FrameReader()
         connection.settimeout(POLL_S)
         with connection:
-            while not self._stop.is_set():
+            while not self._stop.is_set() and not heard.said_bye:
                 if self.stall.is_set():
                     self._stop.wait(POLL_S)
                     continue

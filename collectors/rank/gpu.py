@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Protocol, Self, cast
 from argus.collectors.rank.clock import Clock
 
 POOL = 4096  # events alive at once; a stream that far behind gets no further phases timed
+CAPTURE_WAIT_S = 1.0  # a capture waits at most so long for a poll that is under way, which takes milliseconds
 ANCHOR_PERIOD_NS = 5_000_000_000  # elapsed_time is a float32 of milliseconds: 0.5 us steps up to ~8 s
 
 
@@ -24,6 +26,10 @@ class Event(Protocol):
 
     def elapsed_time(self, end_event: Self) -> float:
         """Milliseconds from this event to `end_event`, both passed."""
+
+
+UseDevice = Callable[[Event], int]
+"""Has the calling thread use the device that an event was recorded on; returns its index."""
 
 
 @dataclass(kw_only=True)
@@ -48,9 +54,17 @@ class GpuClock:
     """
 
     def __init__(
-        self, *, new_event: Callable[[], Event], is_capturing: Callable[[], bool], now_ns: Clock
+        self,
+        *,
+        new_event: Callable[[], Event],
+        is_capturing: Callable[[], bool],
+        now_ns: Clock,
+        use_device: UseDevice | None = None,
+        device: int | None = None,
     ) -> None:
         self._new_event = new_event
+        self._use_device = use_device
+        self.device = device  # index of the training thread's, None until one is known
         self.is_capturing = is_capturing
         self._now_ns = now_ns
         self._free: deque[Event] = deque()
@@ -58,6 +72,8 @@ class GpuClock:
         self._waiting: deque[tuple[list[Stamp], Deliver]] = deque()
         self._anchor: Stamp | None = None
         self._offsets_ns: deque[int] = deque(maxlen=2)  # of this anchor and the one before: clocks drift
+        self._polling = threading.Lock()
+        self._captures = 0
         self.lost = 0
         self.on_anchor: Callable[[int], None] | None = None  # told by how much the offset had moved
 
@@ -88,8 +104,26 @@ class GpuClock:
         if not stamp.uses and stamp is not self._anchor:
             self._free.append(stamp.event)
 
+    def begin_capture(self) -> None:
+        """A CUDA graph is captured from here on: to query an event would break that, on whichever thread it is done."""
+        is_held = self._polling.acquire(timeout=CAPTURE_WAIT_S)
+        self._captures += 1
+        if is_held:
+            self._polling.release()
+
+    def end_capture(self) -> None:
+        """It is done, or failed; also one that had begun before anybody looked."""
+        self._captures = max(self._captures - 1, 0)
+
     def poll(self) -> None:
-        """Deliver what has passed, in order; called by the writer thread."""
+        """Deliver what has passed, in order, unless a graph is captured; called by the writer thread."""
+        with self._polling:
+            if not self._captures:
+                self._poll()
+
+    def _poll(self) -> None:
+        if self._waiting and self._use_device is not None:
+            self.device = self._use_device(self._waiting[0][0][0].event)
         while self._waiting:
             stamps, to = self._waiting[0]
             if not all(stamp.gpu_ns is not None or stamp.event.query() for stamp in stamps):
@@ -136,8 +170,19 @@ def cuda_clock(now_ns: Clock) -> GpuClock | None:
 
     if not torch.cuda.is_available():
         return None
+
+    def use_device(event: Event) -> int:
+        # Each thread has a current device of its own, at first 0: to ask there would make a context on a GPU that is
+        # another rank's.
+        index: int = getattr(event, "device").index  # noqa: B009 the fake has none
+        if torch.cuda.current_device() != index:
+            torch.cuda.set_device(index)
+        return index
+
     return GpuClock(
         new_event=lambda: cast(Event, torch.cuda.Event(enable_timing=True)),  # type: ignore[no-untyped-call]
         is_capturing=torch.cuda.is_current_stream_capturing,
         now_ns=now_ns,
+        use_device=use_device,
+        device=0 if torch.cuda.device_count() == 1 else None,
     )

@@ -31,8 +31,11 @@ class Part:
     def off(self) -> None:
         """Take the part's patches out, newest first."""
         self.is_on = False
-        while self._undo:
-            undo = self._undo.pop()
+        while True:
+            try:
+                undo = self._undo.pop()
+            except IndexError:  # at once: the training thread and the writer's may both be here
+                return
             try:
                 undo()
             except Exception as error:  # noqa: BLE001 training goes on whatever a patch's removal meets

@@ -141,19 +141,31 @@ def may_attach(env: Mapping[str, str], *, command: Sequence[str], pid: int) -> b
 
 
 def _program(command: Sequence[str]) -> tuple[str, str]:
-    """(base name of what runs, module after -m) of an interpreter's own command line."""
+    """(base name of what runs, module after -m) of an interpreter's own command line.
+
+    Its options of one letter may stand together, and before their argument: `-um train`, `-mtrain`.
+    """
     words = list(command[1:])
     while words:
         word = words.pop(0)
-        if word == "-m":
-            return "", words[0] if words else ""
-        if word in ("-X", "-W", "--check-hash-based-pycs"):
-            words = words[1:]
-        elif word == "-c":
-            return "", ""
-        elif not word.startswith("-"):
+        if not word.startswith("-"):
             return PurePath(word).name, ""
+        if word == "--check-hash-based-pycs":
+            words = words[1:]
+        letter, rest = ("", "") if word.startswith("--") else _with_argument(word)
+        if letter == "c":
+            return "", ""
+        if letter == "m":
+            return "", rest or (words[0] if words else "")
+        if letter and not rest:
+            words = words[1:]
     return "", ""
+
+
+def _with_argument(word: str) -> tuple[str, str]:
+    """The option in `word` that takes an argument, and what of that stands there; "" if there is none."""
+    place = next((at for at, letter in enumerate(word) if letter in "cmWX"), -1)
+    return ("", "") if place < 0 else (word[place], word[place + 1 :])
 
 
 def _is_alive(pid: int) -> bool:

@@ -43,6 +43,7 @@ class LayoutWatch:
         on_change: Callable[[], None],
         pipelines: Sequence[tuple[int, ...]] = (),
         began_ns: int = 0,
+        gpu_index: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._run = run
         self._place = place
@@ -50,20 +51,20 @@ class LayoutWatch:
         self._on_change = on_change
         self._pipelines = pipelines
         self._began_ns = began_ns
+        self._gpu_index = gpu_index
         self._seen: tuple[tuple[GroupInfo, ...], Device] | None = None
 
     def __call__(self) -> Layout | None:
-        groups, device = process_groups(), gpu_device()
+        groups, device = process_groups(), gpu_device(self._gpu_index())
         if groups:
             groups = (*groups, *map(pipeline_group, tuple(self._pipelines)))
         key = (groups, device)
         # Groups that were all destroyed at the end say nothing new of who worked with whom.
         if key == self._seen or (self._seen is not None and self._seen[0] and not groups):
             return None
-        self._seen = key
         self._on_change()
         ranks = [rank for group in groups for rank in group.ranks]
-        return Layout(
+        layout = Layout(
             run=self._run,
             attempt=attempt_of(self._env),
             rank=self._place.rank,
@@ -78,6 +79,8 @@ class LayoutWatch:
             env=allowed_env(self._env),
             versions=versions(),
         )
+        self._seen = key  # once it is made: what failed is tried again
+        return layout
 
 
 def process_groups() -> tuple[GroupInfo, ...]:
@@ -117,12 +120,12 @@ def place_in_group() -> Place | None:
     )
 
 
-def gpu_device() -> Device:
-    """The current GPU once the job has initialised CUDA; never initialises it."""
+def gpu_device(index: int | None) -> Device:
+    """The GPU of that index once the job has initialised CUDA; never initialises it."""
     torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
+    if torch is None or index is None or not torch.cuda.is_initialized():
         return Device()
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    properties = torch.cuda.get_device_properties(index)
     uuid = getattr(properties, "uuid", None)
     bus = getattr(properties, "pci_bus_id", None)
     return Device(id=f"GPU-{uuid}" if uuid else f"pci:{bus}" if bus else "", model=str(properties.name)[:128])

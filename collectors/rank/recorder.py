@@ -65,9 +65,8 @@ class Recorder:
         self.has_user_work = False  # argus.work says it: what the hooks guess would count twice
         self.last_bucket_ns = 0  # entry of DDP's latest gradient bucket, 0 = none in this backward
         self.last_bucket: Stamp | None = None  # the same on the GPU
-        self.on_left_open: Callable[[], None] = lambda: (
-            None
-        )  # asked when an optimizer step seems to have raised
+        # Asked when an optimizer step seems to have raised.
+        self.on_left_open: Callable[[], None] = lambda: None
         self._after_optimizer = {self.names[name] for name in NOT_IN_OPTIMIZER}
         self._other, self._optimizer = self.names["other"], self.names["optimizer"]
         self._host = {self.names[name] for name in HOST_PHASES}
@@ -101,7 +100,8 @@ class Recorder:
         if not self.channels.phases:
             return None
         here = self._local.state
-        if here.updates and name in self._after_optimizer and here.updates[-1] is not None:
+        stack, updates = here.stack, here.updates  # another thread may put others in their place
+        if updates and name in self._after_optimizer and updates[-1] is not None:
             self.on_left_open()
         if here.comm is not None:
             self.flush_comm(here)
@@ -110,8 +110,8 @@ class Recorder:
         frame.wait_ns, frame.acc_ns = here.wait_ns, self._acc_ns
         # Another optimizer moves the step's end; whatever else follows the end belongs to the next step.
         frame.step = self.step if self._end is None or name == self._optimizer else self.step + 1
-        if here.stack:
-            top = here.stack[-1]
+        if stack:
+            top = stack[-1]
             frame.depth = top.depth + (top.name != self._other)
         else:
             frame.depth = 0 if here is self.train else 1
@@ -133,15 +133,16 @@ class Recorder:
         Returns wall and CPU time of its end: asking the kernel for the latter costs more than all else here.
         """
         here = self._local.state
-        if frame is None or frame not in here.stack:
+        stack = here.stack
+        if frame is None or frame not in stack:
             return None
         end_ns, cpu_ns = self.now_ns(), self.cpu_ns()
         if here.comm is not None:
             self.flush_comm(here)
-        while here.stack.pop() is not frame:
-            pass
+        while (left := stack.pop()) is not frame:
+            self._release(left)
         if self.timeline is not None and here is self.train:
-            self.timeline.put(end_ns, step=frame.step, phase=here.stack[-1].name if here.stack else 0)
+            self.timeline.put(end_ns, step=frame.step, phase=stack[-1].name if stack else 0)
         dur_ns, used_ns = end_ns - frame.start_ns, cpu_ns - frame.cpu_ns
         depth = frame.depth
         if depth == 0 and frame.name == self._other and self._acc_ns != frame.acc_ns:
@@ -157,19 +158,28 @@ class Recorder:
         """Forget a phase that did not end in order, and what is open inside it: its length is not known."""
         stack = self._local.state.stack
         while frame in stack:
-            left = stack.pop()
-            if self.gpu is not None and left.stamp is not None:
-                self.gpu.release(left.stamp)
+            self._release(stack.pop())
+
+    def _release(self, frame: Frame) -> None:
+        """Let its events be used again: nobody will be told its times on the GPU."""
+        for stamp in (frame.stamp, frame.wait_stamp):
+            if self.gpu is not None and stamp is not None:
+                self.gpu.release(stamp)
 
     def bucket_ready(self) -> None:
         """A gradient bucket is complete: if it is the last, backward only waits from here on."""
         if not self.channels.phases:
             return
+        self.forget_bucket()
         self.last_bucket_ns = self.now_ns()
         if self.gpu is not None:
-            if self.last_bucket is not None:
-                self.gpu.release(self.last_bucket)
             self.last_bucket = self.gpu.stamp()
+
+    def forget_bucket(self) -> None:
+        """It was not the last one, or of another backward."""
+        last, self.last_bucket, self.last_bucket_ns = self.last_bucket, None, 0
+        if self.gpu is not None and last is not None:
+            self.gpu.release(last)
 
     def close_native(self, native: int) -> None:
         """Close the innermost open phase of that native name."""
@@ -181,12 +191,9 @@ class Recorder:
     def _emit(self, frame: Frame, *, dur_ns: int, wait_ns: int, cpu_ns: int, depth: int) -> None:
         row: Row = (frame.step, frame.name, frame.native, frame.start_ns, dur_ns, wait_ns, cpu_ns)
         tail = (depth, frame.chunk, frame.micro_batch)
-        if frame.stamp is None or self.gpu is None:
-            self.ring.put("phases", (*row, CLOCK_WALL, *tail))
-            return
-        end = self.gpu.stamp()
-        if end is None:
-            self.gpu.release(frame.stamp)
+        begin, end = frame.stamp, None if frame.stamp is None or self.gpu is None else self.gpu.stamp()
+        if self.gpu is None or begin is None or end is None:
+            self._release(frame)
             self.ring.put("phases", (*row, CLOCK_WALL, *tail))
             return
         head = row[:3]
@@ -199,24 +206,23 @@ class Recorder:
             self.ring.put("phases", (*head, *on_gpu, *tail))
 
         waits = [] if frame.wait_stamp is None else [frame.wait_stamp]
-        self.gpu.deliver([frame.stamp, end, *waits], deliver)
+        self.gpu.deliver([begin, end, *waits], deliver)
 
     def detail(self, name: int, native: int, *, start_ns: int, end_ns: int) -> None:
         """Record time that just passed inside the open phase, all of it spent waiting."""
         here = self._local.state
         dur_ns = max(end_ns - start_ns, 0)
         here.wait_ns += dur_ns
-        depth = min(here.stack[-1].depth + 1, 255) if here.stack else 1
-        step = here.stack[-1].step if here.stack else self.current_step
+        top = here.stack[-1:]
+        depth = min(top[0].depth + 1, 255) if top else 1
+        step = top[0].step if top else self.current_step
         row = (step, name, native, start_ns, dur_ns, dur_ns, 0, CLOCK_WALL, depth, -1, -1)
         if self.channels.phases:
             self.ring.put("phases", row)
 
     def forget_open(self) -> None:
-        """A collector failed half-way: nothing that is open can be trusted to be closed."""
-        self.train.stack.clear()
-        self.train.tokens.clear()
-        self.train.updates.clear()
+        """A collector failed half-way, on any thread: nothing that is open can be trusted to be closed."""
+        self.train.stack, self.train.tokens, self.train.updates = [], [], []
         self.train.comm = None
         self.train.comm_phase = 0
         self._manual = False  # argus.step may be what failed: the optimizer ends the steps again
@@ -225,8 +231,8 @@ class Recorder:
 
     def comm_enter(self, here: ThreadState, *, name: int, native: int) -> int:
         """The phase a communication call belongs to that starts now on the calling thread."""
-        if here.stack:
-            return here.stack[-1].name
+        if top := here.stack[-1:]:
+            return top[0].name
         comm = here.comm
         if comm is None or comm.name != name or comm.step != self.current_step:
             if comm is not None:
@@ -242,9 +248,9 @@ class Recorder:
 
     def comm_leave(self, here: ThreadState, *, end_ns: int, cpu_ns: int) -> None:
         """A communication call of this thread returned."""
-        if here.comm is not None and not here.stack:
-            here.comm.end_ns, here.comm.cpu_end_ns = end_ns, cpu_ns
-            here.comm.since_ns = 0
+        comm = here.comm
+        if comm is not None and not here.stack:
+            comm.end_ns, comm.cpu_end_ns, comm.since_ns = end_ns, cpu_ns, 0
 
     def flush_comm(self, here: ThreadState) -> None:
         """End the phase that consecutive calls outside of phases made."""

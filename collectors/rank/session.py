@@ -114,8 +114,9 @@ class Session:
     def stop(self) -> None:
         """Take every patch out."""
         self._pending = []
-        while self.parts:
-            self.parts.pop().off()
+        parts, self.parts = self.parts, []
+        for part in reversed(parts):
+            part.off()
         for calls in (self._on_groups, self._on_modules, self._on_tick, self.recorder.channels.on_profile):
             calls.clear()
 

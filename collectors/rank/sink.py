@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import socket
 import struct
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -107,6 +109,15 @@ class Sink:
         except WireError as error:
             logging.getLogger(LOGGER).warning("argus: the processor is not understood: %s", error)
             self._lose()
+
+    def hear_out(self, within_s: float) -> None:
+        """Take what the processor still says until it hangs up, as it does after a goodbye, or the time is over."""
+        end_s = time.monotonic() + within_s
+        while self._sock is not None and (left_s := end_s - time.monotonic()) > 0:
+            poll = select.poll()
+            poll.register(self._sock, select.POLLIN)
+            if poll.poll(left_s * 1e3):
+                self.pump()
 
     def close(self) -> None:
         """Hang up; a socket that the program closed is let go of, its number may be another file's."""

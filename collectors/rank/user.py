@@ -18,7 +18,7 @@ class UserMarks:
 
     def __init__(self, recorder: Recorder, part: Part) -> None:
         self._recorder = recorder
-        self._marks: list[tuple[str, int]] = []
+        self._marks: list[tuple[str, int, str]] = []  # name, start, the mark around it
         self.open = part.guard(self._open)
         self.close = part.guard(self._close)
         self.step = part.guard(self._step)
@@ -47,7 +47,7 @@ class UserMarks:
 
     def _open_mark(self, name: str) -> None:
         recorder = self._recorder
-        self._marks.append((name, recorder.now_ns()))
+        self._marks.append((name, recorder.now_ns(), recorder.mark))
         recorder.mark = name
         recorder.flag(MARK_FLAGS.get(name, 0))
         self._open(name)
@@ -56,10 +56,11 @@ class UserMarks:
         recorder = self._recorder
         self._close(name)
         while self._marks:
-            opened, start_ns = self._marks.pop()
+            opened, start_ns, around = self._marks.pop()
+            if recorder.mark == opened:  # else a framework's, around this one, has ended already
+                recorder.mark = around
             dur_ns = recorder.now_ns() - start_ns
             recorder.event(f"mark:{opened}", start_ns=start_ns, dur_ns=dur_ns)
             recorder.flag(MARK_FLAGS.get(opened, 0))
             if opened == name:
                 break
-        recorder.mark = self._marks[-1][0] if self._marks else ""

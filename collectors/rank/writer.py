@@ -38,6 +38,9 @@ UNPACKED = "unpackable"
 MAX_BREAKS = 20
 """Ways out of the loop that a writer survives, each at least a period after the last."""
 
+HEAR_S = 0.25
+"""For the processor's answer to a goodbye, which comes in milliseconds: that the recording of this job is not whole."""
+
 POLL_S = 0.02  # between attempts to empty the outbox while closing
 
 
@@ -57,6 +60,7 @@ class Stream:
         self._layout = layout
         self._is_off = is_off
         self._layout_frame = b""
+        self._owes_layout = False
         self.raised = ""  # what ends the process, for its last status
         self._num_names = 0
         self._num_notes = 0
@@ -137,7 +141,10 @@ class Stream:
         layout = self._layout()
         if layout is not None:
             self._layout_frame = encode_json(Kind.LAYOUT, layout.to_json())
+            self._owes_layout = True
+        if self._owes_layout and self.sink.has_room:  # of several that wait the latest is enough
             self.sink.push(self._layout_frame)
+            self._owes_layout = False
 
     def _send_names(self) -> None:
         names = self._ring.names
@@ -255,4 +262,6 @@ class Writer:
         while sink.is_connected and not sink.is_empty and time.monotonic() < end_s:
             time.sleep(POLL_S)
             sink.pump()
+        if self._says_bye and sink.is_empty:
+            sink.hear_out(min(HEAR_S, end_s - time.monotonic()))
         sink.close()

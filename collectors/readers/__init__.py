@@ -25,9 +25,11 @@ from argus.collectors.records.stacks import StackDump
 
 
 class Ending(StrEnum):
-    """How a file ends: it does not say, with the rank's goodbye, without one, inside a record or damaged."""
+    """How a file ends: it does not say, with the rank's goodbye, without one, inside a record or damaged, or where the
+    recording had reached its size limit.
+    """
 
-    UNTOLD, GOODBYE, OPEN, CUT = "untold", "goodbye", "open", "cut"
+    UNTOLD, GOODBYE, OPEN, CUT, FULL = "untold", "goodbye", "open", "cut", "full"
 
 
 class ReaderError(ValueError):

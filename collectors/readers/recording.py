@@ -10,6 +10,7 @@ import numpy as np
 
 from argus.collectors.host.check import Checked, Checker, first_layout
 from argus.collectors.host.names import NameTable
+from argus.collectors.host.recorder import END_NOTE
 from argus.collectors.readers import Ending, ReaderError, Reading
 from argus.collectors.readers._files import Inflated
 from argus.collectors.records.errors import WireError
@@ -73,7 +74,9 @@ class _Recording:
         """Whether the rank's last words are in it."""
         if self.is_cut:
             return Ending.CUT
-        return Ending.GOODBYE if self.has_ended else Ending.OPEN
+        if self.has_ended:
+            return Ending.GOODBYE
+        return Ending.FULL if END_NOTE in self.notes else Ending.OPEN
 
     def cut(self, text: str) -> None:
         """What follows in the file cannot be used."""
@@ -142,7 +145,7 @@ class _Recording:
             self.cut("the end is cut off inside a record; the rest is used")
         for reason, count in self.checker.rejected.items():
             self.warn(f"{count} rows are left out as {reason}")
-        if not self.has_ended and not self.warnings:
+        if self.ending == Ending.OPEN and not self.warnings:
             self.warn("the rank said no goodbye: it was killed, failed or still runs")
         rows = {
             kind: np.concatenate(self.parts[kind]) if kind in self.parts else empty(kind) for kind in DTYPES

@@ -12,6 +12,8 @@ from argus.collectors.records.errors import WireError
 from argus.collectors.records.text import tame
 
 MAX_RAISED = 200
+MAX_GROUPS = 4096
+"""Groups that a status tells of: as many as a layout may hold."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
+from sqlalchemy import func, select
 
 from argus.analytics.store import attempts, progress, queries
+from argus.analytics.store.documents import load
 from argus.analytics.store.relaunch import launch_prefix
+from argus.analytics.store.tables import ATTEMPTS, LAYOUTS, RANK_WINDOWS, STACK_DUMPS
 from argus.api.service import Service
+from argus.collectors.records.stacks import StackDump, encode_stacks
+from argus.collectors.records.summary import RankWindow
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, upload
 
 
@@ -142,3 +150,95 @@ def told_of(service: Service) -> list[tuple[str, str]]:
                 connection, run=name, status=None, fault_class=None, limit=9, offset=0
             ).items
         ]
+
+
+def at(window: RankWindow, start_ns: int) -> RankWindow:
+    """The window as if its first step had begun then."""
+    steps = window.steps.copy()
+    for column in ("start_ns", "end_ns"):
+        steps[column] += start_ns - int(window.steps["start_ns"][0])
+    return replace(window, steps=steps)
+
+
+def num_windows(service: Service) -> dict[str, int]:
+    """Windows of ranks by launch."""
+    with service.store.read() as connection:
+        joined = RANK_WINDOWS.join(ATTEMPTS, ATTEMPTS.c.id == RANK_WINDOWS.c.attempt_id)
+        counted = select(ATTEMPTS.c.run, func.count()).select_from(joined).group_by(ATTEMPTS.c.run)
+        return {"job" if run == "job" else "before": num for run, num in connection.execute(counted)}
+
+
+def test_windows_that_waited_while_their_run_was_launched_anew_are_of_the_launch_before(
+    service: Service, clock: FakeClock
+) -> None:
+    first_ns = int(clock.now_s * 1e9)
+    begin(service, clock, attempt=0, pid=100)
+    beat(service, clock, attempt=0, state="exited")
+    turn(service, clock, after_s=20)
+    second_ns = int(clock.now_s * 1e9)
+    service.receive_layouts(layouts_body(pid=500, began_ns=second_ns))
+    turn(service, clock, after_s=5)
+    left = upload(*(at(make_window(rank, 1), first_ns + 2_000_000_000) for rank in range(4)))
+    answer = service.receive_windows(left, age_s=24.0)
+    assert (answer["accepted"], answer["duplicates"], answer["rejected"]) == (4, 0, [])
+    own = upload(*(at(make_window(rank, 1), second_ns + 1_000_000_000) for rank in range(4)))
+    assert service.receive_windows(own, age_s=3.0)["accepted"] == 4
+    assert num_windows(service) == {"job": 4, "before": 8}
+    turn(service, clock)
+    assert attempts_by_run(service) == {"job": [0], "before": [0]}
+
+
+def test_windows_of_an_earlier_launch_that_nobody_knows_are_refused_in_words(
+    service: Service, clock: FakeClock
+) -> None:
+    now_ns = int(clock.now_s * 1e9)
+    service.receive_layouts(layouts_body(pid=500, began_ns=now_ns))
+    turn(service, clock, after_s=5)
+    windows = (
+        at(make_window(0, 0), now_ns - 60_000_000_000),
+        at(make_window(1, 0), now_ns + 1_000_000_000),
+    )
+    answer = service.receive_windows(upload(*windows), age_s=30.0)
+    assert answer["accepted"] == 1
+    [refused] = answer["rejected"]
+    assert refused["index"] == 0 and "earlier launch of run job" in refused["reason"]
+
+
+def test_a_layout_that_waited_takes_no_place_of_one_that_began_later_on_its_host(
+    service: Service, clock: FakeClock
+) -> None:
+    now_ns = int(clock.now_s * 1e9)
+    service.receive_layouts(layouts_body(pid=500, began_ns=now_ns))
+    service.receive_layouts(layouts_body(pid=100, began_ns=now_ns - 60_000_000_000))
+    with service.store.read() as connection:
+        pids = {load(body)["pid"] for body in connection.execute(select(LAYOUTS.c.body)).scalars()}
+    assert min(pids) == 500
+
+
+def test_stack_dumps_that_waited_are_of_the_launch_that_they_were_taken_in(
+    service: Service, clock: FakeClock
+) -> None:
+    first_s = clock.now_s
+    begin(service, clock, attempt=0, pid=100)
+    beat(service, clock, attempt=0, state="exited")
+    turn(service, clock, after_s=20)
+    service.receive_layouts(layouts_body(pid=500, began_ns=int(clock.now_s * 1e9)))
+    times_s = (
+        first_s - 60,
+        first_s + 3,
+        clock.now_s + 1,
+    )  # of none that is known, of the first, of the second
+    turn(service, clock, after_s=12)
+    dumps = [StackDump(run="job", attempt=0, rank=0, host="h-0", ts_s=ts_s, step=3) for ts_s in times_s]
+    raw = {"host": "h-0", **encode_stacks(dumps), "samples": []}
+    answer = service.receive_observations(json.dumps(raw).encode())
+    assert answer["accepted"] == 2
+    [refused] = answer["rejected"]
+    assert "earlier launch of run job" in refused["reason"]
+    with service.store.read() as connection:
+        joined = STACK_DUMPS.join(ATTEMPTS, ATTEMPTS.c.id == STACK_DUMPS.c.attempt_id)
+        found = connection.execute(select(ATTEMPTS.c.run, STACK_DUMPS.c.ts_s).select_from(joined)).all()
+    assert {"job" if run == "job" else "before": ts_s for run, ts_s in found} == {
+        "before": times_s[1],
+        "job": times_s[2],
+    }

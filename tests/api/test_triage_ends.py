@@ -12,6 +12,7 @@ import pytest
 from argus.agent.card import render
 from argus.api.offline import triage_files
 from argus.api.report import Report
+from argus.collectors.host.recorder import END_NOTE
 from argus.collectors.records.events import RankRecords
 from argus.collectors.records.frames import Kind, encode_json
 from argus.collectors.records.heartbeat import Status
@@ -57,6 +58,7 @@ def verdict(
     byes: tuple[int, ...] = (),
     statuses: dict[int, Status] | None = None,
     cut: int = 0,
+    full: tuple[int, ...] = (),
 ) -> Report:
     """Triage of the recordings, of which the last `cut` bytes of each are missing."""
     for one in records:
@@ -64,6 +66,7 @@ def verdict(
         raw = b"".join(rank_frames(one, bye=False))
         if statuses and rank in statuses:
             raw += encode_json(Kind.STATUS, statuses[rank].to_json())
+        raw += encode_json(Kind.NOTE, {"unseen": END_NOTE}) if rank in full else b""
         raw += encode_json(Kind.BYE, {}) if rank in byes else b""
         (folder / f"rank-{rank}.argus").write_bytes(raw[: len(raw) - cut])
     report = triage_files([folder], now_s=0.0)
@@ -90,6 +93,18 @@ def test_without_any_goodbye_nobody_is_named_and_nothing_is_ruled_out(
     assert "no rank said goodbye" in told(report)
     assert "end first" not in told(report)
     assert any("goodbye" in text for text in report.diagnosis["missing_evidence"])
+
+
+@pytest.mark.parametrize("byes", [(), (2, 3)])
+def test_recordings_at_their_size_limit_are_not_taken_for_ranks_without_a_goodbye(
+    tmp_path: Path, records: tuple[RankRecords, ...], byes: tuple[int, ...]
+) -> None:
+    short = tuple(upto(one, STEPS - 10) for one in records[:2])
+    full = (0, 1) if byes else (0, 1, 2, 3)
+    report = verdict(tmp_path, (*short, *records[2:]), byes=byes, full=full)
+    assert (report.diagnosis["verdict"], report.incident) == ("INCONCLUSIVE", None)
+    assert "have reached their size limit" in told(report)
+    assert "goodbye" not in told(report) and "end first" not in told(report)
 
 
 def test_what_ended_the_first_program_is_told(tmp_path: Path, records: tuple[RankRecords, ...]) -> None:

@@ -120,7 +120,7 @@ def test_not_a_number_is_refused_and_unobserved_cpu_time_is_not() -> None:
         (Kind.STATUS, {"ts_ns": 0, "step": 10**30}),
         (Kind.STATUS, {"ts_ns": 10**300, "step": 1}),
         (Kind.STATUS, {"ts_ns": 0, "step": 1, "groups": {"g": [1, -1]}}),
-        (Kind.STATUS, {"ts_ns": 0, "step": 1, "groups": {str(i): [1, 1] for i in range(2000)}}),
+        (Kind.STATUS, {"ts_ns": 0, "step": 1, "groups": {str(i): [1, 1] for i in range(5000)}}),
         (Kind.DROPS, {"reason": -1}),
         (Kind.DROPS, {"reason": "many"}),
         (Kind.DROPS, {str(i): 1 for i in range(100)}),

@@ -17,7 +17,7 @@ from argus.collectors.host.rank import Key
 from argus.collectors.host.raw_ring import RawRing
 from argus.collectors.host.recorder import END_NOTE, Recorder
 from argus.collectors.readers.recording import read
-from argus.collectors.records.frames import Frame, FrameReader
+from argus.collectors.records.frames import Frame, FrameReader, Kind
 from argus.collectors.records.layout import Layout
 
 LAYOUT = Layout(run="run", attempt=0, rank=0, world_size=8)
@@ -109,6 +109,20 @@ def test_one_rank_of_each_attempt_is_told_that_the_recording_ended(tmp_path: Pat
     finally:
         host.stop()
     assert said == host.said * 2 and "is full; the rest of the run is not recorded" in said[0]
+
+
+@pytest.mark.slow
+def test_a_rank_that_says_goodbye_at_once_is_told_that_the_disk_took_no_more(tmp_path: Path) -> None:
+    host = start(tmp_path, record_bytes=1 << 20)
+    try:
+        with files_end_at(20_000):
+            rank = host.connect()
+            rank.play(0, 500)
+            rank.send(Kind.BYE, {})
+            said = str(rank.hear()["warning"])
+    finally:
+        host.stop()
+    assert "File too large" in said
 
 
 def test_every_row_of_the_raw_ring_is_in_it_or_counted(tmp_path: Path) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from argus.collectors.host.controls import Controls
 from argus.collectors.host.counters import Counters
 from argus.collectors.host.governor import Governor
 from argus.collectors.host.overhead import Ledger, describe, estimate
 from argus.collectors.host.plans import parse_levels
+from argus.collectors.host.ranks import Member, Ranks
 from argus.collectors.host.stepping import pooled
 from argus.collectors.records.channels import ALL, BLOCK_STEPS, CHANNELS, is_profiled, off_at, shadowed
 from argus.collectors.records.cost import Cost
@@ -27,6 +30,7 @@ from argus.collectors.records.events import (
     Rows,
 )
 from argus.collectors.records.heartbeat import Heartbeat, Status
+from argus.collectors.records.layout import Layout
 from argus.collectors.records.pack import pack, unpack
 from argus.collectors.records.summary import PHASE_CELL, RankWindow
 
@@ -231,3 +235,33 @@ def test_levels_of_an_answer_are_checked() -> None:
     ]
     assert parse_levels([good, *bad]) == {(RUN, 0): (2, 90)}
     assert parse_levels(None) == parse_levels("x") == {}
+
+
+def test_an_attempt_launched_anew_is_measured_anew() -> None:
+    counters = Counters()
+    governor = Governor(counters=counters)
+    controls, ranks = (
+        Controls(governor, counters=counters),
+        Ranks(host="h", first_steps=10, counters=counters),
+    )
+    governor.observe(windows(0, 20_000, cost=0.1))
+    assert governor.current(RUN, 0)[0] > 0
+
+    def connect(rank: int, began_ns: int) -> Member:
+        layout = Layout(run=RUN, attempt=0, rank=rank, world_size=2, began_ns=began_ns)
+        member = ranks.connect(layout, pid=os.getpid(), now_s=0.0)
+        controls.begin(member, ranks)
+        return member
+
+    first = [connect(rank, 1) for rank in range(2)]
+    governor.observe(windows(0, 4_000, cost=0.1))
+    told = governor.current(RUN, 0)
+    assert told[0] > 0 and told[1] < 4_100
+    ranks.disconnect(first[1], now_s=1.0)
+    connect(1, 2)  # one rank alone is no launch
+    assert governor.current(RUN, 0) == told
+    for member in ranks:
+        member.letter = ""
+        ranks.disconnect(member, now_s=2.0)
+    connect(0, 3)
+    assert governor.current(RUN, 0) == (0, 0)

@@ -81,6 +81,26 @@ def test_the_open_step_is_read_from_its_first_moment_on(rank: Rank) -> None:
     pages.close()
 
 
+def test_a_page_of_the_process_before_is_let_go_and_a_removed_one_made_again(rank: Rank) -> None:
+    pages = OpenPages(rank.socket, clock_ns=lambda: rank.now_ns)
+    rank.page.tick()
+    rank.steps(12)
+    assert [step.step for step in pages.open_steps([rank.member])] == [12]
+    rank.page.close()  # it ended in order; another process takes its place before it is forgotten
+    again = Page(page_file(rank.socket, "run", 0, 3), rank.recorder)
+    again.tick()
+    again.begun(1)
+    rank.now_ns += 2 * 10**9
+    assert [step.step for step in pages.open_steps([rank.member])] == [1]
+    page_file(rank.socket, "run", 0, 3).unlink()
+    again.tick()
+    again.begun(2)
+    rank.now_ns += 2 * 10**9
+    assert [step.step for step in pages.open_steps([rank.member])] == [2]
+    pages.close()
+    again.close()
+
+
 def test_steps_that_the_script_ends_begin_there(rank: Rank) -> None:
     pages = OpenPages(rank.socket, clock_ns=lambda: rank.now_ns)
     rank.page.tick()

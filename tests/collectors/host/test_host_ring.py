@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -238,3 +239,20 @@ def test_orders_that_make_no_sense_are_refused(change: dict[str, object]) -> Non
     assert Order.from_json(order(1, "capture", capture="c-1")).capture == "c-1"
     with pytest.raises(WireError):
         Order.from_json({**order(1, "pin"), **change})
+
+
+def test_of_a_rank_launched_anew_the_last_process_is_read_back(make: Make) -> None:
+    bench = make()
+    bench.play(0, 30)
+    bench.ring.end(KEY)
+    again = replace(LAYOUT, pid=7, began_ns=1)
+    bench.ring.begin(KEY, layout=again, names=NAMES)
+    bench.play(0, 20)
+    bench.ring.begin(KEY, layout=again, names=NAMES)  # it only connected again
+    bench.play(20, 30)
+    back = bench.back(10, 30)
+    assert back is not None and back.layout.pid == 7
+    assert back.phases["step"].tolist() == [step for step in range(10, 30) for _ in range(2)]
+    bench.ring.begin(KEY, layout=replace(again, began_ns=2), names=NAMES)
+    bench.play(0, 10)
+    assert bench.back(10, 30) is None

@@ -73,8 +73,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_a_process_is_heard_of_by_its_layout_before_its_first_sign_of_life(bench: Bench) -> None:
-    def steps(pid: int) -> list[str]:
-        bench.uploader.submit_beats([beat()], layouts=[replace(LAYOUT, pid=pid)])
+    def steps(pid: int, began_ns: int = 0) -> list[str]:
+        bench.uploader.submit_beats([beat()], layouts=[replace(LAYOUT, pid=pid, began_ns=began_ns)])
         return bench.steps()
 
     bench.spool.put("windows", b"{}", num=1)
@@ -82,6 +82,7 @@ def test_a_process_is_heard_of_by_its_layout_before_its_first_sign_of_life(bench
     assert steps(100) == ["heartbeats"]
     assert steps(200) == ["layouts", "heartbeats"]
     assert steps(200) == ["heartbeats"]
+    assert steps(200, 7) == ["layouts", "heartbeats"]
 
 
 def test_beats_go_before_what_waits(bench: Bench) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+import torch
+
+from argus.collectors.hooks.torch_cuda import pause_in_captures
 from argus.collectors.rank import gpu as module
 from argus.collectors.rank.fake_gpu import FakeStream
 from argus.collectors.rank.gpu import GpuClock
+from argus.collectors.rank.guard import Part
+from argus.collectors.rank.ring import Ring
 
 
 class Machine:
@@ -80,3 +86,33 @@ def test_each_anchor_tells_how_far_the_clock_had_moved() -> None:
         machine.poll()
     # 20 µs a second over the six seconds between anchors; at least every minute one.
     assert len(residuals) >= 8 and all(100_000 <= one <= 140_000 for one in residuals)
+
+
+def test_no_event_is_asked_for_while_a_graph_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(offset_ns=0)
+    fails = [RuntimeError("capture")]
+
+    def begin(_graph: object) -> None:
+        if fails:
+            raise fails.pop()
+
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "capture_begin", begin)
+    monkeypatch.setattr(torch.cuda.CUDAGraph, "capture_end", lambda _graph: None)
+    part = Part("gpu", ring=Ring(), on_off=lambda _text: None)
+    pause_in_captures(machine.clock, part)
+    graph = object()
+    torch.cuda.CUDAGraph.capture_end(graph)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="capture"):
+        torch.cuda.CUDAGraph.capture_begin(graph)  # type: ignore[arg-type]
+    machine.span(1000)
+    machine.poll()
+    assert len(machine.got) == 1
+    machine.span(1000)
+    torch.cuda.CUDAGraph.capture_begin(graph)  # type: ignore[arg-type]
+    machine.poll()
+    assert len(machine.got) == 1
+    torch.cuda.CUDAGraph.capture_end(graph)  # type: ignore[arg-type]
+    machine.poll()
+    assert len(machine.got) == 2
+    part.off()
+    assert torch.cuda.CUDAGraph.capture_begin is begin

@@ -73,3 +73,21 @@ def test_a_warning_of_the_processor_is_logged(caplog: pytest.LogCaptureFixture) 
     session.control({"warning": "the recording r is full"})
     session.control({"warning": 7})
     assert [record.getMessage() for record in caplog.records] == ["argus: the recording r is full"]
+
+
+class Shared(list[object]):
+    """A list of which another thread takes the last item once it was asked whether there is one."""
+
+    def __len__(self) -> int:
+        num = super().__len__()
+        if num == 1:
+            self.clear()
+        return num
+
+
+def test_two_threads_may_switch_a_part_off_at_once() -> None:
+    undone: list[str] = []
+    part = Part("thing", ring=Ring(), on_off=lambda _text: None)
+    part._undo = Shared([lambda: undone.append("first"), lambda: undone.append("second")])  # type: ignore[assignment]
+    part.off()
+    assert undone[:1] == ["second"]

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
+
 from argus.collectors.rank.fake_gpu import FakeStream
 from argus.collectors.rank.gpu import GpuClock
 from argus.collectors.rank.recorder import MEDIAN_STEPS, Recorder
@@ -241,6 +243,27 @@ def test_on_a_gpu_backward_waits_from_its_last_bucket_to_its_end() -> None:
     assert (row["dur_ns"], row["wait_ns"]) == (350, 50)
 
 
+def test_events_of_phases_that_end_out_of_order_or_untimed_are_used_again() -> None:
+    host = [1000]
+    stream = FakeStream(gpu_now_ns=lambda: host[0], pass_until_ns=1 << 62)
+    gpu = GpuClock(new_event=stream.new_event, is_capturing=lambda: stream.capturing, now_ns=lambda: host[0])
+    recorder = Bench(gpu=gpu).recorder
+    for _ in range(50):
+        host[0] += 1_000
+        outer = recorder.open(recorder.names["backward"])
+        assert outer is not None
+        recorder.open(recorder.names["other"])  # left open inside
+        recorder.bucket_ready()
+        outer.wait_stamp, recorder.last_bucket = recorder.last_bucket, None
+        stream.capturing = True  # no event for its end
+        recorder.close(outer)
+        stream.capturing = False
+        recorder.bucket_ready()  # of no backward that is seen
+        recorder.forget_bucket()
+        gpu.poll()
+    assert len(stream.events) <= 4
+
+
 def test_nothing_is_put_on_a_stream_that_is_being_captured() -> None:
     bench = Bench()
     stream = FakeStream(gpu_now_ns=lambda: bench.wall_ns, capturing=True)
@@ -277,3 +300,29 @@ def test_the_writer_thread_may_look_at_any_moment() -> None:
         recorder.end_candidate()
     assert {"", "forward", "other"} >= set(looks) and "forward" in looks
     assert recorder.status({}).step_p50_ns > 0
+
+
+@pytest.mark.parametrize("moment", range(40))
+def test_a_collector_that_fails_on_the_writer_thread_may_do_so_at_any_moment(moment: int) -> None:
+    """Whatever the other thread forgets between two readings of a clock, nothing raises: that would end a sound part."""
+    reads = 0
+
+    def clock() -> int:
+        nonlocal reads
+        reads += 1
+        if reads == moment:
+            recorder.forget_open()
+        return 1_000 + reads
+
+    recorder = Recorder(ring=Ring(), now_ns=clock, cpu_ns=clock)
+    names, here = recorder.names, recorder.here()
+    for _ in range(2):
+        recorder.begin_iteration()
+        outer = recorder.open(names["forward"])
+        recorder.open(names["other"])
+        recorder.detail(names["grad_sync"], 0, start_ns=1, end_ns=2)
+        recorder.close(outer)
+        recorder.comm_enter(here, name=names["other"], native=0)
+        recorder.comm_leave(here, end_ns=clock(), cpu_ns=clock())
+        recorder.end_candidate()
+    recorder.finish()

@@ -191,6 +191,19 @@ def test_a_stalled_processor_costs_bounded_memory_and_counts(path: Path, servers
     assert len(got) + heard.dropped["processor_slow"] == sent
 
 
+def test_layouts_that_nobody_takes_do_not_pile_up(path: Path, servers: list[FakeReceiver]) -> None:
+    rank = Rank(path)
+    for number in range(500):
+        rank.layouts = [Layout(run="r", attempt=0, rank=0, world_size=1, local_rank=number)]
+        rank.tick(after_s=0.0)
+    assert sum(map(len, rank.stream.sink._frames)) < 5000
+    receiver = listen(path, servers)
+    rank.tick()
+    rank.close()
+    receiver.drain()
+    assert receiver.heard[0].layouts[-1].local_rank == 499
+
+
 def test_a_restarted_processor_hears_layout_and_strings_again(
     path: Path, servers: list[FakeReceiver]
 ) -> None:

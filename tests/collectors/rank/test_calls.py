@@ -1,0 +1,33 @@
+"""Groups of a rank: how many may be told, and whose calls are counted together."""
+
+from __future__ import annotations
+
+from argus.collectors.host.check import parse_status
+from argus.collectors.rank.calls import CallLog
+from argus.collectors.rank.recorder import Recorder
+from argus.collectors.rank.ring import Ring
+from argus.collectors.records.heartbeat import MAX_GROUPS
+
+
+def log() -> CallLog:
+    """Calls of a rank without a GPU."""
+    return CallLog(Recorder(ring=Ring(), now_ns=lambda: 1, cpu_ns=lambda: 0))
+
+
+def test_a_status_of_as_many_groups_as_a_rank_tells_of_is_taken() -> None:
+    calls = log()
+    for number in range(MAX_GROUPS + 10):
+        calls.group(str(number), [0, 1])
+    status = calls.recorder.status(calls.status())
+    assert len(parse_status(status.to_json()).groups) == MAX_GROUPS
+
+
+def test_a_group_of_the_same_name_with_other_ranks_is_another_one() -> None:
+    calls = log()
+    send, before = calls.recorder.names["send"], calls.group("1", [0, 2])
+    calls.count(send, before)
+    after = calls.group("1", [0, 1, 3])
+    call = calls.begin(send, after, peer=1, num_bytes=8)
+    assert call is not None and (call.peer, call.seq) == (1, 0)
+    assert calls.group("1", (0, 1, 3)) is after
+    assert calls.status() == {"1": (1, 0)}
