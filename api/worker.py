@@ -78,6 +78,7 @@ class Worker:
         self._unread: dict[int, tuple[float, str]] = {}
         self._ticked_s = 0.0
         self._leadership = Leadership(means.store)
+        self._term = self._leadership.term
         self._means = replace(means, store=self._leadership.store)
         self._housekeeping = Housekeeping(self._means, now_s=self._started_s)
         self._late = Late(self._means)
@@ -168,12 +169,13 @@ class Worker:
         if self._healer.turn(now_s):
             self._forget()
             self._floor_s = now_s  # hosts were refused while it was repaired
-        was_leader = self._leadership.is_held
         if not self._leadership.hold():
             self._follow(now_s)
             return False
-        if not was_leader:
+        if self._leadership.term != self._term:
             LOG.info("this service leads now")
+            self._term = self._leadership.term
+            self._forget()
             self._started_s = self._floor_s = now_s  # it hears the hosts from now on
         self._try_store(now_s)
         inbox = self._open_inbox()
@@ -199,7 +201,7 @@ class Worker:
             raise
 
     def _forget(self) -> None:
-        """Another database is in the place of a damaged one: what was read of that one may not be in this one."""
+        """What was read may not be in the store any more: it is another one, or another service led since."""
         self._watches.clear()
         self._unread.clear()
         self._late.forget()
