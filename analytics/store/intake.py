@@ -377,9 +377,8 @@ def _touch(connection: Connection, highest: Mapping[int, int], *, now_s: float) 
     for attempt_id, step in sorted(highest.items()):
         here = ATTEMPTS.c.id == attempt_id
         connection.execute(update(ATTEMPTS).where(here).values(last_seen_s=now_s))
-        connection.execute(
-            update(ATTEMPTS).where(here, ATTEMPTS.c.status == "silent").values(status="live", ended_s=None)
-        )
+        awake = {"status": "live", "end_reason": "", "ended_s": None}
+        connection.execute(update(ATTEMPTS).where(here, ATTEMPTS.c.status == "silent").values(**awake))
         connection.execute(
             update(ATTEMPTS).where(here, ATTEMPTS.c.highest_step < step).values(highest_step=step)
         )

@@ -6,6 +6,7 @@ import pytest
 
 from argus.analytics.store import attempts, progress, queries
 from argus.analytics.store.relaunch import launch_prefix
+from argus.api.late import WAIT_S
 from argus.api.service import Service
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, upload
 
@@ -82,6 +83,25 @@ def test_a_layout_that_waited_through_an_outage_ousts_no_later_restart(
     turn(service, clock, after_s=60)
     service.receive_layouts(layouts_body(attempt=0, pid=100, began_ns=began_ns))
     assert attempts_by_run(service) == {"job": [0, 1]}
+
+
+def test_the_last_window_of_the_launch_before_is_looked_at_and_waits_for_nobody(
+    service: Service, clock: FakeClock
+) -> None:
+    begin(service, clock, attempt=0, pid=100)
+    service.receive_windows(upload(*(make_window(rank, 1) for rank in range(3))))
+    beat(service, clock, attempt=0, state="exited")
+    turn(service, clock, after_s=2)
+    begin(service, clock, attempt=0, pid=900)
+    turn(service, clock)
+    with service.store.read() as connection:
+        assert progress.pending_windows(connection) == {}
+    turn(service, clock, after_s=WAIT_S + 1)
+    with service.store.read() as connection:
+        kept = attempts.numbers_of(connection, 1, limit=9)
+        (late,) = queries.windows(connection, 1, status="late", limit=9, offset=0).items
+    assert [one.ranks.tolist() for one in kept] == [[0, 1, 2, 3]] * 2
+    assert late["window"] == 1 and late["analysed_s"] == clock.now_s and late["error"] is None
 
 
 @pytest.mark.parametrize("attempt", [0, 1])
