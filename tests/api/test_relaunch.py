@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from argus.analytics.store import attempts, progress, queries
-from argus.analytics.store.relaunch import launch_prefix
+from argus.analytics.store.relaunch import launch_of, launch_prefix
 from argus.api.late import WAIT_S
 from argus.api.service import Service
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, upload
@@ -83,6 +83,25 @@ def test_a_layout_that_waited_through_an_outage_ousts_no_later_restart(
     turn(service, clock, after_s=60)
     service.receive_layouts(layouts_body(attempt=0, pid=100, began_ns=began_ns))
     assert attempts_by_run(service) == {"job": [0, 1]}
+
+
+@pytest.mark.parametrize("other", ["job@lr3", "JOB"])
+def test_launches_of_a_run_with_a_name_like_it_are_none_of_its_own(
+    service: Service, clock: FakeClock, other: str
+) -> None:
+    for pid in (100, 500):
+        clock.now_s += 20
+        service.receive_layouts(layouts_body(run=other, pid=pid, began_ns=int(clock.now_s * 1e9)))
+        turn(service, clock)
+    begin(service, clock, attempt=0, pid=900)
+    with service.store.read() as connection:
+        names = [item["run"] for item in queries.runs(connection, limit=10, offset=0).items]
+        mine, theirs = (queries.attempt_of(connection, run, attempt=None) for run in ("job", other))
+        assert len(names) == 3 and mine is not None and theirs is not None
+        before = attempts.attempt_before(connection, theirs)
+        assert before is not None and before.run.startswith(launch_prefix(other))
+        assert attempts.attempt_before(connection, mine) is None
+        assert launch_of(connection, "job", attempt_id=mine.id) == 0
 
 
 def test_the_last_window_of_the_launch_before_is_looked_at_and_waits_for_nobody(
