@@ -37,8 +37,9 @@ STALL_S = 5.0
 BEATS_EVERY_S = 2.5
 """How often a leader reads the heartbeats that other replicas were sent; hosts send them every 5 s."""
 
-REPLICA_SKEW_S = 2.0
-"""Clocks of replicas may differ by so much: beats of the last moments are read again."""
+REPLICA_SKEW_S = 30.0
+"""Clocks of replicas may differ by so much, and what they were sent be committed so much later: beats of the last moments
+are read again. A rank has one row, so this costs no more than the last seconds would."""
 
 ROLL_EVERY_S = 10.0
 """How often an attempt's new windows are added up for the history of its GPUs; as often as windows close."""

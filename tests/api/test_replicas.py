@@ -9,11 +9,12 @@ import pytest
 from sqlalchemy import event, select, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from argus.analytics.store import queries
+from argus.analytics.store import intake, queries
 from argus.analytics.store.engine import Store, open_store
 from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.tables import FINDINGS, INCIDENT_EVENTS, RANK_WINDOWS
 from argus.api.service import Service
+from argus.collectors.records.plan import WindowPlan
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, new_service, upload
 from tests.api.process import Running, start, wait_for
 
@@ -113,6 +114,28 @@ def test_the_leader_hears_heartbeats_that_came_to_another_replica(postgres: Stor
     finally:
         leader.worker.stop()
         other.worker.stop()
+
+
+def test_a_last_word_whose_commit_took_long_is_heard(postgres: Store) -> None:
+    clock = FakeClock()
+    leader = new_service(postgres, clock=clock)
+    leader.receive_layouts(layouts_body())
+    leader.receive_heartbeats(beats_body(*(make_beat(rank, ts_s=clock.now_s) for rank in range(4))))
+    turn(leader, clock)
+    try:
+        with postgres.write() as connection:
+            last = [make_beat(rank, ts_s=clock.now_s, state="ended") for rank in range(4)]
+            attempts = intake.ensure_attempts(connection, [("job", 0)], plan=WindowPlan(), now_s=clock.now_s)
+            intake.add_heartbeats(connection, last, attempts=attempts, now_s=clock.now_s)
+            for _ in range(8):
+                turn(leader, clock)
+        for _ in range(60):
+            turn(leader, clock)
+        with postgres.read() as connection:
+            (told,) = queries.attempts(connection, "job")
+        assert told["end_reason"] == "finished" and leader.published.open_now() == ()
+    finally:
+        leader.worker.stop()
 
 
 def turn(service: Service, clock: FakeClock) -> None:
