@@ -211,17 +211,6 @@ def add_heartbeats(
     _touch(connection, highest, now_s=now_s)
 
 
-def add_rank_windows(
-    connection: Connection,
-    arrivals: Sequence[Arrival],
-    *,
-    attempts: Mapping[AttemptKey, AttemptRow],
-    now_s: float,
-) -> Received:
-    """Store each (run, attempt, rank, window) once; the first one counts."""
-    return add_uploads(connection, [arrivals], attempts=attempts, now_s=now_s)[0]
-
-
 def add_uploads(
     connection: Connection,
     uploads: Sequence[Sequence[Arrival]],
@@ -229,7 +218,7 @@ def add_uploads(
     attempts: Mapping[AttemptKey, AttemptRow],
     now_s: float,
 ) -> list[Received]:
-    """The same for several uploads at once, with what became of each."""
+    """Store each (run, attempt, rank, window) of several uploads once, the first one counts; what became of each."""
     known = _windows_of(connection, [arrival for upload in uploads for arrival in upload], attempts)
     taken: dict[_Key, tuple[int, Arrival]] = {}
     rejected: list[list[Rejection]] = [[] for _ in uploads]

@@ -91,7 +91,7 @@ def test_a_rank_window_comes_back_byte_for_byte(store: Store) -> None:
     )
     for expected in ((1, 0), (0, 1)):
         with store.write() as connection:
-            received = intake.add_rank_windows(connection, [arrival], attempts={("job", 0): row}, now_s=1.0)
+            (received,) = intake.add_uploads(connection, [[arrival]], attempts={("job", 0): row}, now_s=1.0)
         assert (received.accepted, received.duplicates) == expected
     with store.read() as connection:
         assert progress.bodies_of(connection, row.id, 0) == [body]
