@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from starlette.testclient import TestClient
 
-from argus.analytics.store import attempts, progress, queries
+from argus.analytics.store import asked, attempts, progress, queries
 from argus.analytics.store.relaunch import launch_of, launch_prefix
+from argus.api.agent import agent_of
+from argus.api.http.app import make_app
 from argus.api.late import WAIT_S
+from argus.api.look_again import look_again_on
 from argus.api.service import Service
-from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, upload
+from argus.api.settings import Settings
+from argus.api.toolbox import toolbox_of
+from tests.api.kit import FAKE_ANALYSES, FakeClock, beats_body, layouts_body, make_beat, make_window, upload
 
 
 def turn(service: Service, clock: FakeClock, *, after_s: float = 1.0) -> None:
@@ -168,6 +174,49 @@ def test_the_same_fault_in_the_same_window_of_the_next_launch_is_an_incident_of_
     service.receive_windows(upload(*(make_window(rank, 3) for rank in range(4))))
     turn(service, clock)
     assert told_of(service) == [("resolved", "job"), ("resolved", "before")]
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_an_incident_of_the_launch_before_is_shown_with_that_launch(
+    service: Service, clock: FakeClock, attempt: int
+) -> None:
+    begin(service, clock, attempt=attempt, pid=100)
+    slow = (make_window(rank, 1, attempt=attempt, factor=2.0 if rank == 3 else 1.0) for rank in range(4))
+    service.receive_windows(upload(*slow))
+    turn(service, clock)
+    client = TestClient(make_app(service), raise_server_exceptions=False)
+    (one,) = client.get("/v1/incidents").json()["items"]
+    captured = client.post("/v1/captures", json={"incident": one["id"]}).json()["id"]
+    beat(service, clock, attempt=attempt, state="exited")
+    turn(service, clock, after_s=2)
+    service.receive_layouts(layouts_body(2, pid=900, began_ns=int(clock.now_s * 1e9)))
+    turn(service, clock)
+    assert client.get(f"/v1/incidents/{one['id']}/card").json()["text"].endswith("of 4")
+    (kept,) = client.get("/v1/captures", params={"incident": one["id"]}).json()["items"]
+    assert kept["id"] == captured
+    again = client.post("/v1/captures", json={"incident": one["id"]})
+    assert again.status_code == 409 and "launched again" in again.text
+    assert client.get(f"/v1/captures/{captured}/timeline").status_code == 409  # nothing of it is in yet
+
+
+def test_an_incident_of_the_launch_before_is_judged_again_by_that_launch(
+    service: Service, clock: FakeClock
+) -> None:
+    for pid, factor in ((100, 2.0), (900, 1.0)):
+        begin(service, clock, attempt=0, pid=pid)
+        service.receive_windows(
+            upload(*(make_window(r, 1, factor=factor if r == 3 else 1.0) for r in range(4)))
+        )
+        turn(service, clock)
+        beat(service, clock, attempt=0, state="exited")
+        turn(service, clock, after_s=2)
+    with service.store.read() as connection:
+        (one,) = asked.incidents_of(connection, run=None, fault_class=None, limit=9)
+    assert one.run == "job" and one.status == "resolved"
+    again = look_again_on(service.store, FAKE_ANALYSES)(one)
+    assert again is not None and again["headline"] == "rank 3"
+    case = agent_of(Settings())[0].case(toolbox_of(service), incident=one.id)
+    assert case.facts.run.startswith(launch_prefix("job"))
 
 
 def told_of(service: Service) -> list[tuple[str, str]]:
