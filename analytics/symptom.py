@@ -280,7 +280,7 @@ def _beyond_others(window: Window) -> Floats | None:
     if "_beyond_others" not in window.__dict__:
         seen = np.isfinite(window.step_s).any(axis=1)
         own = own_series(window)[:, window.usable]
-        found = None
+        found: Floats | None = None
         if np.isfinite(own[seen]).all() and np.isfinite(window.step_s[seen][:, window.usable]).all():
             found = np.full(own.shape, np.nan)
             found[seen] = own[seen] - leave_one_out_median(own[seen].T).T

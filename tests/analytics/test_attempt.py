@@ -191,7 +191,7 @@ def test_an_observation_changes_nothing_it_was_given() -> None:
 
 
 def test_incidents_that_stay_as_they_are_are_compared_with_none() -> None:
-    asked = []
+    asked: list[object] = []
 
     class Watched(Incident):
         def __eq__(self, other: object) -> bool:

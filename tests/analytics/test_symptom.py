@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argus.analytics import symptom
 from argus.analytics.digest import digest_of
+from argus.analytics.peers import peer_medians
 from argus.analytics.symptom import RankSymptom, measure
 from argus.analytics.waits import waits_of
 from argus.analytics.window import Floats, Ints, Window, assemble
@@ -34,13 +34,13 @@ def measured(seen: Window) -> list[RankSymptom]:
 
 
 def test_what_suspects_are_compared_with_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, medians = [], symptom.peer_medians
+    asked: list[Floats] = []
 
     def counted(values: Floats, classes: Ints) -> Floats:
         asked.append(values)
-        return medians(values, classes)
+        return peer_medians(values, classes)
 
-    monkeypatch.setattr(symptom, "peer_medians", counted)
+    monkeypatch.setattr("argus.analytics.symptom.peer_medians", counted)
     found = measured(window())
     assert len(found) == JOB.ranks and len(asked) == 1
 

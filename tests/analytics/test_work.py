@@ -36,7 +36,8 @@ def test_units_of_a_step_are_added_up_over_its_micro_batches() -> None:
 
 
 def test_a_table_is_made_for_each_unit_and_not_for_each_that_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, made, full = window(JOB), [], np.full
+    made: list[tuple[int, ...]] = []
+    seen, full = window(JOB), np.full
 
     def counted(shape: tuple[int, ...], value: float) -> np.ndarray:
         made.append(shape)
