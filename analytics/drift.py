@@ -67,6 +67,8 @@ def theil_sen(days: Floats, values: Floats) -> tuple[float, float, float]:
     reach = INTERVAL_Z * np.sqrt(n * (n - 1) * (2 * n + 5) / 18)
     low = int(np.floor((len(slopes) - reach) / 2))
     high = int(np.ceil((len(slopes) + reach) / 2))
+    if n == MIN_DAYS:  # all of their slopes are in it: they rise on every pair of days by chance once in 120
+        high = len(slopes) - 1
     bounds = [float(slopes[k]) if 0 <= k < len(slopes) else np.nan for k in (low, high)]
     return float(np.median(slopes)), bounds[0], bounds[1]
 
@@ -102,7 +104,7 @@ def drifts(
 
 
 def _rising(when: Floats, recent: Floats, *, min_slope: float) -> Sequence[int]:
-    """Units worth a closer look: seen on enough days, the first and last among them, and rising at all."""
+    """Units worth a closer look: seen on enough days, one of the last two among them, and rising at all."""
     seen = np.isfinite(recent)
     count = seen.sum(axis=1)
     enough = (count >= max(MIN_DAYS, int(MIN_PRESENT * recent.shape[1]))) & seen[:, -2:].any(axis=1)

@@ -134,9 +134,11 @@ def _visited(hits: Mapping[int, set[int]], topology: Topology, ranks: Ints) -> f
     """
     host_of = {rank: topology.host_of(rank) for rank in ranks.tolist()}
     size = Counter(host_of.values())
-    of_host = {host: [windows for rank, windows in hits.items() if host_of[rank] == host] for host in size}
+    of_host: dict[str, list[set[int]]] = {host: [] for host in size}
+    for rank, windows in hits.items():
+        of_host[host_of[rank]].append(windows)
     by_host = {host: len(set[int]().union(*mine)) for host, mine in of_host.items()}
-    all_hits = sum(map(len, hits.values()))
+    all_hits, all_hosts = sum(map(len, hits.values())), sum(by_host.values())
     found = set[int]()
     for rank, windows in hits.items():
         host = host_of[rank]
@@ -144,7 +146,7 @@ def _visited(hits: Mapping[int, set[int]], topology: Topology, ranks: Ints) -> f
         others = all_hits - sum(map(len, mine))
         tests = TESTS if len(size) > 1 and size[host] > 1 else 1  # of a lone rank both are the same
         is_mine = _is_often(len(windows), others, peers=len(host_of) - near, places=len(host_of), tests=tests)
-        elsewhere = sum(by_host.values()) - by_host[host]
+        elsewhere = all_hosts - by_host[host]
         is_shared = _is_often(by_host[host], elsewhere, peers=len(size) - 1, places=len(size), tests=tests)
         if len(windows) >= MIN_WINDOWS and (is_mine or is_shared):
             found.add(rank)

@@ -20,8 +20,10 @@ from argus.analytics.host_frames import Doing, doing
 from argus.analytics.host_use import waited_for_cpu
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.robust import at
+from argus.analytics.runtime_events import RuntimeEvents
 from argus.analytics.symptom import RankSymptom
 from argus.analytics.view import View
+from argus.analytics.window import Floats, Window
 from argus.topology.layout import Topology
 
 CLASS_OF: Mapping[str, str] = {
@@ -134,15 +136,11 @@ def _by_events(view: View, symptoms: Sequence[RankSymptom]) -> Seen:
     window, rank = view.window, symptoms[-1].rank
     if window is None:
         return Seen(shares={}, is_clear=False, evidence=())
-    usable = set(window.steps[window.usable].tolist())
-    num = max(len(usable), 1)
-    compile_s, retries = np.zeros(len(window.ranks)), np.zeros(len(window.ranks))
-    for event in window.events.of_kind("compile"):
-        if event.step in usable and np.isfinite(event.dur_s):
-            compile_s[at(window.ranks, event.rank)] += event.dur_s
-    for event in window.events.of_kind("alloc_retry"):
-        if event.step in usable:
-            retries[at(window.ranks, event.rank)] += max(event.value, 1.0)
+    num = max(int(window.usable.sum()), 1)
+    compiled, retried = window.events.of_kind("compile"), window.events.of_kind("alloc_retry")
+    took_s = np.where(np.isfinite(compiled.dur_s), compiled.dur_s, 0.0)
+    compile_s = _by_rank(window, compiled, took_s)
+    retries = _by_rank(window, retried, np.maximum(retried.value, 1.0))
     row = at(window.ranks, rank)
     excess_s = max(symptoms[-1].excess_s, 1e-9)
     others = np.delete(compile_s, row)
@@ -156,6 +154,14 @@ def _by_events(view: View, symptoms: Sequence[RankSymptom]) -> Seen:
         if retries[row] > usual_retries and shares["jit"] < DECISIVE:
             return Seen(shares={"allocator": DECISIVE}, is_clear=False, evidence=(told,))
     return Seen(shares=shares, is_clear=True, evidence=tuple(evidence))
+
+
+def _by_rank(window: Window, events: RuntimeEvents, values: Floats) -> Floats:
+    """Sum of the `values` (event,) of each rank's events in usable steps. (rank,)"""
+    here = np.isin(events.step, window.steps[window.usable])
+    total = np.zeros(len(window.ranks))
+    np.add.at(total, np.searchsorted(window.ranks, events.rank[here]), values[here])
+    return total
 
 
 def _by_run_queue(view: View, symptoms: Sequence[RankSymptom]) -> Seen:

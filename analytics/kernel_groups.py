@@ -74,11 +74,10 @@ def _is_heard(view: View, now: KernelDigest, slow: _Slow) -> bool:
 def slow_groups(now: KernelDigest, one: KernelDigest, *, settings: Settings) -> Iterator[_Slow]:
     """Groups of `one` that stand out; names and shares are those of `now`."""
     assert now.table is not None and now.found is not None
+    share = dict(zip(now.keys, now.found.share.tolist(), strict=True))
     for kernel, key in enumerate(one.keys):
         role = now.table.text(key[1])
-        if not role.startswith("comm") or key not in now.keys:
-            continue
-        if now.found.share[now.keys.index(key)] < settings.share:
+        if not role.startswith("comm") or key not in share or share[key] < settings.share:
             continue
         for groups in one.peers.groups_of_role(role.partition(":")[2]):
             yield from _odd(kernel, groups, mean=one.mean[kernel], settings=settings)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.analytics.finding import Finding
+from argus.analytics.kernel_kinds import short_name
 from argus.analytics.kernel_table import Kernel, KernelTable, dense, open_table
 from argus.analytics.window import Window
 
@@ -80,8 +81,8 @@ def _found(table: KernelTable, findings: Iterable[Finding]) -> list[int]:
     told = sorted((one for one in findings if one.kernel), key=lambda one: -(one.significance or 0.0))
     names = dict.fromkeys(one.kernel for one in told)
     by_name: dict[str, list[int]] = {}
-    for place, (name, _) in enumerate(table.kernels):
-        by_name.setdefault(table.text(name), []).append(place)
+    for place, (name, _) in enumerate(table.kernels if names else ()):
+        by_name.setdefault(short_name(table.text(name)), []).append(place)
     return [place for name in names for place in by_name.get(name or "", ())][:NUM_FOUND]
 
 

@@ -127,20 +127,19 @@ def _clocks(window: Window) -> dict[str, float]:
 
 def _told(window: Window, usable: Bools) -> dict[str, float]:
     """Figures from the runtime's events in usable steps."""
-    steps = set(window.steps[usable].tolist())
-    kinds = ("compile", "gc", "host_gap")
-    told = {kind: [e for e in window.events.of_kind(kind) if e.step in steps] for kind in kinds}
+    kinds = {kind: window.events.of_kind(kind) for kind in ("compile", "gc", "host_gap")}
+    here = {kind: np.isin(told.step, window.steps[usable]) for kind, told in kinds.items()}
     rank_steps = max(int(np.isfinite(window.step_s[:, usable]).sum()), 1)
     found: dict[str, float] = {}
     for kind, name in (("compile", "compile_s"), ("gc", "gc_s")):
-        times = [event.dur_s for event in told[kind] if np.isfinite(event.dur_s)]
-        if times:
-            found[name] = float(sum(times)) / rank_steps
+        times = kinds[kind].dur_s[here[kind]]
+        if np.isfinite(times).any():
+            found[name] = float(times[np.isfinite(times)].sum()) / rank_steps
     if "compile_s" in found:
-        found["compiles"] = float(len(told["compile"]))
-    gaps = [event.value for event in told["host_gap"] if np.isfinite(event.value)]
-    if gaps:
-        found["host_gap"] = float(np.mean(gaps))
+        found["compiles"] = float(here["compile"].sum())
+    gaps = kinds["host_gap"].value[here["host_gap"]]
+    if np.isfinite(gaps).any():
+        found["host_gap"] = float(gaps[np.isfinite(gaps)].mean())
     return found
 
 

@@ -13,7 +13,7 @@ from argus.analytics.digest import own_series
 from argus.analytics.finding import Finding
 from argus.analytics.lone import excludes_chance
 from argus.analytics.peers import peer_medians, work_classes
-from argus.analytics.robust import at, split_gain
+from argus.analytics.robust import at, leave_one_out_median, split_gain
 from argus.analytics.view import Digest, View
 from argus.analytics.waits import Waits
 from argus.analytics.window import Floats, Window
@@ -248,8 +248,7 @@ def _leads(waits: Waits, row: int) -> bool:
 
 def _phases(window: Window, digest: Digest, row: int) -> tuple[PhaseExcess, ...]:
     """The rank's phases of work, the largest excess first."""
-    classes = work_classes(window.topology, digest.ranks)
-    peers_cpu = peer_medians(digest.cpu_s, classes)[:, row]
+    peers_cpu = _peers_cpu(window, digest)[:, row]
     gpu = {name for name, on in zip(window.phases, window.clock_gpu, strict=True) if on}
     found = [
         PhaseExcess(
@@ -266,6 +265,30 @@ def _phases(window: Window, digest: Digest, row: int) -> tuple[PhaseExcess, ...]
     return tuple(sorted(found, key=lambda part: (-part.excess_s, part.phase)))
 
 
+def _peers_cpu(window: Window, digest: Digest) -> Floats:
+    """CPU time of each rank's peers by phase, worked out once for all suspects of the window. (phase, rank)"""
+    known: tuple[Floats, Floats] | None = window.__dict__.get("_peers_cpu")
+    if known is None or known[0] is not digest.cpu_s:
+        peers = peer_medians(digest.cpu_s, work_classes(window.topology, digest.ranks))
+        known = window.__dict__["_peers_cpu"] = (digest.cpu_s, peers)
+    return known[1]
+
+
+def _beyond_others(window: Window) -> Floats | None:
+    """Own work beyond the median of the others in each usable step, NaN of ranks that were not seen, worked out once for
+    all suspects of the window; None where a rank lacks some of these steps. (rank, step)"""
+    if "_beyond_others" not in window.__dict__:
+        seen = np.isfinite(window.step_s).any(axis=1)
+        own = own_series(window)[:, window.usable]
+        found: Floats | None = None
+        if np.isfinite(own[seen]).all() and np.isfinite(window.step_s[seen][:, window.usable]).all():
+            found = np.full(own.shape, np.nan)
+            found[seen] = own[seen] - leave_one_out_median(own[seen].T).T
+        window.__dict__["_beyond_others"] = found
+    known: Floats | None = window.__dict__["_beyond_others"]
+    return known
+
+
 def _onset(window: Window, row: int) -> int:
     """First step of the window from which the rank's work is high, the window's first if it always is."""
     usable = np.flatnonzero(window.usable & np.isfinite(window.step_s[row]))
@@ -273,10 +296,14 @@ def _onset(window: Window, row: int) -> int:
     seen[row] = False
     if len(usable) < 4 or not seen.any():
         return window.first_step
-    own = own_series(window)[:, usable]
-    if not np.isfinite(own[seen]).all():
-        return window.first_step
-    excess = own[row] - np.median(own[seen], axis=0)
+    known = _beyond_others(window)
+    if known is None:
+        own = own_series(window)[:, usable]
+        if not np.isfinite(own[seen]).all():
+            return window.first_step
+        excess = own[row] - np.median(own[seen], axis=0)
+    else:
+        excess = known[row]
     split = split_gain(excess, margin=1)
     if split is None or split[1] >= 0.5 * split[2]:
         return window.first_step

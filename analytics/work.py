@@ -99,19 +99,18 @@ def work_units(window: Window) -> dict[str, Floats]:
 
 def _told_units(window: Window) -> dict[str, Floats]:
     found: dict[str, Floats] = {}
-    row = {int(rank): i for i, rank in enumerate(window.ranks)}
-    told = (
-        each for kind, events in window.events.by_kind.items() if kind.startswith(PREFIX) for each in events
-    )
-    for event in told:
-        if event.rank not in row:
+    for kind, told in window.events.by_kind.items():
+        if not kind.startswith(PREFIX):
             continue
-        column = event.step - window.first_step
-        if not 0 <= column < window.num_steps or not np.isfinite(event.value) or event.value < 0:
-            continue
-        table = found.setdefault(event.kind.removeprefix(PREFIX), np.full(window.step_s.shape, np.nan))
-        before = table[row[event.rank], column]
-        table[row[event.rank], column] = event.value + (before if np.isfinite(before) else 0.0)
+        column = told.step - window.first_step
+        known = np.isin(told.rank, window.ranks) & (column >= 0) & (column < window.num_steps)
+        known &= np.isfinite(told.value) & (told.value >= 0)
+        if known.any():
+            at = (np.searchsorted(window.ranks, told.rank[known]), column[known])
+            table, is_told = np.zeros(window.step_s.shape), np.zeros(window.step_s.shape, np.bool_)
+            np.add.at(table, at, told.value[known])
+            is_told[at] = True
+            found[kind.removeprefix(PREFIX)] = np.where(is_told, table, np.nan)
     return found
 
 

@@ -30,13 +30,17 @@ class Wanted:
 
 
 def capture_incident(service: Service, incident_id: str) -> queries.Json | None:
-    """Order the raw records around an incident's onset; None if there is no such incident."""
+    """Order the raw records around an incident's onset; None if there is no such incident. Raises Refused."""
     with service.store.write() as connection:
         incident = queries.whole_incident(connection, incident_id)
         if incident is None:
             return None
-        which = queries.attempt_of(connection, incident.run, attempt=incident.attempt)
+        which = queries.attempt_of_incident(connection, incident_id)
         assert which is not None, incident
+        if which.run != incident.run:
+            raise Refused(
+                f"run {incident.run!r} was launched again: its hosts keep records of that launch now"
+            )
         row = attempt_row(
             connection.execute(select(ATTEMPTS).where(ATTEMPTS.c.id == which.id)).one()._mapping
         )

@@ -59,7 +59,7 @@ def _looked(store: Store, analyses: Analyses, incident: Incident) -> dict[str, A
     if is_stop(incident):  # the heartbeats behind it are looked at every second anyway
         return _as_stored(store, incident)
     with store.read() as connection:
-        which = queries.attempt_of(connection, incident.run, attempt=incident.attempt)
+        which = queries.attempt_of_incident(connection, incident.id)
         if which is None:
             return None
         live = progress.attempt_seen(connection, which.id)

@@ -37,8 +37,9 @@ STALL_S = 5.0
 BEATS_EVERY_S = 2.5
 """How often a leader reads the heartbeats that other replicas were sent; hosts send them every 5 s."""
 
-REPLICA_SKEW_S = 2.0
-"""Clocks of replicas may differ by so much: beats of the last moments are read again."""
+REPLICA_SKEW_S = 30.0
+"""Clocks of replicas may differ by so much, and what they were sent be committed so much later: beats of the last moments
+are read again. A rank has one row, so this costs no more than the last seconds would."""
 
 ROLL_EVERY_S = 10.0
 """How often an attempt's new windows are added up for the history of its GPUs; as often as windows close."""
@@ -78,6 +79,7 @@ class Worker:
         self._unread: dict[int, tuple[float, str]] = {}
         self._ticked_s = 0.0
         self._leadership = Leadership(means.store)
+        self._term = self._leadership.term
         self._means = replace(means, store=self._leadership.store)
         self._housekeeping = Housekeeping(self._means, now_s=self._started_s)
         self._late = Late(self._means)
@@ -168,12 +170,13 @@ class Worker:
         if self._healer.turn(now_s):
             self._forget()
             self._floor_s = now_s  # hosts were refused while it was repaired
-        was_leader = self._leadership.is_held
         if not self._leadership.hold():
             self._follow(now_s)
             return False
-        if not was_leader:
+        if self._leadership.term != self._term:
             LOG.info("this service leads now")
+            self._term = self._leadership.term
+            self._forget()
             self._started_s = self._floor_s = now_s  # it hears the hosts from now on
         self._try_store(now_s)
         inbox = self._open_inbox()
@@ -199,7 +202,7 @@ class Worker:
             raise
 
     def _forget(self) -> None:
-        """Another database is in the place of a damaged one: what was read of that one may not be in this one."""
+        """What was read may not be in the store any more: it is another one, or another service led since."""
         self._watches.clear()
         self._unread.clear()
         self._late.forget()

@@ -106,6 +106,7 @@ def figures(measured: Mapping[str, Any], records: RankRecords) -> dict[str, Any]
         "no kernels of ours meanwhile": bool(middle) and not any(counts(records, middle["during"])[1:-1]),
         "we come back": bool(middle) and all(counts(records, middle["after"])[1:-1]),
         "the cost was measured": bool(blocks),
+        "the job ended in order": "job" not in measured["failed"],
     }
     return {
         "gpu": measured["gpu"],

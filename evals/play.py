@@ -31,11 +31,6 @@ class Played:
     findings: tuple[Finding, ...]
     num_windows: int
 
-    @property
-    def num_findings(self) -> int:
-        """How many findings there were."""
-        return len(self.findings)
-
 
 def play(
     simulation: Simulation,

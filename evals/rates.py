@@ -16,10 +16,9 @@ def poisson_upper(count: int, *, confidence: float = CONFIDENCE) -> float:
     low, high = float(count), 2.0 * count + 10.0
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
-        term = total = math.exp(-middle)
-        for k in range(1, count + 1):
-            term *= middle / k
-            total += term
+        # By logarithms: of a mean beyond 745 the first term is nought, and all that are made of it.
+        log_mean = math.log(middle) if count else 0.0
+        total = sum(math.exp(k * log_mean - middle - math.lgamma(k + 1)) for k in range(count + 1))
         low, high = (middle, high) if total > 1 - confidence else (low, middle)
     return high
 

@@ -136,14 +136,16 @@ def _picked(answer: Mapping[str, Any], parts: Sequence[str]) -> Mapping[str, Any
 
 
 def values_at(value: Any, at: str) -> Any:
-    """The value at a place such as `incidents/*/suspects`; None where there is none.
+    """The value at a place such as `incidents/*/suspects`; None where there is none, or no list to gather from.
 
     >>> values_at({"a": [{"b": 1}, {"b": 2}]}, "a/*/b")
     [1, 2]
     """
     key, _, rest = at.partition("/")
     if key == "*":
-        parts = [values_at(one, rest) if rest else one for one in value] if isinstance(value, list) else []
+        if not isinstance(value, list):
+            return None
+        parts = [values_at(one, rest) if rest else one for one in value]
         lists = [part for part in parts if isinstance(part, list)]
         return [one for part in lists for one in part] if "*" in rest else parts
     inner = value.get(key) if isinstance(value, Mapping) else None
@@ -170,7 +172,7 @@ RULES: Mapping[str, Callable[[Any, Any, float], bool]] = {
     "lacks": lambda value, wanted, _: value is not None and wanted not in value,
     "has_near": lambda value, wanted, within: any(_is_near(one, wanted, within) for one in value or ()),
     "all_near": lambda value, wanted, within: (
-        value is not None and all(_is_near(one, wanted, within) for one in value)
+        bool(value) and all(_is_near(one, wanted, within) for one in value)
     ),
 }
 

@@ -14,7 +14,7 @@ from argus.analytics.store.incidents import read_incident
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS
 from argus.analytics.store.kernels import blobs_of, used_names
 from argus.analytics.store.queries import Which
-from argus.analytics.store.relaunch import RELAUNCHED, launch_prefix
+from argus.analytics.store.relaunch import is_earlier_launch
 from argus.analytics.store.tables import ATTEMPTS, INCIDENTS, WINDOWS
 from argus.analytics.window import Floats
 
@@ -65,11 +65,7 @@ def kernel_window(connection: Connection, attempt_id: int) -> KernelWindow | Non
 def attempt_before(connection: Connection, which: Which) -> Which | None:
     """The attempt before this one: the run's last, else its last launch under the same name; None without."""
     same_run = (ATTEMPTS.c.run == which.run, ATTEMPTS.c.attempt < which.attempt)
-    launched = (
-        ATTEMPTS.c.run.startswith(launch_prefix(which.run), autoescape=True),
-        ATTEMPTS.c.end_reason == RELAUNCHED,
-        ATTEMPTS.c.id < which.id,
-    )
+    launched = (is_earlier_launch(which.run), ATTEMPTS.c.id < which.id)
     for here, order in ((same_run, ATTEMPTS.c.attempt), (launched, ATTEMPTS.c.id)):
         statement = select(ATTEMPTS).where(*here).order_by(order.desc()).limit(1)
         row = connection.execute(statement).one_or_none()

@@ -76,6 +76,9 @@ def begin(connection: Connection, conversation: Conversation) -> None:
 
 def add_entry(connection: Connection, conversation_id: str, *, role: str, body: Json, now_s: float) -> int:
     """Append a question or an answer; its number."""
+    # First its row: who speaks in it at the same time waits for it, and then counts on.
+    touched = update(CONVERSATIONS).where(CONVERSATIONS.c.id == conversation_id).values(updated_s=now_s)
+    connection.execute(touched)
     here = CONVERSATION_ENTRIES.c.conversation_id == conversation_id
     last = connection.execute(select(func.max(CONVERSATION_ENTRIES.c.number)).where(here)).scalar_one()
     number = 0 if last is None else int(last) + 1
@@ -87,8 +90,6 @@ def add_entry(connection: Connection, conversation_id: str, *, role: str, body: 
         "body": dump(body),
     }
     connection.execute(insert(CONVERSATION_ENTRIES), [row])
-    touched = update(CONVERSATIONS).where(CONVERSATIONS.c.id == conversation_id).values(updated_s=now_s)
-    connection.execute(touched)
     return number
 
 

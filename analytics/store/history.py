@@ -133,8 +133,9 @@ def day_matrix(
             index = place.get((row.host, row.device))
             if index is None:
                 continue
-            values = found.setdefault(row.subject, np.full((len(units), num_days), np.nan))
-            values[index, row.day - last_day + num_days - 1] = row.sum_log / row.num
+            if row.subject not in found:
+                found[row.subject] = np.full((len(units), num_days), np.nan)
+            found[row.subject][index, row.day - last_day + num_days - 1] = row.sum_log / row.num
     return found
 
 

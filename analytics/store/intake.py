@@ -212,17 +212,6 @@ def add_heartbeats(
     _touch(connection, highest, now_s=now_s)
 
 
-def add_rank_windows(
-    connection: Connection,
-    arrivals: Sequence[Arrival],
-    *,
-    attempts: Mapping[AttemptKey, AttemptRow],
-    now_s: float,
-) -> Received:
-    """Store each (run, attempt, rank, window) once; the first one counts."""
-    return add_uploads(connection, [arrivals], attempts=attempts, now_s=now_s)[0]
-
-
 def add_uploads(
     connection: Connection,
     uploads: Sequence[Sequence[Arrival]],
@@ -230,12 +219,11 @@ def add_uploads(
     attempts: Mapping[AttemptKey, AttemptRow],
     now_s: float,
 ) -> list[Received]:
-    """The same for several uploads at once, with what became of each."""
+    """Store each (run, attempt, rank, window) of several uploads once, the first one counts; what became of each."""
     known = _windows_of(connection, [arrival for upload in uploads for arrival in upload], attempts)
     taken: dict[_Key, tuple[int, Arrival]] = {}
     rejected: list[list[Rejection]] = [[] for _ in uploads]
     new: dict[tuple[int, int], dict[str, object]] = {}
-    late: set[tuple[int, int]] = set()
     for number, arrival in ((n, arrival) for n, upload in enumerate(uploads) for arrival in upload):
         attempt = attempts[arrival.run, arrival.attempt]
         key = (attempt.id, arrival.window)
@@ -243,15 +231,15 @@ def add_uploads(
         if reason:
             rejected[number].append(Rejection(index=arrival.index, reason=reason))
             continue
-        if _is_late(arrival, attempt):
-            late.add(key)
         if key not in known:
-            known[key] = (arrival.first_step, arrival.num_steps)
-            new[key] = _new_window(arrival, attempt, now_s=now_s)
+            is_open = not _is_late(arrival, attempt)
+            known[key] = _Known(first_step=arrival.first_step, num_steps=arrival.num_steps, is_open=is_open)
+            new[key] = _new_window(arrival, is_open=is_open, attempt_id=attempt.id, now_s=now_s)
         taken.setdefault((*key, arrival.rank), (number, arrival))
     if new:
         connection.execute(insert_new(connection, WINDOWS), [new[key] for key in sorted(new)])
     arrived = {key: arrival for key, (_, arrival) in taken.items()}
+    late = {key for key, window in known.items() if not window.is_open}
     inserted = _insert_bodies(connection, arrived, late=late, now_s=now_s)
     _count_in(connection, inserted, arrived)
     _touch(connection, _highest_steps(inserted, arrived), now_s=now_s)
@@ -268,10 +256,19 @@ _Key = tuple[int, int, int]
 """Attempt id, window, rank."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """A window that is there; what comes in while it is open counts, however long it waited on its host."""
+
+    first_step: int
+    num_steps: int
+    is_open: bool
+
+
 def _windows_of(
     connection: Connection, arrivals: Sequence[Arrival], attempts: Mapping[AttemptKey, AttemptRow]
-) -> dict[tuple[int, int], tuple[int, int]]:
-    """First step and length of those windows of the arrivals that exist, by (attempt id, window)."""
+) -> dict[tuple[int, int], _Known]:
+    """Those windows of the arrivals that exist, by (attempt id, window)."""
     indices: dict[int, set[int]] = {}
     for arrival in arrivals:
         indices.setdefault(attempts[arrival.run, arrival.attempt].id, set()).add(arrival.window)
@@ -283,41 +280,42 @@ def _windows_of(
                 WINDOWS.c.attempt_id == attempt_id,
                 WINDOWS.c.window.in_(ordered[start : start + CHUNK]),
             )
-            columns = (WINDOWS.c.window, WINDOWS.c.first_step, WINDOWS.c.num_steps)
-            for window, first_step, num_steps in connection.execute(select(*columns).where(here)):
-                known[attempt_id, window] = (first_step, num_steps)
+            columns = (WINDOWS.c.window, WINDOWS.c.first_step, WINDOWS.c.num_steps, WINDOWS.c.status)
+            for window, first_step, num_steps, status in connection.execute(select(*columns).where(here)):
+                known[attempt_id, window] = _Known(
+                    first_step=first_step, num_steps=num_steps, is_open=status == "open"
+                )
     return known
 
 
-def _mismatch(arrival: Arrival, attempt: AttemptRow, bounds: tuple[int, int] | None) -> str:
+def _mismatch(arrival: Arrival, attempt: AttemptRow, known: _Known | None) -> str:
     if attempt.world_size and arrival.rank >= attempt.world_size:
         return f"rank {arrival.rank} is not in [0, {attempt.world_size - 1}], the ranks of the layout records"
     if 0 <= attempt.highest_step < arrival.first_step - MAX_AHEAD_STEPS:
         return f"window {arrival.window} begins at step {arrival.first_step}, the job is at {attempt.highest_step}"
     got = (arrival.first_step, arrival.num_steps)
-    if bounds is not None and bounds != got:
+    if known is not None and (known.first_step, known.num_steps) != got:
         return (
-            f"window {arrival.window} has {bounds[1]} steps from step {bounds[0]} on the other ranks, "
+            f"window {arrival.window} has {known.num_steps} steps from step {known.first_step} on the other ranks, "
             f"got {got[1]} from {got[0]}; the plan is {attempt.plan}"
         )
     return ""
 
 
 def _is_late(arrival: Arrival, attempt: AttemptRow) -> bool:
-    """Whether a window is history only: it closed without this one, or it waited through an outage."""
+    """Whether a window that begins with this one is history only: its time is over, or it waited through an outage."""
     return attempt.status == "ended" or arrival.window <= attempt.closed_window or arrival.age_s > REPLAY_S
 
 
-def _new_window(arrival: Arrival, attempt: AttemptRow, *, now_s: float) -> dict[str, object]:
-    is_late = _is_late(arrival, attempt)
+def _new_window(arrival: Arrival, *, is_open: bool, attempt_id: int, now_s: float) -> dict[str, object]:
     return {
-        "attempt_id": attempt.id,
+        "attempt_id": attempt_id,
         "window": arrival.window,
-        "status": "late" if is_late else "open",
+        "status": "open" if is_open else "late",
         "first_step": arrival.first_step,
         "num_steps": arrival.num_steps,
         "opened_s": now_s,
-        "closed_s": now_s - arrival.age_s if is_late else None,  # of a late one: when it was made
+        "closed_s": None if is_open else now_s - arrival.age_s,  # of a late one: when it was made
     }
 
 
@@ -378,9 +376,8 @@ def _touch(connection: Connection, highest: Mapping[int, int], *, now_s: float) 
     for attempt_id, step in sorted(highest.items()):
         here = ATTEMPTS.c.id == attempt_id
         connection.execute(update(ATTEMPTS).where(here).values(last_seen_s=now_s))
-        connection.execute(
-            update(ATTEMPTS).where(here, ATTEMPTS.c.status == "silent").values(status="live", ended_s=None)
-        )
+        awake = {"status": "live", "end_reason": "", "ended_s": None}
+        connection.execute(update(ATTEMPTS).where(here, ATTEMPTS.c.status == "silent").values(**awake))
         connection.execute(
             update(ATTEMPTS).where(here, ATTEMPTS.c.highest_step < step).values(highest_step=step)
         )

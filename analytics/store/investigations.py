@@ -202,6 +202,9 @@ def settle_callback(connection: Connection, investigation_id: str, *, state: str
 
 def add_event(connection: Connection, investigation_id: str, *, what: str, body: Json, now_s: float) -> int:
     """Append what happened; its number."""
+    # Whoever notes something of it at the same time waits here, and then counts on.
+    mine = select(INVESTIGATIONS.c.id).where(INVESTIGATIONS.c.id == investigation_id)
+    connection.execute(mine.with_for_update(key_share=True))
     here = INVESTIGATION_EVENTS.c.investigation_id == investigation_id
     last = connection.execute(select(func.max(INVESTIGATION_EVENTS.c.number)).where(here)).scalar_one()
     number = 1 if last is None else int(last) + 1

@@ -37,6 +37,7 @@ class Leadership:
         self._is_needed = store.engine.dialect.name == "postgresql"
         self._session: Connection | None = None
         self._turn = threading.RLock()
+        self._term = 0
         self.store = replace(store, through=self.write) if self._is_needed else store
 
     @property
@@ -48,6 +49,11 @@ class Leadership:
     def is_held(self) -> bool:
         """Whether this one led when last asked."""
         return not self._is_needed or self._session is not None
+
+    @property
+    def term(self) -> int:
+        """How often this one became the leader: between two of its terms another one may have led."""
+        return self._term
 
     def hold(self) -> bool:
         """Whether this one leads now: stays, or becomes it if nobody does."""
@@ -63,6 +69,7 @@ class Leadership:
             session.close()
             return False
         self._session = session
+        self._term += 1
         return True
 
     def release(self) -> None:

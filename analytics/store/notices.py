@@ -183,13 +183,6 @@ def num_posted(connection: Connection, notifier: str, *, since_s: float) -> int:
     return int(connection.execute(select(func.count()).select_from(NOTICES).where(*wanted)).scalar_one())
 
 
-def find_held(connection: Connection, notifier: str, *, incident_id: str) -> Notice | None:
-    """What was told of an incident; None if nothing was."""
-    wanted = (NOTICES.c.notifier == notifier, NOTICES.c.incident_id == incident_id)
-    row = connection.execute(select(NOTICES).where(*wanted).limit(1)).one_or_none()
-    return None if row is None else _notice(row._mapping)
-
-
 def told_incidents(connection: Connection, notifier: str, ids: Sequence[str]) -> frozenset[str]:
     """Which of these incidents the notifier told of, in a message of their own or in a digest."""
     wanted = (NOTICES.c.notifier == notifier, NOTICES.c.incident_id.in_(ids))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, select, text
 
 from argus.analytics.incident import Incident
 from argus.analytics.store.documents import dump, load
@@ -42,6 +42,10 @@ def add_order(connection: Connection, attempt_id: int, order: Order, *, now_s: f
         {"host": host, "expires_s": now_s + ORDER_S, "body": dump({**order.to_json(), "ranks": ranks})}
         for host, ranks in sorted(by_host.items())
     ]
+    if rows and connection.dialect.name == "postgresql":
+        # Hosts ask for what came after the last number they know: of two transactions the one that is committed last
+        # must not have the lower numbers.
+        connection.execute(text(f"LOCK TABLE {ORDERS.name} IN SHARE ROW EXCLUSIVE MODE"))
     if rows:
         connection.execute(insert(ORDERS), rows)
     connection.execute(delete(ORDERS).where(ORDERS.c.expires_s < now_s))

@@ -21,7 +21,7 @@ from argus.analytics.outcome import (
 from argus.analytics.store import marks
 from argus.analytics.store.desk_tables import INCIDENT_OUTCOMES
 from argus.analytics.store.incidents import read_incident
-from argus.analytics.store.relaunch import RELAUNCHED, launch_prefix
+from argus.analytics.store.relaunch import RELAUNCHED, is_earlier_launch
 from argus.analytics.store.tables import ATTEMPTS, INCIDENTS, LAYOUTS, WINDOWS
 from argus.analytics.store.units import units_of_ranks
 
@@ -127,7 +127,7 @@ def _came_back(connection: Connection, attempt_id: int, incident: Incident) -> b
 def _followers(connection: Connection, row: RowMapping, incident: Incident) -> Iterator[Follower]:
     """Later attempts and launches of the job, the next one first."""
     run = row["run"].rpartition("@")[0] if row["end_reason"] == RELAUNCHED else row["run"]
-    named = or_(ATTEMPTS.c.run == run, ATTEMPTS.c.run.startswith(launch_prefix(run), autoescape=True))
+    named = or_(ATTEMPTS.c.run == run, is_earlier_launch(run))
     later = (named, ATTEMPTS.c.first_seen_s > row["first_seen_s"])
     order = (ATTEMPTS.c.first_seen_s, ATTEMPTS.c.id)
     units = _units(connection, row["attempt_id"], incident)

@@ -243,9 +243,15 @@ def save_plan(connection: Connection, attempt_id: int, plan: WindowPlan) -> None
 
 
 def end_attempt(connection: Connection, attempt_id: int, *, status: str, reason: str, now_s: float) -> None:
-    """The attempt is over (`status` ended), or nobody speaks of it any more (silent)."""
+    """The attempt is over (`status` ended), or nobody speaks of it any more (silent).
+
+    Its windows that wait still, and those of other attempts that are over, are late: nobody closes them any more.
+    """
     values = {"status": status, "end_reason": reason, "ended_s": now_s}
     connection.execute(update(ATTEMPTS).where(ATTEMPTS.c.id == attempt_id).values(**values))
+    is_over = WINDOWS.c.attempt_id.in_(select(ATTEMPTS.c.id).where(ATTEMPTS.c.status != "live"))
+    waits = WINDOWS.c.status.in_(("open", "closed"))
+    connection.execute(update(WINDOWS).where(waits, is_over).values(status="late"))
 
 
 def backlog(connection: Connection) -> tuple[int, float | None]:

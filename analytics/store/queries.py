@@ -12,7 +12,15 @@ from argus.analytics.incident import Incident
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.store.documents import load
 from argus.analytics.store.incidents import read_incident
-from argus.analytics.store.tables import ATTEMPTS, FINDINGS, HEARTBEATS, INCIDENT_EVENTS, INCIDENTS, WINDOWS
+from argus.analytics.store.tables import (
+    ATTEMPTS,
+    CAPTURES,
+    FINDINGS,
+    HEARTBEATS,
+    INCIDENT_EVENTS,
+    INCIDENTS,
+    WINDOWS,
+)
 
 Json = dict[str, Any]
 
@@ -39,7 +47,23 @@ def attempt_of(connection: Connection, run: str, *, attempt: int | None) -> Whic
     statement = select(ATTEMPTS).where(ATTEMPTS.c.run == run)
     if attempt is not None:
         statement = statement.where(ATTEMPTS.c.attempt == attempt)
-    row = connection.execute(statement.order_by(ATTEMPTS.c.attempt.desc()).limit(1)).one_or_none()
+    return _which(connection, statement.order_by(ATTEMPTS.c.attempt.desc()))
+
+
+def attempt_of_incident(connection: Connection, incident_id: str) -> Which | None:
+    """The attempt an incident is of, as it is called by now: another launch may have its name; None without one."""
+    here = ATTEMPTS.join(INCIDENTS, INCIDENTS.c.attempt_id == ATTEMPTS.c.id)
+    return _which(connection, select(ATTEMPTS).select_from(here).where(INCIDENTS.c.id == incident_id))
+
+
+def attempt_of_capture(connection: Connection, capture_id: str) -> Which | None:
+    """The same of a capture."""
+    here = ATTEMPTS.join(CAPTURES, CAPTURES.c.attempt_id == ATTEMPTS.c.id)
+    return _which(connection, select(ATTEMPTS).select_from(here).where(CAPTURES.c.id == capture_id))
+
+
+def _which(connection: Connection, statement: Select[Any]) -> Which | None:
+    row = connection.execute(statement.limit(1)).one_or_none()
     return None if row is None else Which(id=row.id, run=row.run, attempt=row.attempt)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
 
 from argus.analytics.store.documents import load
 from argus.analytics.store.intake import AttemptKey
@@ -56,13 +56,18 @@ def launch_prefix(run: str) -> str:
     return f"{run[:220]}@"
 
 
+def is_earlier_launch(run: str) -> ColumnElement[bool]:
+    """Whether an attempt is of an earlier launch of the run, and not one of a run whose own name goes on with an @."""
+    prefix = launch_prefix(run)
+    # Not LIKE: to that of SQLite upper and lower case are the same, and both may be runs.
+    begins = func.substr(ATTEMPTS.c.run, 1, len(prefix)) == prefix
+    is_dated = func.substr(ATTEMPTS.c.run, len(prefix) + 1).like("____-__-__T__:__:__.%")
+    return and_(begins, is_dated, ATTEMPTS.c.end_reason == RELAUNCHED)
+
+
 def launch_of(connection: Connection, run: str, *, attempt_id: int) -> int:
     """What tells an attempt from those of earlier launches of its run; 0 where there is none."""
-    earlier = (
-        ATTEMPTS.c.run.startswith(launch_prefix(run), autoescape=True),
-        ATTEMPTS.c.end_reason == RELAUNCHED,
-        ATTEMPTS.c.id < attempt_id,
-    )
+    earlier = (is_earlier_launch(run), ATTEMPTS.c.id < attempt_id)
     found = connection.execute(select(ATTEMPTS.c.id).where(*earlier).limit(1)).one_or_none()
     return 0 if found is None else attempt_id
 

@@ -55,11 +55,9 @@ def get_page(*, service: ServiceOf) -> Response:
 def list_captures(*, service: ServiceOf, incident: Annotated[str, Query(max_length=64)]) -> Response:
     """The latest captures of an incident, each with the bytes of the ranks that are in."""
     with service.store.read() as connection:
-        whole = queries.whole_incident(connection, incident)
-        if whole is None:
+        which = queries.attempt_of_incident(connection, incident)
+        if which is None:
             raise not_found(f"no incident {incident!r}")
-        which = queries.attempt_of(connection, whole.run, attempt=whole.attempt)
-        assert which is not None, whole
         ids = charts.captures_of(connection, which, incident=incident, limit=MAX_CAPTURES)
         items = [orders.capture(connection, one) for one in ids]
     return Json({"items": items, "total": len(items)})
@@ -72,7 +70,7 @@ def get_timeline(*, service: ServiceOf, capture: IdPath) -> Response:
         if found is None:
             raise not_found(f"no capture {capture!r}")
         bodies = [orders.part_of(connection, capture, int(rank)) for rank in found["bytes"]]
-        which = queries.attempt_of(connection, found["run"], attempt=found["attempt"])
+        which = queries.attempt_of_capture(connection, capture)
         assert which is not None, found
         dumps = observations.stacks(
             connection, which.id, ranks=found["ranks"], reason=None, limit=MAX_DUMPS, offset=0

@@ -234,7 +234,8 @@ def get_card(*, service: ServiceOf, incident: IdPath) -> Response:
         whole = queries.whole_incident(connection, incident)
         if whole is None or whole.diagnosis is None:
             raise not_found(f"no incident {incident!r} with a diagnosis")
-        which = which_attempt(connection, whole.run, whole.attempt)
+        which = queries.attempt_of_incident(connection, incident)
+        assert which is not None, whole
         layouts = progress.layouts_of(connection, which.id)
     topology = build(layouts) if layouts else None
     return Json({"text": service.analyses.render(whole, whole.diagnosis, topology=topology)})

@@ -190,6 +190,23 @@ def test_an_observation_changes_nothing_it_was_given() -> None:
     assert once.findings == again.findings and once.incidents == again.incidents == ()
 
 
+def test_incidents_that_stay_as_they_are_are_compared_with_none() -> None:
+    asked: list[object] = []
+
+    class Watched(Incident):
+        def __eq__(self, other: object) -> bool:
+            asked.append(other)
+            return self is other
+
+        __hash__ = Incident.__hash__
+
+    (one,) = starved()[-1].state.incidents
+    many = tuple(Watched(**{**vars(one), "opened_window": number}) for number in range(50))
+    state = AttemptState(run=one.run, attempt=one.attempt, incidents=many)
+    done = advance(state, topology=Topology(run=one.run, attempt=0, world_size=4), now_s=0.0)
+    assert done.state.incidents == many and done.incidents == () and len(asked) <= len(many)
+
+
 def test_a_late_window_is_history() -> None:
     steps = starved()
     done = simulate(NOISY, (), rng=np.random.default_rng(0))

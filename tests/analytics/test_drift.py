@@ -71,6 +71,14 @@ def test_nothing_seen_is_nothing_said(values: np.ndarray) -> None:
     assert drifts(DAYS[: values.shape[1]], values) == ()
 
 
+def test_five_days_of_six_tell_both_ends_of_the_interval() -> None:
+    values = np.full((8, NUM_DAYS), np.nan)
+    values[:, -6:] = fleet(8, noise=0.0005)[:, -6:]
+    values[3, -6:] += [0.0, 0.01, np.nan, 0.031, 0.04, 0.05]
+    (found,) = drifts(DAYS, values)
+    assert found.days == 5 and found.low <= 0.01 <= found.high and np.isfinite(found.width)
+
+
 def test_the_slope_withstands_outliers() -> None:
     days = np.arange(12.0)
     values = 0.5 * days

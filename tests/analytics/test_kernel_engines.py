@@ -8,9 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -53,6 +55,23 @@ def test_worker_processes_give_what_one_process_gives_also_after_one_was_killed(
         assert same(engine(table, peers, given), want)
     finally:
         engine.close()
+
+
+def test_two_threads_at_once_share_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Barrier(2, timeout=0.2)
+
+    class Slow(ThreadPoolExecutor):
+        def __init__(self, workers: int, *, mp_context: object) -> None:
+            super().__init__(workers)
+            with suppress(threading.BrokenBarrierError):
+                begun.wait()  # until another thread begins workers too
+
+    monkeypatch.setattr("argus.analytics.engine_local.ProcessPoolExecutor", Slow)
+    engine = LocalEngine(workers=2)
+    with ThreadPoolExecutor(2) as users:
+        one, other = (found.result() for found in [users.submit(engine.pool) for _ in range(2)])
+    assert one is other
+    engine.close()
 
 
 def test_small_tables_start_no_process() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.finding import Finding
+from argus.analytics.kernel_kinds import short_name
 from argus.analytics.kernel_tops import NUM_FOUND, NUM_LONGEST, KernelTop, added_up, kernel_tops
 from argus.analytics.window import Window, assemble
 from argus.collectors.host.window import cut
@@ -72,6 +73,25 @@ def test_kernels_of_findings_are_shown_too_the_most_significant_first_and_not_al
     told = [finding(name, float(i)) for i, name in enumerate(names)]
     found = kernel_tops(window(), told)[NUM_LONGEST:]
     assert len(found) == NUM_FOUND and found[0].name == names[-1]
+
+
+def named_as_by_a_compiler(records: RankRecords) -> RankRecords:
+    used = set(records.kernels["name"].tolist())
+    names = (f"void at::{name}<4>(int)" if at in used else name for at, name in enumerate(records.names))
+    return replace(records, names=tuple(names))
+
+
+def test_a_finding_names_its_kernel_without_template_arguments_and_parameters() -> None:
+    parts = [cut(named_as_by_a_compiler(records), WindowPlan())[1] for records in DONE.records]
+    seen = assemble(parts, build(DONE.layouts))
+    longest = {top.name for top in kernel_tops(seen)}
+    other = next(
+        name
+        for name in named_as_by_a_compiler(DONE.records[0]).names
+        if name.endswith("(int)") and name not in longest
+    )
+    found = kernel_tops(seen, [finding(short_name(other), 1.0)])[NUM_LONGEST:]
+    assert [top.name for top in found] == [other] * len(found) != []
 
 
 def test_calls_add_up_and_begin_anew_for_what_was_not_shown() -> None:

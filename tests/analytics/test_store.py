@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -24,6 +25,7 @@ from argus.analytics.store import incidents, intake, progress
 from argus.analytics.store.documents import dump, load
 from argus.analytics.store.engine import Store, StoreError, open_store
 from argus.analytics.store.tables import METADATA, RANK_WINDOWS
+from argus.analytics.store.units import units_of_ranks
 from argus.analytics.window import assemble
 from argus.api.migrate import upgrade
 from argus.collectors.records.heartbeat import is_newer
@@ -91,7 +93,7 @@ def test_a_rank_window_comes_back_byte_for_byte(store: Store) -> None:
     )
     for expected in ((1, 0), (0, 1)):
         with store.write() as connection:
-            received = intake.add_rank_windows(connection, [arrival], attempts={("job", 0): row}, now_s=1.0)
+            (received,) = intake.add_uploads(connection, [[arrival]], attempts={("job", 0): row}, now_s=1.0)
         assert (received.accepted, received.duplicates) == expected
     with store.read() as connection:
         assert progress.bodies_of(connection, row.id, 0) == [body]
@@ -174,6 +176,15 @@ def test_a_finding_comes_back_as_it_was(store: Store) -> None:
             progress.add_findings(connection, row.id, [finding], now_s=1.0)
     with store.read() as connection:
         assert progress.findings_by_id(connection, [finding.id, "f-none"]) == {finding.id: finding}
+
+
+def test_a_rank_is_on_the_hardware_it_was_last_on(store: Store) -> None:
+    row = attempt(store)
+    with store.write() as connection:
+        for now_s, host in enumerate(("h-9", "h-1")):
+            moved = replace(make_layout(0), host=host, device=f"GPU-{host}")
+            intake.add_layouts(connection, [moved], attempts={("job", 0): row}, now_s=float(now_s))
+        assert units_of_ranks(connection, row.id, [0]) == {0: ("h-1", "GPU-h-1")}
 
 
 def test_numbers_survive_packing_with_what_was_not_observed() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.digest import digest_of
+from argus.analytics.runtime_events import RuntimeEvent, RuntimeEvents
 from argus.analytics.window import Window, assemble
 from argus.analytics.work import PIECES, amount, explain, num_pieces, work_units
 from argus.collectors.records.plan import WindowPlan
@@ -32,6 +33,38 @@ def test_units_of_a_step_are_added_up_over_its_micro_batches() -> None:
     seen = work_units(window(JOB, lengths(1.3)))
     assert set(seen) == {"tokens", "sum_len2"} and np.isfinite(seen["tokens"]).all()
     assert seen["tokens"].std() > 0.2 * seen["tokens"].mean()
+
+
+def test_a_table_is_made_for_each_unit_and_not_for_each_that_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, ...]] = []
+    seen, full = window(JOB), np.full
+
+    def counted(shape: tuple[int, ...], value: float) -> np.ndarray:
+        made.append(shape)
+        return full(shape, value)
+
+    monkeypatch.setattr(np, "full", counted)
+    units = work_units(seen)
+    assert len(units) == 2 and len(made) <= len(units)
+
+
+def test_what_no_rank_of_the_window_or_no_step_of_it_told_does_not_count() -> None:
+    seen = window(JOB)
+    first = seen.first_step
+    told = [
+        (0, first, 3.0),
+        (0, first, 4.0),
+        (99, first, 1.0),
+        (1, first - 1, 1.0),
+        (2, first, np.nan),
+        (3, first, -1.0),
+    ]
+    rows = (
+        RuntimeEvent(rank=rank, kind="work:tokens", step=step, start_s=0.0, dur_s=0.0, value=value)
+        for rank, step, value in told
+    )
+    (units,) = work_units(replace(seen, events=RuntimeEvents.of(rows))).values()
+    assert units[0, 0] == 7.0 and np.isfinite(units).sum() == 1
 
 
 def test_even_work_explains_nothing() -> None:

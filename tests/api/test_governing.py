@@ -91,6 +91,22 @@ def test_a_restart_of_the_service_and_of_the_job_keep_the_level(tmp_path: Path, 
         assert level(tell(service, clock, ({}, {}), step=3, attempt=1)) == (1, 0)
 
 
+def test_a_launch_under_the_same_name_begins_with_the_level_and_counts_its_own_steps(
+    service: Service, clock: FakeClock
+) -> None:
+    service.receive_layouts(layouts_body(pid=100))
+    assert level(tell(service, clock, (DEAR, DEAR), step=90_000)) == (1, 90_300)
+    clock.now_s += 20
+    service.receive_layouts(layouts_body(pid=500))
+    assert level(tell(service, clock, ({}, {}), step=3, level=1)) == (1, 0)
+    assert level(tell(service, clock, (DEAR, DEAR), step=1200, level=1)) == (2, 1500)
+    with service.store.read() as connection:
+        which = queries.attempt_of(connection, "job", attempt=None)
+        assert which is not None
+        document = status.run_status(connection, which, now_s=clock.now_s)
+    assert [one["from_step"] for one in document["governor"]["changes"]] == [1500]
+
+
 def test_each_change_is_seen_in_status_metrics_and_the_window(service: Service, clock: FakeClock) -> None:
     service.receive_layouts(layouts_body())
     tell(service, clock, (DEAR, DEAR), step=1200)

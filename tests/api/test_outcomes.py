@@ -104,7 +104,7 @@ def test_a_launch_under_the_same_name_is_a_restart_too(service: Service) -> None
     first = begin(service, 0)
     keep(service, first, OVER)
     with service.store.write() as connection:
-        renamed = {"run": f"{launch_prefix('r')}then.{first}", "end_reason": RELAUNCHED}
+        renamed = {"run": f"{launch_prefix('r')}2026-01-01T00:00:00.{first}", "end_reason": RELAUNCHED}
         connection.execute(update(ATTEMPTS).where(ATTEMPTS.c.id == first).values(**renamed))
     begin(service, 0, windows=CALM_WINDOWS)
     assert became(service) == [(RESTART, "gone")]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import pytest
+from sqlalchemy import Connection, text
 
-from argus.analytics.store import queries
+from argus.analytics.store import conversations, investigations, orders, queries
+from argus.analytics.store.conversations import Conversation
 from argus.analytics.store.engine import Store
+from argus.analytics.store.investigations import Investigation
+from argus.collectors.records.order import Order
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, new_service, upload
 
 pytestmark = pytest.mark.slow
@@ -54,3 +59,60 @@ def test_text_no_database_can_hold_is_refused_before_it(postgres: Store) -> None
     with postgres.read() as connection:
         (kept,) = queries.heartbeats(connection, 1, limit=10, offset=0).items
     assert kept["exit_reason"] == "signal\x00\ud8009"
+
+
+def test_an_order_that_is_committed_after_a_later_one_reaches_its_host(postgres: Store) -> None:
+    service = new_service(postgres, clock=FakeClock())
+    service.receive_layouts(layouts_body())
+    service.receive_heartbeats(beats_body(*(make_beat(rank, ts_s=1.0) for rank in range(4))))
+    order = Order(id=0, kind="pin", run="job", attempt=0, ranks=(0, 1), first_step=0, end_step=10)
+
+    def second() -> None:
+        with postgres.write() as connection:
+            orders.add_order(connection, 1, order, now_s=1.0)
+
+    with ThreadPoolExecutor(1) as pool:
+        with postgres.write() as connection:
+            orders.add_order(connection, 1, order, now_s=1.0)
+            done = pool.submit(second)
+            seen = _orders_once_it_waits(postgres, done)
+        done.result()
+    with postgres.read() as connection:
+        later = orders.orders_for(connection, "h-0", after=max(seen, default=0), now_s=1.0)
+    assert len(seen) + len(later) == 2
+    service.worker.stop()
+
+
+def _orders_once_it_waits(store: Store, done: Future[None]) -> list[int]:
+    """Orders of a host once the other writer has committed, or waits for a lock."""
+    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    while True:
+        with store.read() as connection:
+            if done.done() or connection.execute(waiting).scalar_one():
+                return [one["id"] for one in orders.orders_for(connection, "h-0", after=0, now_s=1.0)]
+        time.sleep(0.01)
+
+
+def test_two_who_speak_in_one_conversation_at_once_are_both_kept(postgres: Store) -> None:
+    about = Conversation(id="c", run="job", incident_id=None, title="why", created_s=1.0, updated_s=1.0)
+    asked = Investigation(
+        id="i", run="job", incident_id=None, question="why", asked_by="me", created_s=1.0, updated_s=1.0
+    )
+    with postgres.write() as connection:
+        conversations.begin(connection, about)
+        investigations.add_investigation(connection, asked)
+
+    def speak(connection: Connection) -> tuple[int, int]:
+        entry = conversations.add_entry(connection, "c", role="user", body={"text": "why"}, now_s=2.0)
+        return entry, investigations.add_event(connection, "i", what="asked", body={}, now_s=2.0)
+
+    def second() -> tuple[int, int]:
+        with postgres.write() as connection:
+            return speak(connection)
+
+    with ThreadPoolExecutor(1) as pool:
+        with postgres.write() as connection:
+            first = speak(connection)
+            done = pool.submit(second)
+            wait([done], timeout=0.2)
+        assert (first, done.result()) == ((0, 1), (1, 2))

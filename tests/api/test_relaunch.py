@@ -7,15 +7,22 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import func, select
+from starlette.testclient import TestClient
 
-from argus.analytics.store import attempts, progress, queries
+from argus.analytics.store import asked, attempts, progress, queries
 from argus.analytics.store.documents import load
-from argus.analytics.store.relaunch import launch_prefix
+from argus.analytics.store.relaunch import launch_of, launch_prefix
 from argus.analytics.store.tables import ATTEMPTS, LAYOUTS, RANK_WINDOWS, STACK_DUMPS
+from argus.api.agent import agent_of
+from argus.api.http.app import make_app
+from argus.api.late import WAIT_S
+from argus.api.look_again import look_again_on
 from argus.api.service import Service
+from argus.api.settings import Settings
+from argus.api.toolbox import toolbox_of
 from argus.collectors.records.stacks import StackDump, encode_stacks
 from argus.collectors.records.summary import RankWindow
-from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, upload
+from tests.api.kit import FAKE_ANALYSES, FakeClock, beats_body, layouts_body, make_beat, make_window, upload
 
 
 def turn(service: Service, clock: FakeClock, *, after_s: float = 1.0) -> None:
@@ -92,6 +99,44 @@ def test_a_layout_that_waited_through_an_outage_ousts_no_later_restart(
     assert attempts_by_run(service) == {"job": [0, 1]}
 
 
+@pytest.mark.parametrize("other", ["job@lr3", "JOB"])
+def test_launches_of_a_run_with_a_name_like_it_are_none_of_its_own(
+    service: Service, clock: FakeClock, other: str
+) -> None:
+    for pid in (100, 500):
+        clock.now_s += 20
+        service.receive_layouts(layouts_body(run=other, pid=pid, began_ns=int(clock.now_s * 1e9)))
+        turn(service, clock)
+    begin(service, clock, attempt=0, pid=900)
+    with service.store.read() as connection:
+        names = [item["run"] for item in queries.runs(connection, limit=10, offset=0).items]
+        mine, theirs = (queries.attempt_of(connection, run, attempt=None) for run in ("job", other))
+        assert len(names) == 3 and mine is not None and theirs is not None
+        before = attempts.attempt_before(connection, theirs)
+        assert before is not None and before.run.startswith(launch_prefix(other))
+        assert attempts.attempt_before(connection, mine) is None
+        assert launch_of(connection, "job", attempt_id=mine.id) == 0
+
+
+def test_the_last_window_of_the_launch_before_is_looked_at_and_waits_for_nobody(
+    service: Service, clock: FakeClock
+) -> None:
+    begin(service, clock, attempt=0, pid=100)
+    service.receive_windows(upload(*(make_window(rank, 1) for rank in range(3))))
+    beat(service, clock, attempt=0, state="exited")
+    turn(service, clock, after_s=2)
+    begin(service, clock, attempt=0, pid=900)
+    turn(service, clock)
+    with service.store.read() as connection:
+        assert progress.pending_windows(connection) == {}
+    turn(service, clock, after_s=WAIT_S + 1)
+    with service.store.read() as connection:
+        kept = attempts.numbers_of(connection, 1, limit=9)
+        (late,) = queries.windows(connection, 1, status="late", limit=9, offset=0).items
+    assert [one.ranks.tolist() for one in kept] == [[0, 1, 2, 3]] * 2
+    assert late["window"] == 1 and late["analysed_s"] == clock.now_s and late["error"] is None
+
+
 @pytest.mark.parametrize("attempt", [0, 1])
 def test_a_launch_within_seconds_of_one_that_was_killed_with_its_hosts_is_a_job_of_its_own(
     service: Service, clock: FakeClock, attempt: int
@@ -137,6 +182,49 @@ def test_the_same_fault_in_the_same_window_of_the_next_launch_is_an_incident_of_
     service.receive_windows(upload(*(make_window(rank, 3) for rank in range(4))))
     turn(service, clock)
     assert told_of(service) == [("resolved", "job"), ("resolved", "before")]
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_an_incident_of_the_launch_before_is_shown_with_that_launch(
+    service: Service, clock: FakeClock, attempt: int
+) -> None:
+    begin(service, clock, attempt=attempt, pid=100)
+    slow = (make_window(rank, 1, attempt=attempt, factor=2.0 if rank == 3 else 1.0) for rank in range(4))
+    service.receive_windows(upload(*slow))
+    turn(service, clock)
+    client = TestClient(make_app(service), raise_server_exceptions=False)
+    (one,) = client.get("/v1/incidents").json()["items"]
+    captured = client.post("/v1/captures", json={"incident": one["id"]}).json()["id"]
+    beat(service, clock, attempt=attempt, state="exited")
+    turn(service, clock, after_s=2)
+    service.receive_layouts(layouts_body(2, pid=900, began_ns=int(clock.now_s * 1e9)))
+    turn(service, clock)
+    assert client.get(f"/v1/incidents/{one['id']}/card").json()["text"].endswith("of 4")
+    (kept,) = client.get("/v1/captures", params={"incident": one["id"]}).json()["items"]
+    assert kept["id"] == captured
+    again = client.post("/v1/captures", json={"incident": one["id"]})
+    assert again.status_code == 409 and "launched again" in again.text
+    assert client.get(f"/v1/captures/{captured}/timeline").status_code == 409  # nothing of it is in yet
+
+
+def test_an_incident_of_the_launch_before_is_judged_again_by_that_launch(
+    service: Service, clock: FakeClock
+) -> None:
+    for pid, factor in ((100, 2.0), (900, 1.0)):
+        begin(service, clock, attempt=0, pid=pid)
+        service.receive_windows(
+            upload(*(make_window(r, 1, factor=factor if r == 3 else 1.0) for r in range(4)))
+        )
+        turn(service, clock)
+        beat(service, clock, attempt=0, state="exited")
+        turn(service, clock, after_s=2)
+    with service.store.read() as connection:
+        (one,) = asked.incidents_of(connection, run=None, fault_class=None, limit=9)
+    assert one.run == "job" and one.status == "resolved"
+    again = look_again_on(service.store, FAKE_ANALYSES)(one)
+    assert again is not None and again["headline"] == "rank 3"
+    case = agent_of(Settings())[0].case(toolbox_of(service), incident=one.id)
+    assert case.facts.run.startswith(launch_prefix("job"))
 
 
 def told_of(service: Service) -> list[tuple[str, str]]:

@@ -60,6 +60,21 @@ def bad_window(index: int) -> bytes:
     return upload(*(make_window(rank, index, factor=3.0 if rank == 2 else 1.0) for rank in range(4)))
 
 
+@pytest.mark.parametrize("first", [0, 1], ids=["the_fresh_first", "the_old_first"])
+def test_a_window_is_of_now_or_late_with_all_its_ranks(
+    client: TestClient, service: Service, clock: FakeClock, first: int
+) -> None:
+    halves = [upload(*(make_window(rank, 0) for rank in ranks)) for ranks in ((0, 1), (2, 3))]
+    ages = [{**OLD, "argus-age": str(age_s)} for age_s in (REPLAY_S - 5, REPLAY_S + 5)]
+    for number in (first, 1 - first):
+        answer = client.post("/v1/ingest/windows", content=halves[number], headers=ages[number])
+        assert answer.json()["accepted"] == 2
+    service.worker.turn(clock.now_s)
+    (window,) = client.get("/v1/runs/job/windows").json()["items"]
+    assert window["status"] == ("late" if first else "analysed")
+    assert window["coverage"]["ratio"] == 1.0 and window["error"] is None
+
+
 def test_what_waited_becomes_history_and_no_incident(
     client: TestClient, service: Service, clock: FakeClock
 ) -> None:

@@ -6,12 +6,15 @@ import time
 import urllib.request
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import event, select, text
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from argus.analytics.store import queries
-from argus.analytics.store.engine import Store
+from argus.analytics.store import intake, queries
+from argus.analytics.store.engine import Store, open_store
 from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.tables import FINDINGS, INCIDENT_EVENTS, RANK_WINDOWS
+from argus.api.service import Service
+from argus.collectors.records.plan import WindowPlan
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, new_service, upload
 from tests.api.process import Running, start, wait_for
 
@@ -111,3 +114,67 @@ def test_the_leader_hears_heartbeats_that_came_to_another_replica(postgres: Stor
     finally:
         leader.worker.stop()
         other.worker.stop()
+
+
+def test_a_last_word_whose_commit_took_long_is_heard(postgres: Store) -> None:
+    clock = FakeClock()
+    leader = new_service(postgres, clock=clock)
+    leader.receive_layouts(layouts_body())
+    leader.receive_heartbeats(beats_body(*(make_beat(rank, ts_s=clock.now_s) for rank in range(4))))
+    turn(leader, clock)
+    try:
+        with postgres.write() as connection:
+            last = [make_beat(rank, ts_s=clock.now_s, state="ended") for rank in range(4)]
+            attempts = intake.ensure_attempts(connection, [("job", 0)], plan=WindowPlan(), now_s=clock.now_s)
+            intake.add_heartbeats(connection, last, attempts=attempts, now_s=clock.now_s)
+            for _ in range(8):
+                turn(leader, clock)
+        for _ in range(60):
+            turn(leader, clock)
+        with postgres.read() as connection:
+            (told,) = queries.attempts(connection, "job")
+        assert told["end_reason"] == "finished" and leader.published.open_now() == ()
+    finally:
+        leader.worker.stop()
+
+
+def turn(service: Service, clock: FakeClock) -> None:
+    clock.now_s += 1.0
+    while service.worker.turn(clock.now_s):
+        pass
+
+
+def refuse(*_: object) -> None:
+    raise OperationalError("connect", None, Exception("no route to host"))
+
+
+def test_who_was_cut_off_and_leads_again_knows_what_the_other_did_meanwhile(
+    postgres: Store, postgres_url: str
+) -> None:
+    clock, mine = FakeClock(), open_store(postgres_url)
+    cut, other = new_service(mine, clock=clock), new_service(postgres, clock=clock)
+    try:
+        turn(cut, clock)
+        other.receive_layouts(layouts_body())
+        for window, factor in enumerate((1.0, 2.0)):
+            rows = [make_window(rank, window, factor=factor if rank == 1 else 1.0) for rank in range(4)]
+            other.receive_windows(upload(*rows))
+            turn(cut, clock)
+        assert len(cut.published.open_now()) == 1
+        event.listen(mine.engine, "do_connect", refuse)
+        with postgres.write() as connection:
+            others = "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            connection.execute(text(f"SELECT pg_terminate_backend(pid) {others}"))
+        with pytest.raises(SQLAlchemyError):
+            turn(cut, clock)
+        other.receive_windows(upload(*(make_window(rank, 2) for rank in range(4))))
+        turn(other, clock)
+        assert other.worker.is_leader and other.published.open_now() == ()
+        other.worker.stop()
+        event.remove(mine.engine, "do_connect", refuse)
+        turn(cut, clock)
+        assert cut.worker.is_leader and cut.published.open_now() == ()
+    finally:
+        cut.worker.stop()
+        other.worker.stop()
+        mine.close()

@@ -302,6 +302,9 @@ def test_a_forgotten_attempt_wakes_when_it_speaks(service: Service, clock: FakeC
     send(service, 1)
     turn(service, clock)
     assert statuses(service) == {0: "analysed", 1: "analysed"}
+    with service.store.read() as connection:
+        (told,) = queries.attempts(connection, "job")
+    assert (told["status"], told["end_reason"], told["ended_s"]) == ("live", None, None)
 
 
 def test_the_plan_is_chosen_once_and_kept(tmp_path: Path, clock: FakeClock) -> None:

@@ -108,6 +108,12 @@ def test_a_part_that_failed_fails_the_check_and_leaves_the_others(lost: str) -> 
     assert f"{lost} failed: RuntimeError: no" in gpu_check.table(result)
 
 
+def test_a_job_that_died_once_all_was_measured_fails_the_check() -> None:
+    result = gpu_check.figures(measured(failed={"job": "the workload ended with code -11"}), recorded())
+    assert not result["ok"] and not result["checks"]["the job ended in order"]
+    assert sum(not holds for holds in result["checks"].values()) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.long
 def test_the_whole_way_runs_dry(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def test_every_answer_has_a_source_and_rules_that_exist() -> None:
         ([12, 4907], {"has_near": 4909, "within": 3}, True),
         ([], {"has_near": 4909, "within": 3}, False),
         ([1213, 1700], {"all_near": 1216, "within": 10}, False),
+        ([], {"all_near": 1216, "within": 10}, False),
     ],
 )
 def test_a_rule_decides(value: object, rule: dict[str, Any], is_kept: bool) -> None:
@@ -58,6 +59,7 @@ def test_a_place_with_stars_gathers() -> None:
     assert real.values_at(answer, "incidents/*/suspects/*") == [9, 14]
     assert real.values_at({"incidents": [{"suspects": []}]}, "incidents/*/suspects/*") == []
     assert real.values_at(answer, "exit") == 1
+    assert real.values_at(answer, "causes/*/suspects/*") is None
     assert real.values_at(answer, "what_if/slowdown") is None
 
 

@@ -44,7 +44,9 @@ def collecting(callback: Callable[[str, dict[str, int]], object], *, inside: str
             count[0] += 1
         return trace
 
-    sys._getframe().f_trace_opcodes = True  # 3.12 asks at settrace whether any frame wants them, and not again
+    sys._getframe().f_trace_opcodes = (
+        True  # 3.12 asks at settrace whether any frame wants them, and not again
+    )
     sys.settrace(trace)
     try:
         yield count
