@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -149,7 +150,10 @@ def open_store(where: str) -> Store:
         backend = ""
     if backend == "sqlite":
         opened: set[sqlite3.Connection] = set()
-        return Store(engine=_sqlite_engine(url, opened=opened), _connections=opened)
+        store = Store(engine=_sqlite_engine(url, opened=opened), _connections=opened)
+        # A command that reads and ends closes nothing itself; the interpreter warns of such connections since 3.13.
+        weakref.finalize(store, store.engine.dispose).atexit = False
+        return store
     if backend == "postgresql":
         if "@" in (
             parts.host or ""

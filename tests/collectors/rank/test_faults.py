@@ -6,6 +6,7 @@ import _thread
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -209,12 +210,19 @@ def test_a_forked_child_does_not_hold_the_ranks_connection(receiver: FakeReceive
     assert jobs.run(job, world=1, path=receiver.path) == [0]
 
 
+UNTOLD_EXCEPTION = pytest.mark.xfail(
+    sys.version_info >= (3, 13),
+    reason="multiprocessing ends after the exception there: docs/limits.md",
+    strict=True,
+)
+
+
 @pytest.mark.parametrize(
     ("end", "code", "says_bye"),
     [
         (lambda: os._exit(5), 5, False),
         (lambda: os.kill(os.getpid(), signal.SIGTERM), -signal.SIGTERM, False),
-        (fail, 1, False),
+        pytest.param(fail, 1, False, marks=UNTOLD_EXCEPTION),
     ],
     ids=["os._exit", "SIGTERM", "exception"],
 )
