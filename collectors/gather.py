@@ -22,6 +22,7 @@ from argus.collectors.readers._folders import counted_over_folders
 from argus.collectors.readers._foreign import UTF_16, advice
 from argus.collectors.readers._members import completed, numbered
 from argus.collectors.readers._phase_table import with_peers
+from argus.collectors.readers._stated_ranks import told_by_names
 from argus.collectors.records.text import tame
 
 LOG = logging.getLogger("argus.gather")
@@ -109,9 +110,10 @@ def gather(
         except Exception as error:  # what no reader foresaw must not cost the other files
             LOG.debug("%s could not be read", found.name, exc_info=True)
             warnings.append((found.name, f"{found.name} could not be read: {_unforeseen(error)}"))
-    placed, of_folders = counted_over_folders(with_peers(files))
+    named, of_names = told_by_names(with_peers(files))
+    placed, of_folders = counted_over_folders(named)
     ranked, told = numbered(placed)
-    said = (*folded(warnings), *of_folders, *told)
+    said = (*folded(warnings), *of_names, *of_folders, *told)
     known = [one for one in passed if one[1].is_known] or passed
     return Gathered(
         readings=completed(ranked),
