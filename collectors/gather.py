@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from argus.collectors.readers import (
     NothingFound,
@@ -16,6 +16,7 @@ from argus.collectors.readers import (
     log_readers,
     reader_for,
 )
+from argus.collectors.readers._ascend import is_table
 from argus.collectors.readers._files import Found, find, head_of, watched
 from argus.collectors.readers._fold import folded
 from argus.collectors.readers._folders import counted_over_folders
@@ -155,6 +156,10 @@ class _Meter:
 
 def _read(found: Found, path: Path) -> Iterable[Reading]:
     head = head_of(path)
+    if is_table(PurePath(found.name)):
+        raise (ReaderError if found.is_named else _passed)(
+            f"{found.name} is a table of Ascend's profiler, which tells of no step: give its trace_view.json"
+        )
     reader = reader_for(head, path.name)
     logs = log_readers()
     if reader is not None and reader not in logs:
@@ -163,6 +168,10 @@ def _read(found: Found, path: Path) -> Iterable[Reading]:
     if reader is not None or (is_text and (found.is_named or _LOG_NAME.search(path.name))):
         return _read_log(logs, found, path, head=head)
     raise _untaken(found, head)
+
+
+def _passed(text: str) -> PassedOver:
+    return PassedOver(text, is_known=True)
 
 
 def _untaken(found: Found, head: bytes, *, is_log: bool = False) -> ReaderError | PassedOver:
