@@ -124,10 +124,14 @@ def gather(
 
 
 def _tamed(reading: Reading) -> Reading:
-    """The reading with a name of its file, and of its series, that can be printed."""
-    series = reading.series
+    """The reading with names of its file, its run, its host and its series that can be printed."""
+    series, layout = reading.series, reading.records.layout
     named = None if series is None else replace(series, name=tame(series.name, MAX_NAME))
-    return replace(reading, source=tame(reading.source, MAX_NAME), series=named)
+    records = reading.records
+    if not (layout.run.isprintable() and layout.host.isprintable()):
+        layout = replace(layout, run=tame(layout.run, MAX_NAME), host=tame(layout.host, MAX_NAME))
+        records = replace(records, layout=layout)
+    return replace(reading, records=records, source=tame(reading.source, MAX_NAME), series=named)
 
 
 def _printable(sentences: Iterable[str]) -> tuple[str, ...]:
