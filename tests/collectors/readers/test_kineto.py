@@ -390,16 +390,3 @@ def test_public_traces_load_or_say_in_one_sentence_what_is_missing(tmp_path: Pat
     assert sorted(ranks) == [0, 34]
     sentences = [w for w in warnings if "the rank is missing" in w]
     assert len(sentences) == 3 and len({w.split(":")[0] for w in sentences}) == 3
-
-
-@pytest.mark.parametrize("is_first", [False, True])
-def test_a_step_that_other_threads_mark_again_is_the_whole_one(tmp_path: Path, is_first: bool) -> None:
-    trace = fake_trace(rank=0, world_size=2, num_steps=3)
-    alone = read(write(tmp_path / "a.json", trace)).records
-    marks = [event for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep")]
-    more = [{**one, "tid": 555, "ts": one["ts"] + 50, "dur": one["dur"] * 0.6} for one in marks]
-    events = trace["traceEvents"]
-    trace["traceEvents"] = more + events if is_first else events + more
-    both = read(write(tmp_path / "b.json", trace)).records
-    assert both.steps.tolist() == alone.steps.tolist()
-    assert both.phases.tolist() == alone.phases.tolist()
