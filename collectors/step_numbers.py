@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.collectors.launches import PROFILED
 from argus.collectors.readers import Reading
 from argus.collectors.records.events import DTYPES, SYMMETRIC_OPS, RankRecords
 
 Ints = NDArray[np.int64]
-
-PROFILED = frozenset({"kineto", "nsight"})
-"""Sources whose steps are numbered by each rank's own profiler, from where it began."""
 
 SAME_END = 0.25
 """Ends of one collective differ by less of a step on one clock; those of two steps by more than twice as much."""

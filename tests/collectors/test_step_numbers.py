@@ -72,7 +72,7 @@ def test_numbers_that_agree_stand_whatever_the_clocks_say(
 ) -> None:
     job = profiled(tmp_path, ahead={}, clocks_us={2: clock_us}, is_even=is_even, is_numbered=is_numbered)
     assert offsets(job) == [0] * WORLD
-    assert not job.warnings
+    assert not any(SAID in warning for warning in job.warnings)
 
 
 def test_steps_are_matched_by_how_they_differ_where_clocks_are_off(tmp_path: Path) -> None:
