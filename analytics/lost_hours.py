@@ -29,7 +29,10 @@ ACCOUNTS = 0.5
 """Incidents that cost half of a window's excess account for all of it: their cost is a mean over windows."""
 
 QUICK = 20.0
-"""Percentile that stands for the baseline where every window has an incident."""
+"""Percentile that stands for the baseline where every window has an incident: what each cost is a mean over windows."""
+
+LEAST_SHARE = 0.1
+"""A healthy step takes at least so much of one with incidents: their costs are estimates."""
 
 UNENDED = "stop.unended"
 """Class of the time in a step that never ended, as far as no incident of a stop accounts for it."""
@@ -178,8 +181,10 @@ class _Sums:
         if not every.size:
             return None
         if not calm.size:
-            self.lacks.append("a healthy window: the quickest steps stand for the baseline")
-            return float(np.percentile(every, QUICK))
+            self.lacks.append(
+                "a healthy window: the quickest steps, less what incidents cost, stand for the baseline"
+            )
+            return min(float(np.percentile(every, QUICK)), _without_costs(attempt))
         return float(np.median(calm))
 
     def _window(self, window: Hours, attempt: Attempt, base_s: float) -> None:
@@ -201,6 +206,16 @@ class _Sums:
         for incident, cost in costs:
             name = incident.cause.fault_class
             self.by_class[name] = self.by_class[name] + lost * accounted * cost / claimed
+
+
+def _without_costs(attempt: Attempt) -> float:
+    """The mean step less what the open incidents cost a step, at least a tenth of it."""
+    priced = [
+        (_steps(w), sum(i.cost.s_per_step for i in _open_at(w, attempt.incidents))) for w in attempt.windows
+    ]
+    mean_s = float(np.concatenate([steps for steps, _ in priced]).mean())
+    cost_s = sum(cost * len(steps) for steps, cost in priced) / sum(len(steps) for steps, _ in priced)
+    return max(mean_s - cost_s, LEAST_SHARE * mean_s)
 
 
 def _told_at_end(attempt: Attempt) -> float:

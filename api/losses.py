@@ -36,6 +36,9 @@ REPLAYED_WINDOWS = 3
 MAX_ATTEMPTS = 50
 """Attempts of a run that are read, the latest."""
 
+LEFT = "left out, one job is analysed at a time"
+"""What is said of files of another attempt or launch."""
+
 GAIN_WINDOWS = 40
 """Windows of an attempt that tell what each step pays for; of ten thousand ranks one is megabytes."""
 
@@ -97,7 +100,23 @@ def file_losses(report: Report) -> LostHours | None:
         by_calls=_by_calls(_some(report.windows)),
     )
     run = report.topology.run or "trace"
-    return lost_hours(run, [attempt], gains=gains, lacks=(*unknown, *_left_out([attempt])))
+    return lost_hours(
+        run, [attempt], gains=gains, lacks=(*unknown, *_left_out([attempt]), *_not_read(report))
+    )
+
+
+def _not_read(report: Report) -> tuple[str, ...]:
+    """What else the files hold, or should: its hours are in no sum."""
+    job = report.job
+    absent = (f"{len(job.missing)} of {job.world_size} ranks",) if job.missing else ()
+    return (
+        *absent,
+        *(
+            ("other attempts and launches in the files",)
+            if any(LEFT in one for one in report.warnings)
+            else ()
+        ),
+    )
 
 
 def _stored_open_s(connection: Connection, attempt_id: int) -> float:

@@ -1,8 +1,9 @@
-"""`argus report` over recordings of a run that stood still until it was stopped."""
+"""`argus report` over recordings of runs that stood still, were launched several times or lack ranks."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from argus.api.cli import main
 from argus.collectors.gather import gather
 from argus.collectors.records.frames import Kind, encode_json
 from argus.collectors.records.heartbeat import Status
+from argus.evals.simulator.frames import rank_frames
 from tests.api.test_triage import recordings
 
 STOOD_S = 300
@@ -60,3 +62,21 @@ def test_a_save_or_an_end_in_order_is_no_loss(
 ) -> None:
     found = report(capsys, stood(tmp_path / "job", **options))
     assert UNENDED not in found["by_class"] and found["lost"]["share"] < 0.1
+
+
+@pytest.mark.slow
+def test_attempts_and_ranks_that_are_in_no_sum_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recordings(tmp_path / "job", steps=60)
+    for path in sorted((tmp_path / "job").iterdir())[:3]:
+        (one,) = gather([path], tmp_path / "s").readings
+        layout = replace(one.records.layout, attempt=1)
+        frames = rank_frames(replace(one.records, layout=layout))
+        (tmp_path / "job" / f"again-{path.name}").write_bytes(b"".join(frames))
+    (tmp_path / "job" / "rank-3.argus").unlink()
+    main(["report", "--json", str(tmp_path / "job")])
+    out, err = capsys.readouterr()
+    lacks = json.loads(out)["lacks"]
+    assert "other attempts and launches in the files" in lacks and "1 of 4 ranks" in lacks
+    assert "attempt 0 is left out" in err
