@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,6 +53,13 @@ def in_one_count(by_rank: Mapping[int, Reading], warnings: list[str]) -> dict[in
         for number, reading in sorted(by_rank.items())
         if reading.records.layout.source in PROFILED and _is_marked(reading.records)
     }
+    unmarked = [
+        number
+        for number, reading in sorted(by_rank.items())
+        if reading.records.layout.source in PROFILED and number not in ranks
+    ]
+    if ranks and unmarked:
+        warnings.append(_unmarked_sentence(unmarked, by_rank))
     if len(ranks) < 2:
         return dict(by_rank)
     are_numbered = all(by_rank[number].is_seq_known for number in ranks)
@@ -204,13 +211,25 @@ def _renumbered(reading: Reading, by: int) -> Reading:
     return replace(reading, records=replace(reading.records, **moved))
 
 
+def _unmarked_sentence(unmarked: Sequence[int], by_rank: Mapping[int, Reading]) -> str:
+    others = f" (and of {len(unmarked) - 1} more ranks)" if len(unmarked) > 1 else ""
+    return (
+        f"no step is marked in {by_rank[unmarked[0]].source}, the profile of rank {unmarked[0]}{others}: all of it counts as "
+        "one step, which cannot be compared with the others' steps"
+    )
+
+
 def _moved_sentence(moves: Mapping[int, int], ranks: Mapping[int, _Rank], by: str) -> str:
     number, move = next(iter(moves.items()))
     first = int(ranks[number].steps[0].min())
-    how = "the numbers of their collectives show" if by == "numbers" else "the ends of their collectives show"
+    how = (
+        "the numbers of their collectives show"
+        if by == "numbers"
+        else "the times of their steps and collectives show"
+    )
     others = f" (and {len(moves) - 1} more ranks likewise)" if len(moves) > 1 else ""
     return (
-        f"rank {number} numbers its steps otherwise than most ranks{others}: its step {first} is their step "
+        f"rank {number} numbers its steps otherwise than the other ranks{others}: its step {first} is their step "
         f"{first + move}, as {how}"
     )
 

@@ -170,6 +170,7 @@ def _identity(meta: Mapping[str, Any], path: Path, *, least_world: int, rank: in
     raw = literal(meta.get("distributedInfo"))
     info: Mapping[str, Any] = raw if isinstance(raw, dict) else {}
     stated, world = count(info.get("rank")), count(info.get("world_size"))
+    stated = None if stated is not None and stated < 0 else stated  # what a process outside the group is told
     info = info if rank in (None, stated) else {}
     rank = stated if rank is None else rank
     rank = rank_beside(path) if rank is None else rank

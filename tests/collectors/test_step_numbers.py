@@ -84,3 +84,14 @@ def test_a_rank_without_a_step_in_common_is_named(tmp_path: Path) -> None:
     job = profiled(tmp_path, ahead={1: 100}, clocks_us={1: 6e8})
     assert any("no step of rank 1 is one of another rank's" in warning for warning in job.warnings)
     assert not any(SAID in warning for warning in job.warnings)
+
+
+def test_a_rank_without_marked_steps_among_others_is_named(tmp_path: Path) -> None:
+    for rank in range(3):
+        trace = fake_trace(rank=rank, world_size=3, num_steps=3)
+        if rank == 1:
+            events = trace["traceEvents"]
+            trace["traceEvents"] = [one for one in events if not one["name"].startswith("ProfilerStep")]
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(trace))
+    job = join(gather([tmp_path], tmp_path / "s").readings)
+    assert any("no step is marked in rank1.json" in warning for warning in job.warnings)

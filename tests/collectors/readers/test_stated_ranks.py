@@ -46,6 +46,10 @@ def test_names_tell_apart_what_states_one_rank(tmp_path: Path, names: list[str])
     assert [SAID in warning for warning in found.warnings].count(True) == 1
 
 
+def test_a_rank_below_zero_is_none(tmp_path: Path) -> None:
+    assert ranks(gathered(tmp_path, ["rank0.json", "rank1.json"], world=2, stated=(-1, -1))) == [0, 1]
+
+
 def test_jobs_of_one_rank_each_do_not_wait_for_one_another(tmp_path: Path) -> None:
     found = gathered(tmp_path, ["rank0.json", "rank1.json"], world=1)
     assert ranks(found) == [0, 1]
