@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,15 +88,18 @@ def _rank(reading: Reading) -> _Rank:
     order = np.argsort(one.steps["step"], kind="stable")
     steps = one.steps[order]
     members = {group.name: hash(group.ranks) for group in one.layout.groups if len(group.ranks) > 1}
+    ops = [index for index, name in enumerate(one.names) if name in SYMMETRIC_OPS]
+    calls = one.collectives[np.isin(one.collectives["op"], ops)]
+    calls = calls[np.argsort(calls["end_ns"], kind="stable")]
     step_of: dict[tuple[int, int], int] = {}
     ends: dict[int, dict[int, int]] = defaultdict(dict)
-    columns = [one.collectives[name].tolist() for name in ("group", "op", "seq", "step", "end_ns")]
-    for named, op, seq, step, end in zip(*columns, strict=True):
-        group = members.get(one.name(named))
-        if group is None or one.name(op) not in SYMMETRIC_OPS:
-            continue
-        step_of.setdefault((group, seq), step)
-        ends[group][step] = max(ends[group].get(step, end), end)
+    for index in np.unique(calls["group"]).tolist():
+        group = members.get(one.name(index))
+        if group is not None:
+            mine = calls[calls["group"] == index]
+            at = mine["step"].tolist()
+            step_of |= zip(zip(repeat(group), mine["seq"].tolist(), strict=False), at, strict=True)
+            ends[group] |= zip(at, mine["end_ns"].tolist(), strict=True)  # the last one stays
     return _Rank(
         steps=(
             steps["step"].astype(np.int64),
