@@ -242,6 +242,8 @@ def _not(cause: Cause) -> Iterator[str]:
 
 def _cost(incident: Incident, topology: Topology | None) -> str:
     cost, step = incident.cost, _evidence(incident.cause, "step_s")
+    if not (cost.s_per_step or cost.gpu_hours_so_far or cost.gpu_hours_per_day):
+        return "not seen: no wait of another rank is recorded"
     on_gpu = topology is not None and any(topology.gpu_models.values())
     unit = "GPU-hours" if on_gpu else "rank-hours"
     parts = []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from argus.agent.wording import CAUSES, counted, printable, quantity
-from argus.analytics.lost_hours import LostHours
+from argus.analytics.lost_hours import UNENDED, LostHours
 
 MIN_SHARE = 0.005
 """What costs less than half a percent is not worth a clause."""
 
 MAX_CLASSES, MAX_GAINS = 3, 3
+
+NAMES = {**CAUSES, UNENDED: "a step that had not ended at the last sign of life"}
 
 
 def paragraph(report: LostHours) -> str:
@@ -16,14 +18,15 @@ def paragraph(report: LostHours) -> str:
     lost = report.lost
     used = f"Run {report.run} used {_hours(report.gpu_hours)} on {counted(report.world_size, 'ranks')}"
     step = f"a healthy step takes {quantity(report.baseline_s, 's')}"
-    above = f"It lost {_hours(lost.hours)} ({quantity(lost.share, 'share')}) to steps above that"
+    stopped = " and to standstills" if any(name.startswith("stop.") for name in report.by_class) else ""
+    above = f"It lost {_hours(lost.hours)} ({quantity(lost.share, 'share')}) to steps above that{stopped}"
     far = f"{_hours(lost.far_hours)} ({quantity(lost.far_share, 'share')}) of it in {counted(report.num_far_steps, 'steps')}"
     said = [
         f"{used} over {counted(report.num_steps, 'steps')}; {step}.",
         f"{above}, {far} of twice the baseline or more.",
     ]
     classes = [
-        f"{CAUSES.get(name, name)} ({name}) {_hours(loss.hours)}, {quantity(loss.share, 'share')}"
+        f"{NAMES.get(name, name)} ({name}) {_hours(loss.hours)}, {quantity(loss.share, 'share')}"
         for name, loss in report.by_class.items()
         if loss.share >= MIN_SHARE
     ][:MAX_CLASSES]

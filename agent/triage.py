@@ -25,6 +25,8 @@ from argus.agent.wording import (
     LEFT,
     UNHEARD,
     UNHEARD_OF_MANY,
+    UNPRICED,
+    UNPRICED_OF_MANY,
     clip,
     does,
     phase_name,
@@ -33,6 +35,7 @@ from argus.agent.wording import (
     versus,
 )
 from argus.analytics.classes import cause_classes
+from argus.analytics.cost import price_of
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.incident import Cause, Incident
 from argus.topology.layout import Topology
@@ -115,7 +118,10 @@ def headline(incident: Incident, topology: Topology) -> str:
     if cause.fault_class == "stop.hang" and any(item.name == "call_differs" for item in cause.evidence):
         what = DIFFERS if cause.suspects else ALL_DIFFER
         return clip(f"{place(cause, topology)} {what}{_how_much(cause)}", MAX_HEADLINE)
-    said = f"{place(cause, topology)} {does(cause.fault_class, is_many=is_many)}"
+    what = does(cause.fault_class, is_many=is_many)
+    if cause.fault_class == "unknown" and not cause.victims and price_of(cause) == 0:
+        what = UNPRICED_OF_MANY if is_many else UNPRICED
+    said = f"{place(cause, topology)} {what}"
     return clip(f"{said}{_how_much(cause)}", MAX_HEADLINE)
 
 

@@ -53,6 +53,10 @@ CAUSES_OF_MANY = {
 }
 """The same of several suspects."""
 
+UNPRICED = "stands out, what that costs is not seen"
+UNPRICED_OF_MANY = "stand out, what that costs is not seen"
+"""What a suspect does of an unknown cause that nobody was seen to wait for."""
+
 UNHEARD = "is not heard of: it is gone, or only its processor or network is"
 UNHEARD_OF_MANY = "are not heard of: they are gone, or only their processors or network are"
 """What a lost suspect does, what several do, while nothing else is heard of the job either."""

@@ -14,6 +14,9 @@ GAIN = "replay_gain_s"
 BY_ITSELF = "by_itself_s"
 """Evidence whose value would be the price if the other causes of the step were healed."""
 
+LEAST_S = 1e-9
+"""Clocks count nanoseconds: a lower price is what adding up left over, and none."""
+
 BAD_SHARE = "bad_share"
 """Evidence by how much a cause that comes and goes was priced down."""
 
@@ -25,7 +28,8 @@ NONE = Cost(
 
 def price_of(cause: Cause) -> float:
     """Seconds a step by replay where one tells, else what the cause was measured to cost."""
-    return next((item.value for item in cause.evidence if item.name == GAIN), cause.s_per_step)
+    price_s = next((item.value for item in cause.evidence if item.name == GAIN), cause.s_per_step)
+    return price_s if price_s >= LEAST_S else 0.0
 
 
 def share_by_itself(cause: Cause) -> float:
@@ -53,9 +57,9 @@ def cost_of_steps(
     added = s_per_step / share * num_bad * world / 3600
     return Cost(
         s_per_step=s_per_step,
-        share_of_step=cause.share_of_step,
+        share_of_step=cause.share_of_step if s_per_step else 0.0,
         gpu_hours_so_far=before.gpu_hours_so_far + added,
-        gpu_hours_per_day=min(cause.share_of_step, 1.0) * 24.0 * world,
+        gpu_hours_per_day=min(cause.share_of_step, 1.0) * 24.0 * world if s_per_step else 0.0,
         method=REPLAY if is_replayed else CRITICAL_PATH,
         num_steps=num_steps,
     )

@@ -2,7 +2,8 @@
 
 The baseline is the median step of windows in which nothing was wrong. The excess of a step over it goes to the
 incidents open at that step, by what each costs a step; what they do not account for stays unexplained. Steps of
-at least twice the baseline are told apart, as the ARGUS paper's 7 % are (argus-paper.md §1).
+at least twice the baseline are told apart, as the ARGUS paper's 7 % are (argus-paper.md §1). A step that never ended
+is in no window: what an attempt stood in one until its last sign of life is lost as a whole.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import numpy as np
 from argus.analytics.incident import Incident
 from argus.analytics.inefficiency import Gain
 from argus.analytics.lifecycle import is_stop
+from argus.analytics.stops import is_in_pause
 from argus.analytics.window import Floats
+from argus.collectors.records.heartbeat import Status
 
 FAR = 2.0
 """Multiple of the baseline from which on a step counts as far beyond it: the paper's."""
@@ -26,7 +29,16 @@ ACCOUNTS = 0.5
 """Incidents that cost half of a window's excess account for all of it: their cost is a mean over windows."""
 
 QUICK = 20.0
-"""Percentile that stands for the baseline where every window has an incident."""
+"""Percentile that stands for the baseline where every window has an incident: what each cost is a mean over windows."""
+
+LEAST_SHARE = 0.1
+"""A healthy step takes at least so much of one with incidents: their costs are estimates."""
+
+UNENDED = "stop.unended"
+"""Class of the time in a step that never ended, as far as no incident of a stop accounts for it."""
+
+LONG, HEARD_S = 10.0, 5.0
+"""Medians, and seconds, from which on an open step is none that was merely under way at the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +88,27 @@ class LostHours:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """What one attempt contributes."""
+    """What one attempt contributes; `open_s` see `open_s`."""
 
     windows: Sequence[Hours]
     incidents: Sequence[Incident]
     world_size: int
+    open_s: float = 0.0
+
+
+def open_s(statuses: Sequence[Status], *, last_end_ns: int = 0) -> float:
+    """Seconds from the end of the last step to the ranks' last sign of life; 0 if that is no longer than a step may
+    take, or some rank is in a mark (a save, an evaluation), or none has ended a step.
+
+    `statuses` = the last word of each rank of an attempt that did not end in order.
+    """
+    started = [status for status in statuses if status.step_since_ns > 0]
+    usual_s = float(np.median([status.step_p50_ns for status in started])) * 1e-9 if started else 0.0
+    if usual_s <= 0 or any(is_in_pause(status) for status in started):
+        return 0.0
+    since_ns = max(last_end_ns, *(status.step_since_ns for status in started))
+    long_s = (max(status.ts_ns for status in started) - since_ns) * 1e-9
+    return long_s if long_s >= max(LONG * usual_s, HEARD_S) else 0.0
 
 
 def lost_hours(
@@ -137,6 +165,9 @@ class _Sums:
         for incident in attempt.incidents:
             if is_stop(incident):
                 self.stopped[incident.cause.fault_class] += incident.cost.gpu_hours_so_far
+        unended = attempt.open_s * attempt.world_size / 3600 - _told_at_end(attempt)
+        if unended > 0:
+            self.stopped[UNENDED] += unended
         base_s = self._baseline(attempt)
         if base_s is None:
             return
@@ -150,8 +181,10 @@ class _Sums:
         if not every.size:
             return None
         if not calm.size:
-            self.lacks.append("a healthy window: the quickest steps stand for the baseline")
-            return float(np.percentile(every, QUICK))
+            self.lacks.append(
+                "a healthy window: the quickest steps, less what incidents cost, stand for the baseline"
+            )
+            return min(float(np.percentile(every, QUICK)), _without_costs(attempt))
         return float(np.median(calm))
 
     def _window(self, window: Hours, attempt: Attempt, base_s: float) -> None:
@@ -173,6 +206,22 @@ class _Sums:
         for incident, cost in costs:
             name = incident.cause.fault_class
             self.by_class[name] = self.by_class[name] + lost * accounted * cost / claimed
+
+
+def _without_costs(attempt: Attempt) -> float:
+    """The mean step less what the open incidents cost a step, at least a tenth of it."""
+    priced = [
+        (_steps(w), sum(i.cost.s_per_step for i in _open_at(w, attempt.incidents))) for w in attempt.windows
+    ]
+    mean_s = float(np.concatenate([steps for steps, _ in priced]).mean())
+    cost_s = sum(cost * len(steps) for steps, cost in priced) / sum(len(steps) for steps, _ in priced)
+    return max(mean_s - cost_s, LEAST_SHARE * mean_s)
+
+
+def _told_at_end(attempt: Attempt) -> float:
+    """GPU-hours of the stops that came after the last step of any window."""
+    last = max((window.first_step + window.num_steps - 1 for window in attempt.windows), default=0)
+    return sum(i.cost.gpu_hours_so_far for i in attempt.incidents if is_stop(i) and i.onset_step >= last)
 
 
 def _steps(window: Hours) -> Floats:

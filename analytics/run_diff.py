@@ -10,7 +10,7 @@ from typing import Any
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.robust import EFFICIENCY, student_point
-from argus.analytics.run_facts import KernelLevel, Level, RunFacts, nccl_variants
+from argus.analytics.run_facts import WHOLE, KernelLevel, Level, RunFacts, nccl_variants
 from argus.collectors.records.text import tame
 
 SECTIONS = (
@@ -65,7 +65,10 @@ MAX_TEXT = 120
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One difference; `ratio` = after / before of a time or count, `effect_s` what it makes a step longer."""
+    """One difference; `ratio` = after / before of a time or count, `effect_s` what it makes a step longer.
+
+    Of a kernel `unit` says whether `before` and `after` are seconds of a call or calls a step.
+    """
 
     section: str
     name: str
@@ -73,6 +76,7 @@ class Change:
     after: str | float | None
     ratio: float | None = None
     effect_s: float | None = None
+    unit: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON-ready dict."""
@@ -114,7 +118,9 @@ class RunDiff:
 
 
 def diff(before: RunFacts, after: RunFacts) -> RunDiff:
-    """Everything that differs beyond its noise, in the order of `SECTIONS`."""
+    """Everything that differs beyond its noise, in the order of `SECTIONS`; nothing by step where only one has steps."""
+    if (WHOLE in before.lacks) != (WHOLE in after.lacks):
+        before, after = _without_steps(before), _without_steps(after)
     step_s = max((level.p50_s for level in (before.step, after.step) if level), default=0.0)
     steps = [{} if one.step is None else {"step": one.step} for one in (before, after)]
     was_set = (
@@ -145,6 +151,10 @@ def diff(before: RunFacts, after: RunFacts) -> RunDiff:
     )
     lacks = [f"{text} of {name_of(one)}" for one in (before, after) for text in one.lacks]
     return RunDiff(before=name_of(before), after=name_of(after), changes=changes, lacks=tuple(lacks))
+
+
+def _without_steps(facts: RunFacts) -> RunFacts:
+    return replace(facts, step=None, phases={}, waits={}, kernels={}, late={})
 
 
 def diff_since_restart(
@@ -362,6 +372,7 @@ def _kernels(
                 after=None if new is None else new.count if called else new.p50_s,
                 ratio=_ratio(*cost),
                 effect_s=cost[1] - cost[0],
+                unit="calls" if called else "s",
             )
         )
     return _costliest(found)

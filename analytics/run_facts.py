@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,12 @@ MAX_KERNELS = 400
 
 NCCL = re.compile(r"nccl(?:Dev)?Kernel_([A-Za-z]+)_?(.*)", re.IGNORECASE)
 """NCCL's kernels are named by operation, type, algorithm and protocol."""
+
+WHOLE = "step boundaries (the whole trace counts as one step)"
+"""What a run lacks whose steps nobody marked: nothing of it is by step."""
+
+STEPS_ALIKE, MIN_WINDOWS = 4, 3
+"""Steps that say as much as one window, for each resembles the one before; fewer windows tell no spread."""
 
 KERNEL_CHUNK = 64
 """Kernels of a window opened at a time: bounds the memory of ten thousand ranks."""
@@ -140,6 +146,15 @@ def facts_of(
         late=late or {},
         lacks=tuple(lacks),
     )
+
+
+def step_level(numbers: Sequence[WindowNumbers]) -> Level | None:
+    """The step's level by its windows, by single steps where the windows are too few to tell their spread."""
+    by_window = _level(one.typical_step_s for one in numbers)
+    by_step = _level(step for one in numbers for step in one.job_step_s.tolist())
+    if by_window is None or by_step is None or by_window.num >= MIN_WINDOWS:
+        return by_window
+    return replace(by_window, spread=by_step.spread, num=max(by_step.num // STEPS_ALIKE, by_window.num))
 
 
 def late_levels(windows: Iterable[Window]) -> dict[str, Level]:

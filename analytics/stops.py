@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from argus.collectors.records.heartbeat import Heartbeat
+from argus.collectors.records.heartbeat import Heartbeat, Status
 from argus.topology.groups import Group
 from argus.topology.layout import Topology
 
@@ -167,17 +167,18 @@ def quiet_s(beats: Sequence[Heartbeat], moves: Mapping[int, float]) -> float:
 def is_busy(beat: Heartbeat) -> bool:
     """Whether a rank may lawfully be long: in its first step, or inside a mark; not while its process is stopped."""
     is_first = beat.status.step_p50_ns == 0
-    return (is_first or _is_marked(beat)) and beat.process_state not in NOT_RUNNING
+    return (is_first or is_in_pause(beat.status)) and beat.process_state not in NOT_RUNNING
 
 
-def _is_marked(beat: Heartbeat) -> bool:
-    return bool(beat.status.in_mark) or beat.status.phase in PAUSE_PHASES
+def is_in_pause(status: Status) -> bool:
+    """Whether a rank is inside a mark or a phase that may lawfully last: a save, an evaluation."""
+    return bool(status.in_mark) or status.phase in PAUSE_PHASES
 
 
 def in_known_pause(beats: Sequence[Heartbeat]) -> bool:
     """Some rank is inside a mark or such a phase or has ended in order, or none has finished a step yet."""
     running = [beat for beat in beats if beat.state == "running"]
-    marked = any(_is_marked(beat) for beat in running)
+    marked = any(is_in_pause(beat.status) for beat in running)
     return marked or len(running) < len(beats) or all(beat.status.step_p50_ns == 0 for beat in running)
 
 

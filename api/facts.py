@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
 from argus.analytics.numbers import window_numbers
 from argus.analytics.run_diff import RunDiff, diff_since_restart
-from argus.analytics.run_facts import KernelLevel, RunFacts, facts_of, kernel_levels, late_levels
+from argus.analytics.run_facts import (
+    WHOLE,
+    KernelLevel,
+    RunFacts,
+    facts_of,
+    kernel_levels,
+    late_levels,
+    step_level,
+)
 from argus.analytics.store import progress
 from argus.analytics.store.attempts import attempt_before, kernel_window, numbers_of
 from argus.analytics.store.queries import Which
@@ -25,6 +34,9 @@ SETTLED_WINDOWS = 6
 teach."""
 
 START_UP = 2
+
+UNMARKED = "step boundaries:"
+"""How the sentence of a file without steps begins."""
 
 
 def stored_facts(connection: Connection, which: Which) -> RunFacts | None:
@@ -77,10 +89,8 @@ def job_facts(job: Job, topology: Topology, windows: Sequence[Window]) -> RunFac
         if with_kernels is None
         else _levels(with_kernels.kernels, names=with_kernels.kernel_names, num_steps=with_kernels.num_steps)
     )
-    return facts_of(
-        topology,
-        [one.layout for one in job.records],
-        [window_numbers(window) for window in windows],
-        kernels=kernels,
-        late=late_levels(windows),
-    )
+    numbers = [window_numbers(window) for window in windows]
+    layouts = [one.layout for one in job.records]
+    facts = facts_of(topology, layouts, numbers, kernels=kernels, late=late_levels(windows))
+    is_whole = any(text.startswith(UNMARKED) for one in job.records for text in one.unseen)
+    return replace(facts, step=step_level(numbers), lacks=(*facts.lacks, *([WHOLE] if is_whole else ())))

@@ -19,6 +19,7 @@ from argus.collectors.records.outside_event import MAX_EVENTS, OutsideEvent
 from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, StackTable
 from argus.collectors.records.summary import RankWindow
+from argus.collectors.records.text import has_page
 from argus.collectors.records.upload import open_windows
 
 T = TypeVar("T")
@@ -159,7 +160,7 @@ def _each(items: Any, parse: Callable[[int, Any], T]) -> Parsed[T]:
 def _arrival(index: int, came: tuple[bytes, bytes]) -> Arrival:
     body, frame = came
     window = RankWindow.from_bytes(body)
-    _name(window.run, "window.run")
+    _run(window.run, "window.run")
     _name(window.host, "window.host", may_be_empty=True)
     _below(window.rank, MAX_WORLD, "window.rank")
     _below(window.attempt, MAX_ATTEMPT, "window.attempt")
@@ -213,7 +214,7 @@ def _check_kernels(payload: bytes) -> None:
 
 def _layout(_index: int, raw: object) -> Layout:
     layout = Layout.from_json(raw)
-    _name(layout.run, "layout.run")
+    _run(layout.run, "layout.run")
     _name(layout.host, "layout.host", may_be_empty=True)
     _name(layout.source, "layout.source", may_be_empty=True)
     _below(layout.attempt, MAX_ATTEMPT, "layout.attempt")
@@ -222,7 +223,7 @@ def _layout(_index: int, raw: object) -> Layout:
 
 def _heartbeat(_index: int, raw: object) -> Heartbeat:
     beat = Heartbeat.from_json(raw)
-    _name(beat.run, "heartbeat.run")
+    _run(beat.run, "heartbeat.run")
     _name(beat.host, "heartbeat.host", may_be_empty=True)
     status = beat.status
     numbers: Sequence[int] = (
@@ -243,6 +244,12 @@ def _name(text: str, what: str, *, may_be_empty: bool = False) -> None:
         raise WireError(f"{what} must not be empty")
     if not text.isprintable():
         raise WireError(f"{what} must be printable text, got {text!a:.60}")
+
+
+def _run(text: str, what: str) -> None:
+    _name(text, what)
+    if not has_page(text):
+        raise WireError(f"{what} must not be . or .. or hold one between slashes, got {text!a:.60}")
 
 
 def _below(number: int, limit: int, what: str) -> None:

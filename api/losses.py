@@ -12,7 +12,7 @@ from argus.agent.forward import paragraph
 from argus.analytics.call_replay import MAX_RANKS, what_if_gains
 from argus.analytics.clocks import align
 from argus.analytics.inefficiency import gains_of
-from argus.analytics.lost_hours import Attempt, Hours, LostHours, lost_hours
+from argus.analytics.lost_hours import Attempt, Hours, LostHours, lost_hours, open_s
 from argus.analytics.numbers import WindowNumbers, window_numbers
 from argus.analytics.store import asked, progress, queries
 from argus.analytics.store.attempts import incidents_of, sampled_numbers, sampled_steps
@@ -20,6 +20,10 @@ from argus.analytics.waits import waits_of
 from argus.analytics.whatif.shares import MAX_ERROR
 from argus.analytics.window import Window, assemble
 from argus.api.report import Report
+from argus.collectors.job import Job
+from argus.collectors.readers import Ending
+from argus.collectors.records.heartbeat import Status
+from argus.collectors.records.layout import MAX_WORLD
 from argus.collectors.records.summary import RankWindow
 from argus.topology.layout import build
 
@@ -31,6 +35,9 @@ REPLAYED_WINDOWS = 3
 
 MAX_ATTEMPTS = 50
 """Attempts of a run that are read, the latest."""
+
+LEFT = "left out, one job is analysed at a time"
+"""What is said of files of another attempt or launch."""
 
 GAIN_WINDOWS = 40
 """Windows of an attempt that tell what each step pays for; of ten thousand ranks one is megabytes."""
@@ -61,8 +68,14 @@ def stored_losses(connection: Connection, run: str) -> LostHours | None:
             for first, num, steps in found
         ]
         numbers += sampled_numbers(connection, which.id, limit=GAIN_WINDOWS)
-        incidents = incidents_of(connection, which.id)
-        attempts.append(Attempt(windows=windows, incidents=incidents, world_size=row["world_size"] or 1))
+        attempts.append(
+            Attempt(
+                windows=windows,
+                incidents=incidents_of(connection, which.id),
+                world_size=row["world_size"] or 1,
+                open_s=_stored_open_s(connection, which.id),
+            )
+        )
     world = max((attempt.world_size for attempt in attempts), default=1)
     by_calls = _by_calls(_stored_windows(connection, run))
     gains, unknown = gains_of(numbers, world_size=world, by_calls=by_calls)
@@ -76,7 +89,10 @@ def file_losses(report: Report) -> LostHours | None:
         Hours(first_step=window.first_step, num_steps=window.num_steps, job_step_s=one.job_step_s)
         for window, one in zip(report.windows, numbers, strict=True)
     ]
-    attempt = Attempt(windows=windows, incidents=report.incidents, world_size=report.job.world_size)
+    job = report.job
+    attempt = Attempt(
+        windows=windows, incidents=report.incidents, world_size=job.world_size, open_s=_recorded_open_s(job)
+    )
     gains, unknown = gains_of(
         numbers,
         world_size=report.job.world_size,
@@ -84,7 +100,37 @@ def file_losses(report: Report) -> LostHours | None:
         by_calls=_by_calls(_some(report.windows)),
     )
     run = report.topology.run or "trace"
-    return lost_hours(run, [attempt], gains=gains, lacks=(*unknown, *_left_out([attempt])))
+    return lost_hours(
+        run, [attempt], gains=gains, lacks=(*unknown, *_left_out([attempt]), *_not_read(report))
+    )
+
+
+def _not_read(report: Report) -> tuple[str, ...]:
+    """What else the files hold, or should: its hours are in no sum."""
+    job = report.job
+    absent = (f"{len(job.missing)} of {job.world_size} ranks",) if job.missing else ()
+    return (
+        *absent,
+        *(
+            ("other attempts and launches in the files",)
+            if any(LEFT in one for one in report.warnings)
+            else ()
+        ),
+    )
+
+
+def _stored_open_s(connection: Connection, attempt_id: int) -> float:
+    beats = queries.heartbeats(connection, attempt_id, limit=MAX_WORLD, offset=0).items
+    if any(beat["state"] == "ended" for beat in beats):
+        return 0.0
+    return open_s([Status.from_json(beat["status"]) for beat in beats])
+
+
+def _recorded_open_s(job: Job) -> float:
+    if Ending.GOODBYE in job.endings.values():
+        return 0.0
+    last_end_ns = max(int(one.steps["end_ns"].max()) for one in job.records)
+    return open_s(list(job.statuses.values()), last_end_ns=last_end_ns)
 
 
 def _some(windows: Sequence[Item]) -> Sequence[Item]:

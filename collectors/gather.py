@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from argus.collectors.readers import (
     NothingFound,
@@ -16,12 +16,14 @@ from argus.collectors.readers import (
     log_readers,
     reader_for,
 )
+from argus.collectors.readers._ascend import is_table
 from argus.collectors.readers._files import Found, find, head_of, watched
 from argus.collectors.readers._fold import folded
 from argus.collectors.readers._folders import counted_over_folders
 from argus.collectors.readers._foreign import UTF_16, advice
 from argus.collectors.readers._members import completed, numbered
 from argus.collectors.readers._phase_table import with_peers
+from argus.collectors.readers._stated_ranks import told_by_names
 from argus.collectors.records.text import tame
 
 LOG = logging.getLogger("argus.gather")
@@ -109,9 +111,10 @@ def gather(
         except Exception as error:  # what no reader foresaw must not cost the other files
             LOG.debug("%s could not be read", found.name, exc_info=True)
             warnings.append((found.name, f"{found.name} could not be read: {_unforeseen(error)}"))
-    placed, of_folders = counted_over_folders(with_peers(files))
+    named, of_names = told_by_names(with_peers(files))
+    placed, of_folders = counted_over_folders(named)
     ranked, told = numbered(placed)
-    said = (*folded(warnings), *of_folders, *told)
+    said = (*folded(warnings), *of_names, *of_folders, *told)
     known = [one for one in passed if one[1].is_known] or passed
     return Gathered(
         readings=completed(ranked),
@@ -121,10 +124,14 @@ def gather(
 
 
 def _tamed(reading: Reading) -> Reading:
-    """The reading with a name of its file, and of its series, that can be printed."""
-    series = reading.series
+    """The reading with names of its file, its run, its host and its series that can be printed."""
+    series, layout = reading.series, reading.records.layout
     named = None if series is None else replace(series, name=tame(series.name, MAX_NAME))
-    return replace(reading, source=tame(reading.source, MAX_NAME), series=named)
+    records = reading.records
+    if not (layout.run.isprintable() and layout.host.isprintable()):
+        layout = replace(layout, run=tame(layout.run, MAX_NAME), host=tame(layout.host, MAX_NAME))
+        records = replace(records, layout=layout)
+    return replace(reading, records=records, source=tame(reading.source, MAX_NAME), series=named)
 
 
 def _printable(sentences: Iterable[str]) -> tuple[str, ...]:
@@ -153,6 +160,10 @@ class _Meter:
 
 def _read(found: Found, path: Path) -> Iterable[Reading]:
     head = head_of(path)
+    if is_table(PurePath(found.name)):
+        raise (ReaderError if found.is_named else _passed)(
+            f"{found.name} is a table of Ascend's profiler, which tells of no step: give its trace_view.json"
+        )
     reader = reader_for(head, path.name)
     logs = log_readers()
     if reader is not None and reader not in logs:
@@ -161,6 +172,10 @@ def _read(found: Found, path: Path) -> Iterable[Reading]:
     if reader is not None or (is_text and (found.is_named or _LOG_NAME.search(path.name))):
         return _read_log(logs, found, path, head=head)
     raise _untaken(found, head)
+
+
+def _passed(text: str) -> PassedOver:
+    return PassedOver(text, is_known=True)
 
 
 def _untaken(found: Found, head: bytes, *, is_log: bool = False) -> ReaderError | PassedOver:

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.collectors.call_order import numbered
-from argus.collectors.launches import one_launch
+from argus.collectors.launches import of_other_times, one_launch
 from argus.collectors.readers import Ending, Reading
 from argus.collectors.records.events import DTYPES, STRING_COLUMNS, RankRecords, Rows
 from argus.collectors.records.heartbeat import Status
 from argus.collectors.records.layout import GroupInfo
+from argus.collectors.step_numbers import in_one_count
 
 Ints = NDArray[np.int64]
 
@@ -73,6 +74,8 @@ def join(readings: Sequence[Reading], *, run: str = "") -> Job:
     if not chosen:
         raise ValueError("no file holds a step of a rank")
     by_rank = _by_rank(one_launch(chosen, warnings), warnings)
+    warnings += of_other_times(by_rank)
+    by_rank = in_one_count(by_rank, warnings)
     world = _world(by_rank, warnings)
     records, unmatched = [_placed(reading, world=world, run=run) for _, reading in sorted(by_rank.items())], 0
     if not all(reading.is_seq_known for reading in by_rank.values()):

@@ -20,6 +20,15 @@ CLEARLY_NEARER = 10
 than the next: hosts' clocks differ, but not by the time between two launches."""
 
 
+PROFILED = frozenset({"kineto", "nsight"})
+"""Sources whose steps each rank's own profiler numbers, in files that a person collects."""
+
+FAR_NS = 120 * 10**9
+"""Hosts' clocks that differ by two minutes are as rare as two launches within them."""
+
+YEAR_2000_NS = 946_684_800 * 10**9
+
+
 def one_launch(readings: Sequence[Reading], warnings: list[str]) -> list[Reading]:
     """Readings of the launch that most ranks belong to, the latest of equals; the others are named in `warnings`.
 
@@ -42,6 +51,35 @@ def one_launch(readings: Sequence[Reading], warnings: list[str]) -> list[Reading
         if at != best and (out := [r.source for found, r in placed if found == at]):
             warnings.append(_left_out(out, at=at, best=best))
     return [reading for reading in readings if at_of.get(id(reading), best) == best]
+
+
+def of_other_times(by_rank: Mapping[int, Reading]) -> list[str]:
+    """A sentence about profiles that were taken long before or after those of most ranks: their calls are matched all
+    the same, for hosts' clocks may be wrong.
+
+    Only times since 1970 are compared: a clock that counts from the host's start says nothing.
+    """
+    spans = {
+        rank: _span([reading])
+        for rank, reading in by_rank.items()
+        if reading.is_time_known and reading.records.layout.source in PROFILED
+    }
+    spans = {rank: span for rank, span in spans.items() if span[0] > YEAR_2000_NS}
+    if len(spans) < 3:
+        return []
+    middle = int(np.median([start for start, _ in spans.values()]))
+    longest = max(end - start for start, end in spans.values())
+    far = {
+        rank: start - middle for rank, (start, _) in spans.items() if abs(start - middle) > FAR_NS + longest
+    }
+    if not far or 2 * len(far) >= len(spans):
+        return []
+    rank, by = next(iter(far.items()))
+    when = "before" if by < 0 else "after"
+    others = f" (and of {len(far) - 1} more ranks)" if len(far) > 1 else ""
+    which = f"{by_rank[rank].source}, the profile of rank {rank}{others}"
+    away = f"is of {abs(by) / 60e9:.0f} minutes {when} most ranks'"
+    return [f"{which}, {away}: it may be of another launch, or its host's clock is off"]
 
 
 def _launches(readings: Sequence[Reading]) -> list[list[Reading]]:

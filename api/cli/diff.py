@@ -98,7 +98,8 @@ def render(found: RunDiff) -> Iterator[str]:
 def _line(change: Change) -> str:
     name = tame(change.name.partition("|")[0], 70)
     is_time = change.section in ("step", "phases", "waits", "ranks")
-    before, after = (_said(value, "s" if is_time else "") for value in (change.before, change.after))
+    unit = "s" if is_time else change.unit
+    before, after = (_said(value, unit) for value in (change.before, change.after))
     ratio = f" ({quantity(change.ratio, 'x')})" if change.ratio is not None else ""
     effect = f", {quantity(change.effect_s, 's')} a step" if change.effect_s and not is_time else ""
     if change.section == "hosts":

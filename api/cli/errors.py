@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argus.api.masking import mask
+from argus.collectors.records.text import has_page
 
 
 class CliError(Exception):
@@ -22,3 +23,11 @@ def cannot_open(error: Exception) -> CliError:
     said = getattr(error, "orig", None) or error
     line = next(iter(str(said).splitlines()), type(said).__name__)
     return CliError(f"cannot open the database: {mask(line)}", code=1)
+
+
+def check_run_name(name: str | None) -> None:
+    """Raises CliError for a name of a run that no address could hold."""
+    if name and not has_page(name):
+        raise CliError(
+            f"--run {name}: a run cannot be called . or .., nor between slashes: it would have no page"
+        )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from argus.agent.wording import counted, printable
 from argus.api.cli.bar import Bar
-from argus.api.cli.errors import CliError
+from argus.api.cli.errors import CliError, check_run_name
 from argus.api.cli.over_http import add_server, server_of
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 if all was taken, 1 if a part of the files or of the uploads was not, 2 if there is nothing to send."""
+    check_run_name(args.run)
     server, bar = server_of(args, os.environ), Bar(sys.stderr)
     try:
         found = _read(args, bar)

@@ -19,6 +19,7 @@ from argus.collectors.records.text import tame
 
 ANALYSED, IN_PART, NOTHING = 0, 1, 2
 MAX_LINE = 160
+MAX_WARNINGS = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +72,8 @@ def of_files(paths: list[Path]) -> dict[str, Any]:
     losses = file_losses(found) if isinstance(found, Report) else None
     if losses is None:
         raise CliError("these files hold no steps of ranks that can be compared", code=NOTHING)
+    for warning in found.warnings[:MAX_WARNINGS]:
+        print(f"argus report: {tame(warning, MAX_LINE)}", file=sys.stderr)
     report = clean(losses_json(losses))
     assert isinstance(report, dict)
     return report

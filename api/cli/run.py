@@ -9,7 +9,7 @@ import sys
 import time
 from secrets import token_hex
 
-from argus.api.cli.errors import CliError
+from argus.api.cli.errors import CliError, check_run_name
 from argus.collectors import launch
 from argus.collectors.host.client import parse_server
 from argus.collectors.host.listener import target_of
@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
         if os.path.isfile(command[0]):
             raise CliError(f"{command[0]} is not executable; chmod +x it", code=NOT_EXECUTABLE)
         raise CliError(f"command not found: {command[0]}; check the spelling or the PATH", code=NOT_FOUND)
+    check_run_name(args.run)
     plan = launch.make_plan(
         os.environ,
         run=args.run,

@@ -31,6 +31,7 @@ from argus.collectors.rank.identity import (
     is_elastic_launcher,
     may_attach,
     place_of,
+    run_name,
     run_of,
 )
 from argus.collectors.rank.layout import LayoutWatch, place_in_group
@@ -151,7 +152,7 @@ def _arm(attachment: Attachment) -> None:
         return
     place = place_in_group() or place_of(env) or Place(rank=0, world_size=1, local_rank=0)
     now_ns = anchored_clock()
-    run = run_of(env) or f"{os.path.basename(_command()[0] or 'python')}-{os.getppid()}"
+    run = run_of(env) or run_name(f"{os.path.basename(_command()[0] or 'python')}-{os.getppid()}")
     recorder = Recorder(
         ring=Ring(),
         now_ns=now_ns,

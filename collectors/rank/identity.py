@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from argus.collectors.records.text import has_page
+
 RANK_VARIABLES = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
@@ -101,12 +103,13 @@ def run_of(env: Mapping[str, str]) -> str | None:
 
 
 def run_name(text: str) -> str:
-    """A run's name as the wire and the service take it: printable, of bounded length.
+    """A run's name as the wire and the service take it: printable, of bounded length, with a page of its own.
 
-    >>> run_name("night\\n17")
-    'night?17'
+    >>> run_name("night\\n17"), run_name("team/../17")
+    ('night?17', 'team/??/17')
     """
-    return "".join(c if c.isprintable() else "?" for c in text[:MAX_NAME])
+    clean = "".join(c if c.isprintable() else "?" for c in text[:MAX_NAME])
+    return "/".join(part if has_page(part) else "?" * len(part) for part in clean.split("/"))
 
 
 def allowed_env(env: Mapping[str, str]) -> dict[str, str]:

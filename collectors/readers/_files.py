@@ -261,8 +261,8 @@ def _member(
     if reason or body is None:
         yield Found(name=name, refused=reason or "has no content")
         return
-    # Its last two names are kept, for a rank may be told by them.
-    path = scratch.joinpath(*(part[-200:] for part in PurePosixPath(name).parts[-2:]))
+    # Its last three names are kept, for a rank may be told by them.
+    path = scratch.joinpath(*(part[-200:] for part in PurePosixPath(name).parts[-3:]))
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         damage = _unpack(body, path, budget)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 
 from argus.collectors.readers import Reading
 
@@ -22,7 +22,7 @@ def counted_over_folders(files: Sequence[File]) -> tuple[list[File], tuple[str, 
     """
     found = [(PurePosixPath(name).parent, one) for name, readings in files for one in readings]
     folders = sorted({folder for folder, _ in found}, key=_number)
-    if not _are_hosts(folders) or not _count_within(folders, found):
+    if not are_hosts(folders) or not _count_within(folders, found):
         return list(files), ()
     size = len(found) // len(folders)
     moved: list[File] = []
@@ -35,7 +35,7 @@ def counted_over_folders(files: Sequence[File]) -> tuple[list[File], tuple[str, 
     return moved, (f"the ranks in the files' names count within the folders {span}: {taken}",)
 
 
-def _are_hosts(folders: Sequence[PurePosixPath]) -> bool:
+def are_hosts(folders: Sequence[PurePath]) -> bool:
     """Whether they are several of one name but for their numbers, which follow on one another."""
     names = {(folder.parent, _HOST.sub(r"\1", folder.name)) for folder in folders}
     numbers = [_number(folder) for folder in folders]
@@ -54,7 +54,7 @@ def _count_within(folders: Sequence[PurePosixPath], found: Sequence[tuple[PurePo
     )
 
 
-def _number(folder: PurePosixPath) -> int:
+def _number(folder: PurePath) -> int:
     match = _HOST.fullmatch(folder.name)
     return int(match[2]) if match else -1
 

@@ -6,7 +6,7 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class Comm:
 
 @dataclass(kw_only=True)
 class Calls:
-    """Rows of `cells`: communicator, op, seq, bytes, entry, end; times in ns."""
+    """Rows of `cells`: communicator, op, seq, bytes, entry, end; times in ns. Of `num_mixed` more no rank is told."""
 
     comms: dict[str, Comm] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
@@ -54,36 +54,16 @@ class Calls:
     num_bad: int = 0
     num_p2p: int = 0
     num_untimed: int = 0
+    num_mixed: int = 0
 
     def __len__(self) -> int:
         return len(self.cells) // 6
 
-    def take(self, raw: Mapping[str, Any]) -> None:
-        """Add a line's call; what is none is counted."""
-        self.num_bad += not self._call(raw)
-
-    def _call(self, raw: Mapping[str, Any]) -> bool:
-        head, meta = _object(raw, "header") or raw, _object(raw, "metadata") or raw
-        perf = _object(raw, "coll_perf")
-        comm = _comm(head)
-        if comm is None:
-            return False
-        self.host = self.host or str(meta.get("hostname", ""))[:256]
-        self.pid = self.pid or count(meta.get("pid")) or 0
-        if not perf:
-            self.num_p2p += bool(_object(raw, "p2p_perf"))
-            return bool(_object(raw, "p2p_perf"))
-        op, seq, times = operation(str(perf.get("coll", ""))), count(perf.get("coll_sn")), _times(perf, meta)
-        if not op or seq is None or not 0 <= seq < 1 << 52 or times is None:
-            return False
-        if len(self) < MAX_CALLS and (comm.id in self.comms or len(self.comms) < MAX_COMMS):
-            self.comms.setdefault(comm.id, comm)
-            number = self.numbers.setdefault(comm.id, len(self.numbers))
-            kind = self.ops.setdefault(op, len(self.ops))
-            size = min(max(count(perf.get("coll_msg_size_bytes")) or 0, 0), 1 << 60)
-            self.cells.extend((number, kind, seq, size, *times[:2]))
-            self.num_untimed += not times[2]
-        return True
+    def add(self, other: Calls) -> None:
+        """Take in calls of other communicators of the process, which share its numbers."""
+        self.comms |= other.comms
+        self.cells.extend(other.cells)
+        self.num_untimed += other.num_untimed
 
     def rows(self) -> Ints:
         """All calls in order of entry. (call, 6)"""
@@ -91,9 +71,72 @@ class Calls:
         return rows[np.argsort(rows[:, 4], kind="stable")]
 
 
+class _Process:
+    """The calls of one process by communicator and rank in it."""
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str, int], Calls] = {}
+        self._whole = Calls()
+        self._num_calls = 0
+
+    def take(self, raw: Mapping[str, Any]) -> None:
+        """Add a line's call; what is none is counted."""
+        self._whole.num_bad += not self._call(raw)
+
+    def ranks(self) -> list[Calls]:
+        """The calls of each rank that the process drives; the first holds what was counted.
+
+        Communicators number their members each on its own: of a process of several ranks only those of all ranks of the
+        job tell whose call it is.
+        """
+        is_one = len({comm for comm, _ in self._parts}) == len(self._parts)
+        sizes = {key: calls.comms[key[0]].size for key, calls in self._parts.items()}
+        largest = max(sizes.values(), default=0)
+        by_rank: dict[int, Calls] = {}
+        for key, calls in self._parts.items():
+            if is_one or sizes[key] == largest:
+                by_rank.setdefault(0 if is_one else key[1], self._blank()).add(calls)
+            else:
+                self._whole.num_mixed += len(calls)
+        first, *others = [calls for _, calls in sorted(by_rank.items())] or [self._blank()]
+        whole = self._whole
+        counted = replace(first, num_bad=whole.num_bad, num_p2p=whole.num_p2p, num_mixed=whole.num_mixed)
+        return [counted, *others]
+
+    def _blank(self) -> Calls:
+        whole = self._whole
+        return Calls(numbers=whole.numbers, ops=whole.ops, host=whole.host, pid=whole.pid)
+
+    def _call(self, raw: Mapping[str, Any]) -> bool:
+        head, meta = _object(raw, "header") or raw, _object(raw, "metadata") or raw
+        perf, whole = _object(raw, "coll_perf"), self._whole
+        comm = _comm(head)
+        if comm is None:
+            return False
+        whole.host = whole.host or str(meta.get("hostname", ""))[:256]
+        whole.pid = whole.pid or count(meta.get("pid")) or 0
+        if not perf:
+            whole.num_p2p += bool(_object(raw, "p2p_perf"))
+            return bool(_object(raw, "p2p_perf"))
+        op, seq, times = operation(str(perf.get("coll", ""))), count(perf.get("coll_sn")), _times(perf, meta)
+        if not op or seq is None or not 0 <= seq < 1 << 52 or times is None:
+            return False
+        key = comm.id, comm.rank
+        if self._num_calls < MAX_CALLS and (key in self._parts or len(self._parts) < MAX_COMMS):
+            self._num_calls += 1
+            part = self._parts.setdefault(key, Calls(comms={comm.id: comm}))
+            number = whole.numbers.setdefault(comm.id, len(whole.numbers))
+            kind = whole.ops.setdefault(op, len(whole.ops))
+            size = min(max(count(perf.get("coll_msg_size_bytes")) or 0, 0), 1 << 60)
+            part.cells.extend((number, kind, seq, size, *times[:2]))
+            part.num_untimed += not times[2]
+        return True
+
+
 def calls_of(lines: Iterable[str]) -> list[Calls]:
-    """The calls of each process that the lines tell of, in the order of their first ones; the first holds all bad lines."""
-    found: dict[tuple[str, int], Calls] = {}
+    """The calls of each rank of each process that the lines tell of, in the order of the processes' first ones; the first
+    holds all bad lines."""
+    found: dict[tuple[str, int], _Process] = {}
     num_bad = 0
     for line in lines:
         try:
@@ -108,10 +151,11 @@ def calls_of(lines: Iterable[str]) -> list[Calls]:
         if process not in found and len(found) >= MAX_WORLD:
             num_bad += 1
             continue
-        found.setdefault(process, Calls()).take(raw)
-    held = [calls for calls in found.values() if len(calls)]
+        found.setdefault(process, _Process()).take(raw)
+    ranks = [calls for process in found.values() for calls in process.ranks()]
+    held = [calls for calls in ranks if len(calls)]
     if held:
-        held[0].num_bad += num_bad + sum(calls.num_bad for calls in found.values() if not len(calls))
+        held[0].num_bad += num_bad + sum(calls.num_bad for calls in ranks if not len(calls))
     return held
 
 

@@ -80,7 +80,7 @@ def phase_readings(table: Table, *, path: Path) -> tuple[list[Reading], str]:
 
     A table may be of one rank, which a column or the file's name tells: see `with_peers`.
     """
-    columns, (named, _) = _columns(table), named_rank(path)
+    columns, (named, _) = phase_columns(table), named_rank(path)
     rows = _rows(table, named) if columns else []
     if not rows or len(rows) * len(columns) > MAX_CELLS:
         return [], ""
@@ -118,7 +118,7 @@ def _is_of_table(reading: Reading) -> bool:
     return reading.records.layout.source == READER and len(reading.records.steps) > 0
 
 
-def _columns(table: Table) -> dict[int, str]:
+def phase_columns(table: Table) -> dict[int, str]:
     """Columns of phases with their names."""
     found = {}
     for column, name in enumerate(table.names):

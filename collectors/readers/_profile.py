@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.collectors.readers._ascend import folder_of
 from argus.collectors.readers._columns import Columns
 from argus.collectors.readers._comms import Call, Calls, find_calls
 from argus.collectors.readers._intervals import union
@@ -45,7 +46,7 @@ _RANK_IN_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker|trainer)[-_.= ]?(\d{1,7}
 
 def named_rank(path: Path) -> tuple[int | None, str]:
     """The rank in a file's name, else in its folder's, and which of the two said it; None if neither does."""
-    for name, origin in ((path.name, "file"), (path.parent.name, "folder")):
+    for name, origin in ((path.name, "file"), (folder_of(path).name, "folder")):
         match = _RANK_IN_NAME.search(name)
         if match:
             return int(match.group(1)), origin

@@ -135,29 +135,34 @@ def _parts(table: Table) -> dict[str, Table]:
     return {label: replace(table, rows=own) for label, own in rows.items()}
 
 
-def _series(table: Table, name: str) -> list[StepSeries]:
-    """The columns that say most surely how long a step takes; rates and clocks only without any."""
+def picked(table: Table) -> tuple[list[int], bool]:
+    """The columns that say most surely how long a step takes, and whether they are rates; none where only a clock may."""
     durations = table.of_kind("duration") or _tensorboard(table)
     if not durations:
         durations = [column for column in table.of_kind("time") if not is_clock(table, column)]
     rates = [] if durations else table.of_kind("rate")
     if not durations and not rates:
         durations = table.of_kind("rank") or (table.of_kind("other") if _is_of_times(table.file) else [])
-    picked = durations or rates
-    if not picked:
+    return durations or rates, bool(rates)
+
+
+def _series(table: Table, name: str) -> list[StepSeries]:
+    """Series of the picked columns; of a clock without any."""
+    columns, are_rates = picked(table)
+    if not columns:
         return [_of_clock(table, _clock(table), name)]
     first, interval = grid([int(step) for step in table.steps() if math.isfinite(step)])
     steps = _own_steps(table)
     return [
         StepSeries(
-            name=name if len(picked) == 1 else f"{name}/{table.title(column)}"[:256],
-            values_s=tuple(_inverses(table, column) if rates else _durations(table, column)),
+            name=name if len(columns) == 1 else f"{name}/{table.title(column)}"[:256],
+            values_s=tuple(_inverses(table, column) if are_rates else _durations(table, column)),
             interval=interval,
             first_step=first,
-            unit=unit_of_rate(table.names[column]) if rates else "s",
+            unit=unit_of_rate(table.names[column]) if are_rates else "s",
             steps=steps,
         )
-        for column in picked
+        for column in columns
     ]
 
 

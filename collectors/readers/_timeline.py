@@ -71,13 +71,21 @@ class Segments:
         return np.where(inside, index, -1)
 
 
-def find_steps(columns: Columns) -> Steps:
-    """The profiler's steps; without any, the whole trace is step 0."""
+def _marked(columns: Columns) -> dict[int, Span]:
+    """The span of each numbered step, the longest one: other threads and wrappers may mark parts of it again."""
     marked: dict[int, Span] = {}
     for span in columns.marks:
         match = _STEP.match(span.name)
         if match and span.end_ns > span.start_ns:
-            marked.setdefault(int(match.group(1)), span)
+            known = marked.setdefault(int(match.group(1)), span)
+            if span.end_ns - span.start_ns > known.end_ns - known.start_ns:
+                marked[int(match.group(1))] = span
+    return marked
+
+
+def find_steps(columns: Columns) -> Steps:
+    """The profiler's steps; without any, the whole trace is step 0."""
+    marked = _marked(columns)
     if marked:
         spans = sorted(marked.items(), key=lambda item: item[1].start_ns)
         start = np.array([span.start_ns for _, span in spans], np.int64)
@@ -92,9 +100,9 @@ def find_steps(columns: Columns) -> Steps:
 
 def training_thread(columns: Columns) -> str:
     """The thread that runs the training loop: the one of the steps, else the busiest one."""
-    for span in columns.marks:
-        if _STEP.match(span.name):
-            return str(span.tid)
+    marked = Counter(str(span.tid) for span in _marked(columns).values())
+    if marked:
+        return marked.most_common(1)[0][0]
     names = [str(tid) for tid in columns.threads]
     ops = columns.ops.rows()
     counts = np.bincount(ops[ops[:, 3] == 0, 2], minlength=len(names)).tolist()

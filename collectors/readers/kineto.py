@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from argus.collectors.readers import ReaderError, Reading
+from argus.collectors.readers._ascend import OUTPUT, rank_beside
 from argus.collectors.readers._chrome import TraceStream
 from argus.collectors.readers._columns import Columns, collect, keep
 from argus.collectors.readers._files import Inflated
@@ -162,24 +163,23 @@ def _least_world(columns: Columns) -> int:
 
 
 def _identity(meta: Mapping[str, Any], path: Path, *, least_world: int, rank: int | None = None) -> _Identity:
-    """Rank and world size from `distributedInfo`, else from the file's name. Raises ReaderError.
+    """Rank and world size from `distributedInfo`, else from what lies beside the file or its name. Raises ReaderError.
 
     With a `rank` given, what the file states of another one's groups is not taken.
     """
     raw = literal(meta.get("distributedInfo"))
     info: Mapping[str, Any] = raw if isinstance(raw, dict) else {}
     stated, world = count(info.get("rank")), count(info.get("world_size"))
+    stated = None if stated is not None and stated < 0 else stated  # what a process outside the group is told
     info = info if rank in (None, stated) else {}
     rank = stated if rank is None else rank
+    rank = rank_beside(path) if rank is None else rank
     warnings = []
     is_named = rank is None
     if rank is None:
         rank, origin = named_rank(path)
         if rank is None:
-            missing = "distributedInfo has no rank" if info else "there is no distributedInfo"
-            raise ReaderError(
-                f"{path.name}: the rank is missing: {missing} and the file name does not say it (like rank-3)"
-            )
+            raise ReaderError(_without_rank(path, info))
         warnings.append(f"{path.name}: rank {rank} is inferred from the {origin} name")
     is_known = world is not None and 0 < world <= MAX_WORLD
     world = world if world is not None and is_known else min(max(rank + 1, least_world), MAX_WORLD)
@@ -193,6 +193,16 @@ def _identity(meta: Mapping[str, Any], path: Path, *, least_world: int, rank: in
         warnings=tuple(warnings),
         is_named=is_named,
     )
+
+
+def _without_rank(path: Path, info: Mapping[str, Any]) -> str:
+    if path.parent.name == OUTPUT:
+        return (
+            f"{path.name}: the rank is missing: Ascend's profiler says it in the name of profiler_info_RANK.json above "
+            f"{OUTPUT}, which is not there (or in an archive: unpack it); a folder's name like rank-3 says it, too"
+        )
+    missing = "distributedInfo has no rank" if info else "there is no distributedInfo"
+    return f"{path.name}: the rank is missing: {missing} and the file name does not say it (like rank-3)"
 
 
 def _layout(columns: Columns, meta: Mapping[str, Any], *, identity: _Identity, name: str) -> Layout:

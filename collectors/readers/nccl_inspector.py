@@ -30,7 +30,10 @@ def sniff(head: bytes, name: str) -> bool:
 
 
 def read(path: Path) -> Iterator[Reading]:
-    """The rank of each process that the file tells of: one, unless files were put together. Raises ReaderError."""
+    """The ranks that the file tells of: one, unless its process drives several GPUs or files were put together.
+
+    Raises ReaderError.
+    """
     lines = Lines(path)
     processes = calls_of(line.text for line in lines if line.text.strip())
     if not processes:
@@ -58,6 +61,11 @@ def _remarks(name: str, calls: Calls, *, num_steps: int) -> Iterator[str]:
         yield f"{name}: {calls.num_bad} lines are no calls and are left out"
     if calls.num_p2p:
         yield f"{name}: {calls.num_p2p} sends and receives are left out: their other end is not told"
+    if calls.num_mixed:
+        yield (
+            f"{name}: {calls.num_mixed} calls of smaller communicators are left out: their process drives several GPUs, "
+            "and they do not tell whose they are"
+        )
     if calls.num_untimed:
         yield (
             f"{name}: {calls.num_untimed} calls do not tell when they began (NCCL_INSPECTOR_DUMP_VERBOSE=1 does); "

@@ -12,16 +12,18 @@ import math
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from argus.collectors.readers import HEAD_BYTES, ReaderError, Reading
 from argus.collectors.readers._column_names import is_measure, kind_of
 from argus.collectors.readers._files import Inflated
+from argus.collectors.readers._gaps import gaps
 from argus.collectors.readers._json_rows import begins_with_rows, table_of_rows
-from argus.collectors.readers._phase_table import phase_readings
+from argus.collectors.readers._phase_table import phase_columns, phase_readings
 from argus.collectors.readers._step_lines import has_step_lines
-from argus.collectors.readers._step_table import table_of, table_series
+from argus.collectors.readers._step_table import picked, table_of, table_series
 from argus.collectors.records.events import RankRecords
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.series import StepSeries
@@ -89,6 +91,8 @@ def read(path: Path) -> Iterator[Reading]:
             warnings=tuple(warnings) if index == 0 else (),
             series=series,
         )
+    if ranks and not good:
+        ranks = [replace(ranks[0], warnings=(*ranks[0].warnings, *warnings)), *ranks[1:]]
     yield from ranks
 
 
@@ -101,6 +105,7 @@ def _from_table(text: str, name: str, path: Path) -> tuple[list[StepSeries], lis
     ranks, doubt = phase_readings(table, path=path)
     warnings = [doubt] if doubt else []
     warnings += [f"{path.name}: lines that are no JSON object are left out: {num_odd}"] if num_odd else []
+    warnings += gaps(table, [*picked(table)[0], *(phase_columns(table) if ranks else ())])
     try:
         return table_series(table, name=name), ranks, warnings
     except ReaderError:

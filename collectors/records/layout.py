@@ -65,12 +65,12 @@ class Layout:
             raise WireError(f"layout must be an object, got {type(raw).__name__}")
         world = _int(raw, "world_size", 1, MAX_WORLD)
         return Layout(
-            run=_text(raw, "run", 256),
+            run=_name(raw, "run"),
             attempt=_int(raw, "attempt", 0, 1 << 31),
             rank=_int(raw, "rank", 0, world - 1),
             world_size=world,
             local_rank=_int(raw, "local_rank", 0, 1 << 16),
-            host=_text(raw, "host", 256),
+            host=_name(raw, "host"),
             pid=_int(raw, "pid", 0, 1 << 31),
             began_ns=_int(raw, "began_ns", 0, 1 << 62),
             device=_text(raw, "device", 128),
@@ -86,6 +86,14 @@ def _text(raw: Mapping[str, Any], key: str, limit: int) -> str:
     value = raw.get(key, "")
     if not isinstance(value, str) or len(value) > limit:
         raise WireError(f"layout.{key} must be a string of at most {limit} characters")
+    return value
+
+
+def _name(raw: Mapping[str, Any], key: str) -> str:
+    """What logs, pages and commands show: two names that differ in what nobody sees would be one there."""
+    value = _text(raw, key, 256)
+    if not value.isprintable():
+        raise WireError(f"layout.{key} must be printable text, got {value!a:.60}")
     return value
 
 

@@ -119,9 +119,13 @@ def test_windows_that_stand_for_others_count_for_them() -> None:
     assert report(half).gpu_hours == pytest.approx(report(QUIET).gpu_hours)
 
 
-def test_without_a_quiet_window_the_quickest_steps_are_the_baseline() -> None:
+def test_without_a_quiet_window_the_quickest_steps_or_those_without_the_costs_are_the_baseline() -> None:
     found = report([window(0, *[10.0] * 5, *[15.0] * 5)], incident(first=0, last=None, cost_s=3.0))
-    assert found.baseline_s == 10.0 and "a healthy window" in found.lacks[0]
+    assert found.baseline_s == pytest.approx(9.5) and "a healthy window" in found.lacks[0]
+    cheap = report([window(0, *[10.0] * 5, *[15.0] * 5)], incident(first=0, last=None, cost_s=0.5))
+    assert cheap.baseline_s == 10.0
+    dear = report([window(0, *[10.0] * 10)], incident(first=0, last=None, cost_s=50.0))
+    assert dear.baseline_s == pytest.approx(1.0)
     assert (
         lost_hours("r", []) is None
         and lost_hours("r", [Attempt(windows=(), incidents=(), world_size=4)]) is None
@@ -172,3 +176,9 @@ def test_the_paragraph_says_the_share_the_cause_and_no_control_characters() -> N
     )
     text = paragraph(found)
     assert "compute.slow" in text and "2.2 %" in text and "host gaps" in text and "\x1b" not in text
+
+
+def test_an_incident_of_all_windows_is_what_they_lost() -> None:
+    found = report([window(i, *[14.0] * 10) for i in range(8)], incident(first=0, last=None, cost_s=4.0))
+    assert found.baseline_s == pytest.approx(10.0)
+    assert found.lost.share == pytest.approx(4 / 14) == found.by_class["compute.slow"].share

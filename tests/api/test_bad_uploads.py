@@ -103,3 +103,14 @@ def test_no_control_character_of_a_phase_reaches_metrics(tmp_path: Path) -> None
         ]
         assert len(told) == len(set(told)) == 4
         assert all(line.isprintable() and 'phase="a\ufffd[2Jb\ufffd"' in line for line in told)
+
+
+@pytest.mark.parametrize("run", ["..", "team/../night", "."])
+def test_a_run_without_an_address_is_refused_in_one_sentence(service: Service, run: str) -> None:
+    client = TestClient(make_app(service))
+    json_type = {"content-type": "application/json"}
+    answer = client.post("/v1/ingest/layouts", content=layouts_body(run=run), headers=json_type)
+    assert "must not be . or .." in answer.text
+    assert client.get("/v1/runs").json()["items"] == []
+    client.post("/v1/ingest/layouts", content=layouts_body(run="a..b"), headers=json_type)
+    assert [one["run"] for one in client.get("/v1/runs").json()["items"]] == ["a..b"]

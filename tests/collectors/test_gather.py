@@ -74,3 +74,10 @@ def test_names_in_an_archive_write_nothing_on_a_terminal(tmp_path: Path) -> None
     gathered = gather([tmp_path], tmp_path / "s")
     told = [*gathered.warnings, *(one.source for one in gathered.readings)]
     assert len(gathered.readings) == 2 and len(told) == 4 and all(map(str.isprintable, told))
+
+
+def test_a_host_in_a_trace_can_be_printed(tmp_path: Path) -> None:
+    trace = fake_trace(rank=0, world_size=1, host="gpu\x1b[2J-7\n")
+    (tmp_path / "rank0.json").write_text(json.dumps(trace))
+    (one,) = gather([tmp_path], tmp_path / "s").readings
+    assert one.records.layout.host.isprintable() and one.records.layout.host.startswith("gpu")

@@ -294,3 +294,14 @@ def test_off_is_off(off: str, watches: bool) -> None:
     out, err = process.communicate()
     assert (out, process.returncode) == (f"{watches}\n", 0), err
     assert ("unobserved" in err) is not watches
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "--run", "..", "--", "true"], ["replay", "--run", "a/./b", "nowhere"]]
+)
+def test_a_run_without_an_address_is_refused_before_anything_begins(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "a run cannot be called . or .." in said and said.count("\n") == 1

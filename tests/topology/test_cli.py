@@ -195,8 +195,12 @@ def test_no_name_writes_on_the_terminal(
     ours: Path, capsys: pytest.CaptureFixture[str], form: tuple[str, ...]
 ) -> None:
     assert main(["topology", "show", str(ours), "--json"]) == 0
-    ours = ours.with_suffix(".json")
-    ours.write_text(re.sub(r'"(host|desc)": "', r'"\1": "\\u001b[2J', capsys.readouterr().out))
+    ours, whole = ours.with_suffix(".json"), capsys.readouterr().out
+    ours.write_text(re.sub(r'"(kind|desc)": "', r'"\1": "\\u001b[2J', whole))
     assert main(["topology", "show", str(ours), *form]) == 0
     told = capsys.readouterr().out
     assert told and "\x1b" not in told
+    ours.write_text(re.sub(r'"host": "', '"host": "\\\\u001b[2J', whole))
+    assert main(["topology", "show", str(ours), *form]) == 2
+    told = capsys.readouterr().err
+    assert "layout.host must be printable text" in told and "\x1b" not in told

@@ -265,6 +265,16 @@ def test_layout_records_frames_and_lines() -> None:
     assert bad.warnings[0].startswith("layouts.jsonl, line 2: layout.rank must be an integer")
 
 
+@pytest.mark.parametrize("field", ["host", "run"])
+def test_a_record_with_names_that_nobody_can_read_is_refused_in_one_sentence(field: str) -> None:
+    first, second = samples.RECORDS.splitlines()[:2]
+    odd = json.dumps(json.loads(second) | {field: "gpu\x1b[2J-7"})
+    facts = load(f"{first}\n{odd}\n", "layouts.jsonl")
+    assert [layout.rank for layout in facts.layouts] == [0]
+    (warning,) = facts.warnings
+    assert f"layout.{field} must be printable text" in warning and warning.isprintable()
+
+
 def test_kineto_and_flight_recorder_metadata() -> None:
     facts = load(samples.KINETO, "rank-1.json")
     (layout,) = facts.layouts

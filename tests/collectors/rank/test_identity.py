@@ -43,6 +43,7 @@ def test_run_is_argus_then_scheduler_then_torchrun() -> None:
     assert run_of({**env, "SLURM_JOB_ID": "17", "ARGUS_RUN": "mine"}) == "mine"
     assert run_of({"TORCHELASTIC_RUN_ID": "none"}) is None
     assert run_of({"ARGUS_RUN": "caf\udce9\n" + "x" * 300}) == "caf??" + "x" * 251
+    assert [run_of({"ARGUS_RUN": name}) for name in ("..", "a/./b", "a..b")] == ["??", "a/?/b", "a..b"]
 
 
 def test_attempt_counts_agent_and_scheduler_restarts() -> None:

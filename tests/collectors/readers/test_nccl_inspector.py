@@ -117,3 +117,31 @@ def test_files_of_several_processes_put_together_are_ranks_of_their_own(tmp_path
         (),
         (),
     ]
+
+
+@pytest.mark.parametrize("num_processes", [1, 2])
+def test_a_process_that_drives_several_gpus_is_as_many_ranks(tmp_path: Path, num_processes: int) -> None:
+    by_process: dict[int, list[str]] = {}
+    for rank in range(4):
+        text = fake_inspector(rank=rank, world_size=4, late_us=5000 * (rank == 2), latest_us=5000, pair=True)
+        (tmp_path / f"pid{rank}.txt").write_text(text)
+        lines = [json.loads(line) for line in text.splitlines()]
+        for line in lines:
+            line["metadata"] |= {"pid": 1 + rank // (4 // num_processes), "hostname": "h"}
+        by_process.setdefault(lines[0]["metadata"]["pid"], []).append(
+            "".join(json.dumps(line) + "\n" for line in lines)
+        )
+    found = []
+    for process, texts in by_process.items():
+        (tmp_path / f"p{process}.log").write_text("".join(texts))
+        found += list(nccl_inspector.read(tmp_path / f"p{process}.log"))
+    assert [one.records.layout.rank for one in found] == [0, 1, 2, 3]
+    for rank, one in enumerate(found):
+        (alone,) = nccl_inspector.read(tmp_path / f"pid{rank}.txt")
+        calls = alone.records.collectives
+        world = calls[[alone.records.name(row["group"]) == "0xabc" for row in calls]]
+        assert one.records.collectives["entry_ns"].tolist() == world["entry_ns"].tolist()
+        assert len(one.records.steps) == len(alone.records.steps)
+    told = [text for one in found for text in one.warnings]
+    assert len(told) == num_processes
+    assert all(f"{96 // num_processes} calls of smaller communicators" in text for text in told)
