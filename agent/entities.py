@@ -21,11 +21,15 @@ UNIT = (
 )
 """What makes a number a measure."""
 
+TO = "(?:\\s*(?:-|–|to|through|\\.\\.)\\s*|[\u2010-\u2015\u2212…])"
+"""Between the ends of a range: a dash or a word; the long dashes only without blanks, or they begin something else."""
+
 _NUMBER = rf"{MARKUP}\d+{MARKUP}"
-_RANGE = rf"{_NUMBER}(?:\s*(?:-|–|to|\.\.)\s*{_NUMBER})?"
+_NO_MORE = rf"(?![*`\d]|\.\d|{UNIT})"
+_RANGE = rf"{_NUMBER}(?:{TO}{_NUMBER}{_NO_MORE})?"
 RANKS = re.compile(
     r"(?:\branks?[ \xa0:#*`]+(?:(?:number|no\.)[ \xa0]?)?|(?<![\w-])rank[-=](?=\d+(?![\w-])))"
-    rf"({_RANGE}(?:\s*(?:,|and|or|, and)\s*{_RANGE}(?![*`\d]|\.\d|{UNIT}))*)",
+    rf"({_RANGE}(?:\s*(?:,|and|or|, and|&)\s*{_RANGE}{_NO_MORE})*)",
     re.IGNORECASE,
 )
 """A mention of ranks; group 1 are their numbers."""
@@ -148,12 +152,24 @@ def ranks_in(text: str) -> list[int]:
     [4, 5, 6, 9, 12]
     """
     found: list[int] = []
-    for match in RANKS.finditer(text):
-        bare = re.sub(r"[*`]", "", match[1])
-        for first, last in re.findall(r"(\d{1,9})(?:\s*(?:-|–|to|\.\.)\s*(\d{1,9}))?", bare):
-            low, high = int(first), int(last or first)
-            found += range(low, high + 1) if low <= high < low + 64 else (low, high)
+    for low, high in spans_in(text):
+        found += range(low, high + 1) if low <= high < low + 64 else (low, high)
     return found
+
+
+def spans_in(text: str) -> list[tuple[int, int]]:
+    """The ranges of ranks a text names, as (first, last); a single one is both.
+
+    >>> spans_in("Ranks 0–127 and 9 wait.")
+    [(0, 127), (9, 9)]
+    """
+    return [
+        (int(first), int(last or first))
+        for match in RANKS.finditer(text)
+        for first, last in re.findall(
+            rf"(\d{{1,9}})(?:{TO}(\d{{1,9}}))?", re.sub(r"[*`]", "", match[1]), re.IGNORECASE
+        )
+    ]
 
 
 def without_ranks(text: str) -> str:

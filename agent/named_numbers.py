@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from argus.agent.entities import MARKUP, UNIT, texts_of
+from argus.agent.entities import MARKUP, TO, UNIT, texts_of
 from argus.agent.evidence import ToolResult
 from argus.agent.pointers import USABLE, numbers_in
 
 _ONE = rf"(?:\d{{1,3}}(?:,\d{{3}})+|\d+)(?!\d|\.\d|{UNIT})"
 _MORE = rf"{_ONE}(?!\s+(?:ranks?|steps?|windows?|hosts?|GPUs?|times|of)\b)"
-_LIST = r"\s*(?:-|–|,|and|or|to)\s*"
+_LIST = rf"(?:{TO}|\s*(?:,|and|or|&)\s*)"
 
 _MARKED = rf"{MARKUP}{_ONE}{MARKUP}"
 _MARKED_MORE = rf"{MARKUP}{_MORE}{MARKUP}"
@@ -25,7 +25,7 @@ NAMED = re.compile(
 
 COUNTED = re.compile(
     rf"(?<![/.\w])(?:step|window)(?:s[ :#]*{_MARKED}(?:{_LIST}{_MARKED_MORE})*"
-    rf"|[ :#]*{_MARKED}(?:\s*(?:-|–|and|or|to)\s*{_MARKED_MORE})*)",
+    rf"|[ :#]*{_MARKED}(?:(?:{TO}|\s*(?:and|or)\s*){_MARKED_MORE})*)",
     re.IGNORECASE,
 )
 """Steps and windows, which must be among those known. After one in the singular a comma begins something else."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from argus.agent.facts import PastIncident
 from argus.analytics.incident import Incident
+from argus.topology.collect import gpu_id
 from argus.topology.facts import kind_of_id
 
 MAX_SUSPECTS = 16
@@ -56,7 +57,7 @@ def _same(
     mine: Incident, other: Incident, here: frozenset[tuple[str, str]], there: frozenset[tuple[str, str]]
 ) -> tuple[str, ...]:
     ours, theirs = mine.cause, other.cause
-    gpus, others_gpus = ({device for _, device in units if device} for units in (here, there))
+    gpus, others_gpus = ({gpu_id(*unit) for unit in units if unit[1]} for units in (here, there))
     hosts, others_hosts = ({host for host, _ in units if host} for units in (here, there))
     claims = {
         "class": True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -28,6 +29,21 @@ def plainly(error: Exception) -> str:
     if isinstance(error, SQLAlchemyError | ValueError | OSError) and str(said).strip():
         return shown(said)
     return f"an error of Argus itself ({in_words(error)})"
+
+
+def no_answer(error: SQLAlchemyError) -> str:
+    """That the database does not answer, and where to look; of a server not its words, which name addresses."""
+    if isinstance(error, DBAPIError) and isinstance(error.orig, sqlite3.Error):
+        why, look = (
+            shown(error.orig),
+            "see the service's disk and that the database's file is there and whole",
+        )
+    else:
+        why, look = (
+            type(error).__name__,
+            "see that it runs and can be reached from the service, whose log says more",
+        )
+    return f"the database does not answer: {why}; {look}; what hosts send, they keep till then"
 
 
 class Complaints:

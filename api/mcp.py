@@ -59,19 +59,33 @@ def mcp_server(face: Face) -> MCPServer[Any]:
 
 @cache
 def _server_type() -> type[MCPServer[Any]]:
-    """A server that answers a prompt asked for wrongly by its error; the library's logs a traceback and gives no code."""
+    """The library's server, but for what it does not: see its methods."""
     from mcp.server.mcpserver import MCPServer
+    from mcp.server.stdio import stdio_server
     from mcp.shared.exceptions import MCPError
     from mcp_types import INVALID_PARAMS
+
+    from argus.api.mcp_stdio import Heard, Said, Unanswered
 
     class Server(MCPServer[Any]):
         async def get_prompt(
             self, name: str, arguments: dict[str, Any] | None = None, context: Any = None
         ) -> Any:
+            """A prompt asked for wrongly is answered by its error; the library logs a traceback and gives no code."""
             try:
                 return await super().get_prompt(name, arguments, context)
             except ValueError as error:
                 raise MCPError(INVALID_PARAMS, str(error)) from None
+
+        async def run_stdio_async(self) -> None:
+            """Serve until stdin ends and what came before is answered; the library drops what it is at then."""
+            unanswered, server = Unanswered(), self._lowlevel_server
+            async with stdio_server() as (incoming, outgoing):
+                await server.run(
+                    Heard(incoming, unanswered),
+                    Said(outgoing, unanswered),
+                    server.create_initialization_options(),
+                )
 
     return Server
 

@@ -7,6 +7,7 @@ Mapping: opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetri
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -30,6 +31,10 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.samples import Sample
+
+from argus.api.complaints import Complaints
+
+LOG = logging.getLogger("argus.service")
 
 PERIOD_S = 60.0
 """OpenTelemetry's own default; 150,000 series of 10,000 ranks take two to three seconds of one core."""
@@ -145,6 +150,7 @@ class OtlpPusher:
     ) -> None:
         self._exporter, self._registry, self._resource = exporter, registry, resource
         self._sent, self._clock, self._period_s = sent, clock, period_s
+        self._complaints = Complaints(LOG)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="argus-otlp", daemon=True)
 
@@ -173,5 +179,10 @@ class OtlpPusher:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self.step()
+            try:
+                self.step()
+            except Exception as error:  # noqa: BLE001 - a round that fails must not be the last
+                self._complaints.about("metrics were not pushed by OTLP", error)
+            else:
+                self._complaints.over()
             self._stopping.wait(self._period_s)

@@ -6,6 +6,7 @@ retry on 5xx and 429 only.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from collections import deque
@@ -15,8 +16,11 @@ from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry, Counter
 
+from argus.api.complaints import Complaints
 from argus.api.protobuf import bytes_field, double_field, text_field, varint, varint_field
 from argus.collectors.host.client import Answer, Post
+
+LOG = logging.getLogger("argus.service")
 
 PERIOD_S = 15.0
 MAX_SERIES = 2000
@@ -102,6 +106,7 @@ class RemoteWriter:
         self._clock, self._rng, self._period_s = clock, rng, period_s
         self._waiting: deque[_Request] = deque()
         self._num_fails = 0
+        self._complaints = Complaints(LOG)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="argus-remote-write", daemon=True)
 
@@ -128,8 +133,15 @@ class RemoteWriter:
         return self._period_s
 
     def _run(self) -> None:
-        while not self._stopping.wait(self.step()):
-            continue
+        pause_s = 0.0
+        while not self._stopping.wait(pause_s):
+            try:
+                pause_s = self.step()
+            except Exception as error:  # noqa: BLE001 - a round that fails must not be the last
+                pause_s = self._period_s
+                self._complaints.about("metrics were not pushed by remote write", error)
+            else:
+                self._complaints.over()
 
     def _collect(self) -> None:
         ts_ms, samples = (

@@ -23,6 +23,7 @@ from argus.api.agent_metrics import AgentMetrics, make_agent_metrics
 from argus.api.analysis import Means
 from argus.api.board import Board
 from argus.api.combining import Combiner, Gathering
+from argus.api.complaints import no_answer
 from argus.api.course import Analyses
 from argus.api.healing import Healer, Repair
 from argus.api.ingest import Beats, Parsed
@@ -222,7 +223,7 @@ class Service:
         except Unavailable as error:
             return [*found, str(error)]
         except SQLAlchemyError as error:
-            found.append(f"the database does not answer: {type(error).__name__}")
+            found.append(no_answer(error))
             return found
         if self.store.refusal and (reason := self._refusal()):
             found.append(f"the database takes no writes: {reason}")

@@ -1,4 +1,4 @@
-"""`argus eval`: score the analysis on simulated faults whose truth is known."""
+"""`argus eval run`: score the analysis on simulated faults whose truth is known."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
-from argus.evals import agent_report, calibrate, fidelity, real, side_run
+from argus.evals import side_run
 from argus.evals.board_suites import ALL_SUITES as SUITES
 from argus.evals.board_suites import OTHERS, Trials
 from argus.evals.headline import Headline
-from argus.evals.live import command as live
 from argus.evals.rates import per_steps
 from argus.evals.score import Outcome, Row, Trial, summarise
 from argus.evals.suites import run_trial
@@ -33,55 +32,24 @@ SMALL_SUITE = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Every kind of evaluation with its options."""
-    actions = parser.add_subparsers(dest="action", required=True)
-    real.add_arguments(
-        actions.add_parser("real", help="public recordings, their published answers beside what came out")
-    )
-    calibrate.add_arguments(
-        actions.add_parser(
-            "calibrate", help="simulated distributions beside recorded ones, where they differ"
-        )
-    )
-    fidelity.add_arguments(
-        actions.add_parser("fidelity", help="what kernel summaries lose, and what that costs")
-    )
-    agent_report.add_arguments(
-        actions.add_parser("agent", help="the agent's answers, by scripted models and the endpoint's")
-    )
-    live.add_arguments(actions.add_parser("live", help="real faults on real training jobs of this machine"))
-    run_parser = actions.add_parser(
-        "run", help="simulate every scenario of a suite, analyse it, compare with the truth"
-    )
-    size = run_parser.add_mutually_exclusive_group()
+    """Which suite, and what to do with its scores."""
+    size = parser.add_mutually_exclusive_group()
     size.add_argument("--suite", choices=sorted(SUITES), help="trials to run (default dev)")
     size.add_argument(
         "--smoke", action="store_true", help="the suite smoke: every class of fault, about a minute"
     )
     size.add_argument("--full", action="store_true", help="the suite dev-full: hours")
-    run_parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    run_parser.add_argument(
-        "--gate", type=Path, metavar="FILE", help="exit 1 if a score is below this file's"
-    )
-    run_parser.add_argument(
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    parser.add_argument("--gate", type=Path, metavar="FILE", help="exit 1 if a score is below this file's")
+    parser.add_argument(
         "--write-gate", type=Path, metavar="FILE", help="write this run's scores as the suite's new baseline"
     )
-    side_run.add_arguments(run_parser)
-    run_parser.add_argument("--jobs", type=int, default=0, help="processes (default: one per core)")
+    side_run.add_arguments(parser)
+    parser.add_argument("--jobs", type=int, default=0, help="processes (default: one per core)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the suite; 0, or 1 if a gated score dropped."""
-    if args.action == "fidelity":
-        return fidelity.run(args)
-    if args.action == "calibrate":
-        return calibrate.run(args)
-    if args.action == "agent":
-        return agent_report.run(args)
-    if args.action == "live":
-        return live.run(args)
-    if args.action == "real":
-        return real.run(args)
     suite = "smoke" if args.smoke else "dev-full" if args.full else args.suite or "dev"
     if suite in OTHERS or side_run.is_wanted(args):
         return side_run.run(args, suite, trials=_seeded(suite, args.seed).trials())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from argus.agent.model.message import Reply
@@ -51,8 +51,8 @@ class Spent:
 
     @staticmethod
     def from_json(raw: Mapping[str, Any]) -> Spent:
-        """Inverse of `to_json`."""
-        return Spent(**{name: value for name, value in raw.items() if name != "tokens"})
+        """Inverse of `to_json`; what a later version added is passed over."""
+        return Spent(**{one.name: raw[one.name] for one in fields(Spent) if one.name in raw})
 
     def after(self, reply: Reply, *, usd: float, at_s: float) -> Spent:
         """One turn more."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -21,6 +22,12 @@ MAX_NAME = 64
 
 MAX_TOKENS = 100_000_000
 """Tokens of one request that are believed: ten times the largest context there is. What is beyond counts as not told."""
+
+UNSEEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Me", "Mn", "Zl", "Zp", "Zs"))
+"""Categories of characters of which alone nothing can be seen: blanks, controls, joiners, marks on another character."""
+
+BLANKS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+"""Letters and symbols that are empty all the same: fillers of Hangul, the Braille pattern without dots."""
 
 NOT_AN_API = (
     "the endpoint answers, but not like an OpenAI API: is its URL right, is there a proxy's page in front?"
@@ -71,6 +78,7 @@ def reply_of(
     if not given:
         spoken, text = spoken_calls(text, ask.tool_names)
         given = [ToolCall(id="", name=name, arguments=args, error=error) for name, args, error in spoken]
+    text = text if is_visible(text) else ""
     if finish == "content_filter" and not text and not given:
         raise ModelError("refused", "the endpoint's filter kept the model's answer back")
     if is_refusal and not text.strip() and not given:
@@ -82,6 +90,15 @@ def reply_of(
         finish=finish,
         usage=_usage(usage, ask, said=content + reasoning + "".join(str(call.arguments) for call in given)),
     )
+
+
+def is_visible(text: str) -> bool:
+    """Whether anything of a text can be seen.
+
+    >>> is_visible("3."), is_visible("\u200b \ufeff")
+    (True, False)
+    """
+    return any(c not in BLANKS and unicodedata.category(c) not in UNSEEN for c in text)
 
 
 def tool_call(*, call_id: object, name: object, arguments: object) -> ToolCall:

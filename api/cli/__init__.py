@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "dev": ("argus.api.cli.dev", "for developers: stand-ins for a language model and for Slack"),
     "demo": ("argus.evals.demo", "a real job, a real fault, the incident it makes"),
     "bench": ("argus.evals.bench", "measure what the product promises"),
-    "eval": ("argus.evals.evaluate", "score detection on injected faults"),
+    "eval": ("argus.evals.actions", "score detection on injected faults"),
 }
 """Command: (module, help). A module has `add_arguments(parser)` and `run(args) -> exit code`."""
 

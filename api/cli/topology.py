@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import os
 import sys
@@ -137,6 +138,8 @@ def from_service(args: argparse.Namespace, *, fetch: Fetch) -> Facts:
         raise CliError(_refusal(args.run, server, error)) from None
     except OSError as error:
         raise CliError(f"no answer from {server} ({error}); start it with: argus serve") from None
+    except http.client.HTTPException as error:
+        raise CliError(f"{server} does not answer like an argus service ({type(error).__name__})") from None
     except (ValueError, WireError) as error:
         raise CliError(f"{server} sent no topology: {error}") from None
     live = tuple(replace(layout, source="live") for layout in layouts)

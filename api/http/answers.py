@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from http import HTTPStatus
@@ -11,13 +10,13 @@ from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 
-from argus.analytics.store.damage import shown
 from argus.analytics.store.documents import dump
 from argus.analytics.store.gate import Unavailable
+from argus.api.complaints import no_answer
 from argus.api.service import NothingTaken
 from argus.collectors.records.errors import NewerError, WireError
 from argus.collectors.records.upload import WIRE_HEADER, WIRE_VERSION
@@ -70,14 +69,7 @@ def response_to(error: Exception) -> Response:
     if isinstance(error, Unavailable):
         return overloaded(str(error))
     assert isinstance(error, SQLAlchemyError), error
-    return overloaded(f"the database does not answer: {_why(error)}")
-
-
-def _why(error: SQLAlchemyError) -> str:
-    """What SQLite says, a full disk say; of another database its kind only: its words name addresses."""
-    if isinstance(error, DBAPIError) and isinstance(error.orig, sqlite3.Error):
-        return shown(error.orig)
-    return type(error).__name__
+    return overloaded(no_answer(error))
 
 
 def add_problem_handlers(app: FastAPI) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from urllib.error import URLError
 
 from argus.api.notifiers._sending import checked_floor, checked_url
 from argus.api.notify.decide import AGAIN, OPENED, RESOLVED, WORSE, Rules
@@ -55,10 +54,12 @@ class SlackWebhook:
     def _send(self, text: render.SlackText) -> None:
         from slack_sdk.webhook import WebhookClient
 
+        from argus.api.slack.client import UNANSWERED
+
         client = WebhookClient(self.url, timeout=TIMEOUT_S, retry_handlers=[])
         try:
             answer = client.send(text=text.text, blocks=text.blocks, unfurl_links=False, unfurl_media=False)
-        except (URLError, TimeoutError, OSError) as error:
+        except UNANSWERED as error:
             is_refused = isinstance(getattr(error, "reason", error), ConnectionRefusedError)
             raise Later(
                 f"Slack does not answer ({type(error).__name__})", is_doubtful=not is_refused

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from prometheus_client import Counter
 from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import SQLAlchemyError
 
 from argus.analytics.store import heard, notices, silences
 from argus.analytics.store.desk_tables import INCIDENT_MARKS, INVESTIGATIONS, SILENCES
@@ -17,7 +18,7 @@ from argus.analytics.store.engine import Store
 from argus.analytics.store.notices import DIGESTED, POSTED, Notice
 from argus.analytics.store.silences import ALERTMANAGER, Silence
 from argus.analytics.store.tables import INCIDENT_EVENTS
-from argus.api.complaints import Complaints
+from argus.api.complaints import Complaints, plainly
 from argus.api.notify import digest
 from argus.api.notify.decide import AGAIN, OPENED, OVERFLOW, REPEATED, RESOLVED, WORSE, decide
 from argus.api.notify.matter import Matter, Origin, read_matters, silenced
@@ -288,26 +289,29 @@ class Dispatcher:
         """Send; where that fails, say when to try again, and let the receiver rest: the others' turn comes first."""
         try:
             send()
-        except Later as error:
-            after_s = error.after_s
-            if after_s is None:
-                after_s = min(FIRST_RETRY_S * 2**claimed.tries, LAST_RETRY_S) * self._desk.rng.uniform(
-                    0.8, 1.2
-                )
-                self._paused_s[name] = now_s + min(after_s, FIRST_RETRY_S)
-            else:
-                self._paused_s[name] = now_s + after_s
-            self._due_s = min(self._due_s, self._paused_s[name])
-            self._put_off(claimed, str(error), next_s=now_s + after_s, is_doubtful=error.is_doubtful)
-            result = "later"
+        except SQLAlchemyError:
+            raise
         except Refused as error:
             LOG.error("notifier %s: %s", name, error)
             self._put_off(claimed, str(error), next_s=now_s + REFUSED_S, is_doubtful=False)
             result = "refused"
+        except Exception as error:  # noqa: BLE001 - a notifier is a plug-in: what it raises is not known
+            self._rest(name, claimed, _later(name, error), now_s=now_s)
+            result = "later"
         else:
             result = "sent"
         self._desk.counter.labels(notifier=name, result=result).inc()
         return result == "sent"
+
+    def _rest(self, name: str, claimed: Notice, error: Later, *, now_s: float) -> None:
+        """Put it off for as long as the receiver asks, else longer with each try."""
+        after_s, pause_s = error.after_s, error.after_s
+        if after_s is None or pause_s is None:
+            after_s = min(FIRST_RETRY_S * 2**claimed.tries, LAST_RETRY_S) * self._desk.rng.uniform(0.8, 1.2)
+            pause_s = min(after_s, FIRST_RETRY_S)
+        self._paused_s[name] = now_s + pause_s
+        self._due_s = min(self._due_s, self._paused_s[name])
+        self._put_off(claimed, str(error), next_s=now_s + after_s, is_doubtful=error.is_doubtful)
 
     def _put_off(self, claimed: Notice, error: str, *, next_s: float, is_doubtful: bool) -> None:
         self._due_s = min(self._due_s, next_s)
@@ -321,6 +325,14 @@ class Dispatcher:
                 next_s=next_s,
                 is_doubtful=is_doubtful,
             )
+
+
+def _later(name: str, error: Exception) -> Later:
+    """What a notifier raised as a reason to try again; one that nobody foresaw may have come after the sending."""
+    if isinstance(error, Later):
+        return error
+    LOG.error("notifier %s broke off", name, exc_info=error)
+    return Later(plainly(error)[:200], is_doubtful=True)
 
 
 def _held_for(claimed: Notice, delivery: Delivery) -> Json:

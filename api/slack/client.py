@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from typing import Any
 from urllib.error import URLError
 
@@ -11,6 +12,9 @@ from slack_sdk.errors import SlackApiError
 
 from argus.api.notify.notifier import Later, Refused
 from argus.api.slack.render import SlackText
+
+UNANSWERED = (OSError, HTTPException, UnicodeDecodeError)
+"""What the library lets through where nothing answers, or something in between cuts an answer short or garbles it."""
 
 EVENT_TYPE = "argus_notice"
 """Type of the metadata by which a message of ours is found again."""
@@ -54,6 +58,8 @@ class SlackClient:
                 reply_broadcast=is_broadcast if thread else None,
             )
         )
+        if "channel" not in answer or "ts" not in answer:
+            raise Later("Slack does not say where the message is", is_doubtful=True)
         return str(answer["channel"]), str(answer["ts"])
 
     def edit(self, channel: str, ts: str, text: SlackText, *, key: str) -> None:
@@ -115,7 +121,7 @@ def _asked(call: Callable[[], Any]) -> Mapping[str, Any]:
         answer: Mapping[str, Any] = call().data
     except SlackApiError as error:
         raise _meaning(error) from None
-    except (URLError, TimeoutError, ConnectionError, OSError) as error:
+    except UNANSWERED as error:
         raise Later(
             f"Slack does not answer ({type(error).__name__})", is_doubtful=_may_be_sent(error)
         ) from None

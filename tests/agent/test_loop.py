@@ -151,7 +151,8 @@ def test_an_answer_that_contradicts_the_triage_stands_after_it_and_is_said_to() 
     assert f"names rank 0; the triage suspects {suspect['node'].replace(':', ' ')}." in answer.doubt
     lines = list(answer_lines(answer))
     assert lines[:2] == [answer.lead, answer.doubt] and answer.said.startswith(answer.lead)
-    assert Answered.from_json({**answer.to_json(), "later": 1}) == answer
+    raw = answer.to_json()
+    assert Answered.from_json({**raw, "later": 1, "spent": {**raw["spent"], "later": 1}}) == answer
 
 
 def test_nothing_is_said_of_an_answer_that_stands_on_evidence_and_the_suspects() -> None:

@@ -55,6 +55,14 @@ def arguments(reply: Reply) -> list[dict[str, object]]:
     return [dict(call.arguments) for call in reply.calls]
 
 
+@pytest.mark.parametrize("said", ["\u200b\u200d\ufeff", "\u2060\xa0\u2800\u3164", "\u0301\ufe0f\u00ad"])
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_an_answer_of_which_nothing_can_be_seen_is_none(said: str, is_streamed: bool) -> None:
+    ask = Ask(messages=ASK.messages, timeout_s=20.0)
+    assert asked(ask, is_streamed=is_streamed, reply=saying(said)).content == ""
+    assert asked(ask, is_streamed=is_streamed, reply=saying(f"{said}Rank 3.")).content == f"{said}Rank 3."
+
+
 @pytest.mark.parametrize("quirk", [name for name in HABITS if name not in ("length", "broken-arguments")])
 def test_calls_are_read_whatever_form_they_come_in(quirk: str) -> None:
     reply = asked(ASK, quirk)

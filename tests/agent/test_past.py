@@ -85,6 +85,16 @@ def test_the_same_gpu_comes_first_with_what_helped_and_what_did_not() -> None:
     ]
 
 
+@pytest.mark.parametrize("device", ["0", "0000:C2:00.0"])
+def test_a_gpu_of_the_same_index_in_another_host_is_another(device: str) -> None:
+    runs = [
+        (one, build([Layout(run=one.run, attempt=0, rank=2, world_size=1, host=host, device=device)]))
+        for one, host in ((NOW, "h1"), (FIRST, "h2"), (SECOND, "h1"))
+    ]
+    facts = HeldFacts(held=tuple(HeldRun(topology=built, incidents=(one,)) for one, built in runs))
+    assert texts(facts) == ["the same GPU: 1 time in 30 days"]
+
+
 def test_another_gpu_of_the_host_is_the_same_host() -> None:
     assert texts(held((NOW, 0), (incident("first", rank=3), 0))) == ["the same host: 1 time in 30 days"]
 

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from argus.analytics.store import queries
 from argus.analytics.store.tables import RANK_WINDOWS, WINDOWS
+from argus.api.complaints import no_answer
 from argus.api.http.app import make_app
 from argus.api.service import Service
 from argus.collectors.records.upload import CONTENT_TYPE
@@ -146,7 +147,9 @@ def test_a_damaged_file_is_said_and_a_restored_one_is_found(service: Service, tm
     refused = client.post("/v1/ingest/windows", content=body(3), headers=headers)
     told = client.get("/readyz")
     assert refused.status_code == 503 and told.status_code == 503
-    assert any("the database does not answer" in reason for reason in told.json()["reasons"])
+    reasons = [*told.json()["reasons"], refused.json()["detail"]]
+    said = [reason for reason in reasons if "the database does not answer" in reason]
+    assert len(said) == 2 and all("see the service's disk" in reason for reason in said)
     for name in ("a.sqlite-wal", "a.sqlite-shm"):
         (tmp_path / name).unlink(missing_ok=True)
     (tmp_path / "backup").write_bytes(whole)
@@ -154,6 +157,12 @@ def test_a_damaged_file_is_said_and_a_restored_one_is_found(service: Service, tm
     assert not any("database" in reason for reason in client.get("/readyz").json()["reasons"])
     assert client.post("/v1/ingest/windows", content=body(3), headers=headers).json()["accepted"] == 4
     assert client.post("/v1/ingest/windows", content=body(1), headers=headers).json()["duplicates"] == 4
+
+
+def test_of_a_database_server_that_is_away_no_address_is_told_but_what_to_look_at() -> None:
+    said = no_answer(OperationalError("SELECT 1", {}, OSError("connection to db-7.internal:5432 refused")))
+    assert "db-7" not in said and "SELECT" not in said
+    assert "OperationalError" in said and "that it runs" in said and "hosts send" in said
 
 
 def turn(service: Service, clock: FakeClock, *, after_s: float = 1.0) -> None:

@@ -5,25 +5,30 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 import uvicorn
+from anyio import EndOfStream, create_task_group, wait_all_tasks_blocked
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_PARAMS, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from starlette.testclient import TestClient
 
 from argus.agent.registry import registry
 from argus.api.http import mcp_route
 from argus.api.http.app import make_app
 from argus.api.mcp import mcp_server
+from argus.api.mcp_stdio import Heard, Unanswered
 from argus.api.toolbox import ALL, Toolbox
 from tests.agent.jobs import SLOW, job_facts
 from tests.api.kit import FakeClock, service_at
@@ -154,6 +159,73 @@ def test_it_is_served_over_stdio(tmp_path: Path) -> None:
         return (await client.call_tool("list_findings", {})).structured_content
 
     assert asked(ask, stdio_client(command))["status"] == "no_data"
+
+
+class Asking:
+    """A client that asks a few things and closes its side at once."""
+
+    def __init__(self, *messages: object) -> None:
+        self._left = [SessionMessage(message) for message in messages]  # type: ignore[arg-type]
+
+    async def receive(self) -> SessionMessage:
+        if not self._left:
+            raise EndOfStream
+        return self._left.pop(0)
+
+
+def test_what_was_asked_before_stdin_closed_is_waited_for() -> None:
+    """Once nothing more is asked, the stream ends with the last answer; what was taken back has none."""
+
+    async def talk() -> list[str]:
+        told, unanswered = list[str](), Unanswered()
+        ask = JSONRPCRequest(jsonrpc="2.0", id=3, method="tools/call")
+        other = JSONRPCRequest(jsonrpc="2.0", id="x", method="tools/call")
+        listen = JSONRPCRequest(jsonrpc="2.0", id=9, method="subscriptions/listen")
+        back = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": "x"})
+        odd = JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": []})
+        heard = Heard(Asking(ask, other, listen, back, odd), unanswered)
+
+        async def listens() -> None:
+            async for _ in heard:
+                told.append("asked")
+            told.append("over")
+
+        async with create_task_group() as tasks:
+            tasks.start_soon(listens)
+            await wait_all_tasks_blocked()
+            told.append("answered")
+            unanswered.say(JSONRPCResponse(jsonrpc="2.0", id=3, result={}))
+        return told
+
+    assert anyio.run(talk) == [*["asked"] * 5, "answered", "over"]
+
+
+@pytest.mark.slow
+def test_a_request_is_answered_though_stdin_closes_right_after_it(tmp_path: Path) -> None:
+    with service_at(tmp_path / "a.sqlite", clock=FakeClock()):
+        pass
+    hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    said = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "list_findings", "arguments": {}},
+        },
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "argus", "mcp", "--db", str(tmp_path / "a.sqlite")],
+        input="".join(f"{json.dumps(one)}\n" for one in said),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        cwd=ROOT,
+        env=environment(),
+    )
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2]
 
 
 def test_the_route_needs_the_key_and_says_what_is_missing(

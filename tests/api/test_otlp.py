@@ -15,6 +15,7 @@ from argus.api import otlp
 from argus.api.cli.errors import CliError
 from argus.api.cli.serve_store import otlp_pusher
 from tests.api.kit import FakeClock, layouts_body, service_at
+from tests.api.process import wait_for
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra otel is not installed")
 
@@ -210,6 +211,32 @@ def test_buckets_hold_their_own_and_add_up() -> None:
     for point in metric.data.data_points:
         assert sum(point.bucket_counts) == point.count == 50  # type: ignore[union-attr]
         assert len(point.bucket_counts) == len(point.explicit_bounds) + 1  # type: ignore[union-attr]
+
+
+def test_a_round_that_fails_is_said_and_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Scripted):
+        rounds = 0
+
+        def export(
+            self, metrics_data: MetricsData, timeout_millis: float = 0, **more: object
+        ) -> MetricExportResult:
+            self.rounds += 1
+            if self.rounds < 3:
+                raise RuntimeError("not a number")
+            return super().export(metrics_data, timeout_millis, **more)
+
+    exporter = Failing()
+    sent = Counter("x_total", "x", ["result"], registry=CollectorRegistry())
+    pusher = otlp.OtlpPusher(
+        exporter, ranks(1), resource=otlp.resource_of({}), sent=sent, clock=lambda: 7.0, period_s=0.01
+    )
+    pusher.start()
+    wait_for(lambda: exporter.rounds > 3)
+    pusher.stop()
+    pusher._thread.join(timeout=30)
+    assert [one for one in caplog.messages if "not a number" in one and "over" not in one] == [
+        "metrics were not pushed by OTLP: RuntimeError: not a number"
+    ]
 
 
 def test_it_ends_while_it_waits() -> None:

@@ -17,6 +17,7 @@ from argus.api.cli.serve_store import remote_writer
 from argus.api.remote_write import MAX_SERIES, MAX_WAITING, RemoteWriter, Sample, encode_request, snappy
 from argus.collectors.host.client import Answer
 from tests.api.kit import FakeClock, service_at
+from tests.api.process import wait_for
 
 
 def unsnappy(raw: bytes) -> bytes:
@@ -167,3 +168,24 @@ def test_a_receiver_that_is_no_url_is_said_before_the_service_runs(tmp_path: Pat
         remote_writer(service)
     with service_at(tmp_path / "b.sqlite", clock=FakeClock()) as service:
         assert remote_writer(service) is None
+
+
+def test_a_round_that_fails_is_said_and_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Receiver):
+        def __call__(self, path: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
+            answer = super().__call__(path, body, headers=headers)
+            if len(self.bodies) < 3:
+                raise RuntimeError("not a header")
+            return answer
+
+    receiver, registry = Broken(), CollectorRegistry()
+    Gauge("x", "x", registry=registry).set(1)
+    sent = Counter("y_total", "y", ["result"], registry=CollectorRegistry())
+    writer = RemoteWriter(
+        receiver, registry, sent=sent, clock=lambda: 7.0, rng=random.Random(1), period_s=0.01
+    )
+    writer.start()
+    wait_for(lambda: count(sent, "sent") > 0)
+    writer.stop()
+    writer._thread.join(timeout=30)
+    assert len([one for one in caplog.messages if "not pushed by remote write" in one]) >= 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,3 +140,14 @@ def test_the_sizes_exclude_each_other() -> None:
     assert parser.parse_args(["run", "--full"]).full
     with pytest.raises(SystemExit):
         parser.parse_args(["run", "--smoke", "--full"])
+
+
+def test_what_the_evaluations_are_is_told_without_loading_one() -> None:
+    told = (
+        "import sys; from argus.api.cli import main\ntry: main(['eval', '--help'])\nexcept SystemExit: pass\n"
+    )
+    told += (
+        "print(*(name for name in sys.modules if name in ('numpy', 'sqlalchemy') or 'argus.evals.' in name))"
+    )
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert "fidelity" in done.stdout and done.stdout.splitlines()[-1] == "argus.evals.actions"

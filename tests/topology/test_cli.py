@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import io
 import json
 import re
@@ -165,6 +166,7 @@ def test_a_run_comes_from_the_service(
         (401, "set ARGUS_KEY"),
         (503, "answered 503"),
         (ConnectionRefusedError(111, "refused"), "start it with: argus serve"),
+        (http.client.BadStatusLine("SSH-2.0"), "does not answer like an argus service"),
         (b"<html>", "sent no topology"),
         (b'{"groups": 3}', "sent no topology"),
     ],
@@ -175,7 +177,7 @@ def test_a_service_that_does_not_answer_is_one_sentence(answer: object, told: st
             raise urllib.error.HTTPError(url, answer, "no", Message(), io.BytesIO())
         if isinstance(answer, bytes):
             return answer
-        assert isinstance(answer, OSError)
+        assert isinstance(answer, OSError | http.client.HTTPException)
         raise answer
 
     with pytest.raises(CliError, match=told):

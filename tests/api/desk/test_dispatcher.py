@@ -182,6 +182,20 @@ def test_a_digest_that_could_not_be_told_in_its_time_is_told_once_later(
     assert [sum(line.count for line in one.lines) for one in to.digests if one.lines] == [3]
 
 
+def test_an_error_of_one_notifier_keeps_nothing_from_the_others(store: Store, clock: FakeClock) -> None:
+    """What nobody foresaw is tried again like any other failure, and counted; the others hear at once."""
+    first, other = Recorder(failing=[KeyError("channel")]), Recorder()
+    telling = dispatcher_of(store, clock, {"first": first, "other": other})
+    for rank in range(2):
+        save(store, an_incident(scope=f"rank:{rank}"), now_s=clock.now_s)
+    telling.turn(clock.now_s)
+    assert other.news == [OPENED, OPENED] and first.news == []
+    for _ in range(2):
+        clock.now_s += 5
+        telling.turn(clock.now_s)
+    assert first.news == [OPENED, OPENED] and sum(one.is_doubtful for one in first.told) == 1
+
+
 @pytest.mark.parametrize("trouble", [Later("busy", after_s=30.0), Later("gone")])
 def test_a_receiver_that_is_busy_or_gone_is_asked_once_a_turn(
     store: Store, clock: FakeClock, trouble: Later

@@ -6,10 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
 
 import pytest
@@ -20,11 +23,12 @@ from argus.analytics.store.investigations import DONE, Investigation
 from argus.api.notifiers import slack, slack_webhook
 from argus.api.notify.dispatcher import LEASE_S
 from argus.api.notify.matter import Origin
-from argus.api.notify.notifier import Digest, Means, Notifier
+from argus.api.notify.notifier import Digest, Later, Means, Notifier
 from argus.api.notify.pace import Pace
 from argus.api.service import Service
 from argus.api.slack.double import APP_TOKEN, CHANNEL, TOKEN, SlackDouble
-from tests.api.desk.kit import FakeHttp, an_incident, announce, dispatcher_of, save, texts
+from argus.api.slack.render import said
+from tests.api.desk.kit import FakeHttp, Recorder, an_incident, announce, dispatcher_of, save, texts
 from tests.api.kit import FakeClock, layouts_body, make_window, new_service, service_at, upload
 from tests.api.process import PATIENCE_S, ROOT, environment, start, wait_for
 
@@ -157,6 +161,63 @@ def test_a_message_of_another_project_is_not_taken_for_ours(double: SlackDouble,
         )
         to.tell_digest(replace(day, is_doubtful=bool(kept)), held={}, keep=kept.update)
     assert len(roots(double)) == 2 and kept["ts"] == roots(double)[-1]["ts"]
+
+
+@contextmanager
+def always(raw: bytes) -> Iterator[str]:
+    """The URL of something that answers every request with these bytes and hangs up."""
+
+    class Handler(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1 << 16)
+            self.request.sendall(raw)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+CUT = b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [CUT, b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"],
+    ids=["cut short", "no HTTP", "broken chunks"],
+)
+def test_an_answer_that_breaks_off_is_a_reason_to_try_again(
+    raw: bytes, store: Store, clock: FakeClock
+) -> None:
+    to = Recorder()
+    with always(raw) as url:
+        telling = {
+            "slack": slack.notifier(
+                Means(http=FakeHttp()), token="xoxb-x", channel=CHANNEL, api_url=f"{url}/"
+            ),
+            "slack_webhook": slack_webhook.notifier(Means(http=FakeHttp()), url=url),
+            "z": to,
+        }
+        save(store, an_incident(), now_s=clock.now_s)
+        dispatcher_of(store, clock, telling).turn(clock.now_s)
+    with store.read() as connection:
+        told = {one.notifier: one for one in notices.notices(connection)}
+    for name in ("slack", "slack_webhook"):
+        assert told[name].error.startswith("Slack does not answer (") and told[name].is_doubtful
+    assert to.num_posts == 1
+
+
+def test_an_answer_without_the_messages_place_is_none() -> None:
+    from argus.api.slack.client import SlackClient  # imports slack_sdk
+
+    with always(b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"ok":true}') as url:
+        client = SlackClient("xoxb-x", base_url=f"{url}/")
+        with pytest.raises(Later, match="does not say where the message is"):
+            client.post(CHANNEL, said("hello"), key="k")
 
 
 def test_a_wrong_token_is_said_in_one_sentence(double: SlackDouble, store: Store, clock: FakeClock) -> None:
