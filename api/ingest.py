@@ -75,7 +75,7 @@ def _num_spanned(raw: object) -> int:
     told = groups if isinstance(groups, list) else ()
     spans = [group.get("ranks") for group in told if isinstance(group, dict)]
     nums = [span.get("num") for span in spans if isinstance(span, dict)]
-    return sum(num for num in nums if isinstance(num, int))
+    return sum(num for num in nums if isinstance(num, int) and num > 0)
 
 
 def parse_all_beats(bodies: Sequence[bytes]) -> list[Beats | WireError]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +16,9 @@ import zstandard
 from starlette.testclient import TestClient
 
 from argus.api.http.app import make_app
+from argus.api.ingest import MAX_SPANNED, parse_layouts
 from argus.api.service import Service
+from argus.collectors.records.errors import WireError
 from argus.collectors.records.upload import CONTENT_TYPE
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
 
@@ -114,3 +117,10 @@ def test_a_run_without_an_address_is_refused_in_one_sentence(service: Service, r
     assert client.get("/v1/runs").json()["items"] == []
     client.post("/v1/ingest/layouts", content=layouts_body(run="a..b"), headers=json_type)
     assert [one["run"] for one in client.get("/v1/runs").json()["items"]] == ["a..b"]
+
+
+def test_the_members_of_one_group_do_not_make_room_for_anothers() -> None:
+    spans = [{"first": 0, "step": 1, "num": num} for num in (MAX_SPANNED, 1, -MAX_SPANNED)]
+    body = {"layouts": [{"groups": [{"name": "a", "ranks": span} for span in spans]}]}
+    with pytest.raises(WireError, match="at most"):
+        parse_layouts(json.dumps(body).encode())
