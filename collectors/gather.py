@@ -111,8 +111,8 @@ def gather(
         except Exception as error:  # what no reader foresaw must not cost the other files
             LOG.debug("%s could not be read", found.name, exc_info=True)
             warnings.append((found.name, f"{found.name} could not be read: {_unforeseen(error)}"))
-    named, of_names = told_by_names(with_peers(files))
-    placed, of_folders = counted_over_folders(named)
+    of_ranks, of_names = told_by_names(with_peers(files))
+    placed, of_folders = counted_over_folders(of_ranks)
     ranked, told = numbered(placed)
     said = (*folded(warnings), *of_names, *of_folders, *told)
     known = [one for one in passed if one[1].is_known] or passed

@@ -39,7 +39,7 @@ def told_by_names(files: Sequence[File]) -> tuple[list[File], tuple[str, ...]]:
         return list(files), ()
     rank_of = {id(one): rank for (_, one), rank in zip(found, ranks, strict=True)}
     least = max(ranks) + 1
-    placed = [
+    placed: list[File] = [
         (name, [_named(one, rank_of[id(one)], least) if id(one) in rank_of else one for one in readings])
         for name, readings in files
     ]

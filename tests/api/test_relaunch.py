@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -44,6 +46,11 @@ def begin(service: Service, clock: FakeClock, *, attempt: int, pid: int, began_n
 def beat(service: Service, clock: FakeClock, *, attempt: int, state: str = "running") -> None:
     beats = [make_beat(rank, ts_s=clock.now_s, attempt=attempt, state=state) for rank in range(4)]
     service.receive_heartbeats(beats_body(*beats))
+
+
+def rejected_of(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What of an upload was not taken, and why."""
+    return list(answer["rejected"])
 
 
 def attempts_by_run(service: Service) -> dict[str, list[int]]:
@@ -288,7 +295,7 @@ def test_windows_of_an_earlier_launch_that_nobody_knows_are_refused_in_words(
     )
     answer = service.receive_windows(upload(*windows), age_s=30.0)
     assert answer["accepted"] == 1
-    [refused] = answer["rejected"]
+    (refused,) = rejected_of(answer)
     assert refused["index"] == 0 and "earlier launch of run job" in refused["reason"]
 
 
@@ -321,7 +328,7 @@ def test_stack_dumps_that_waited_are_of_the_launch_that_they_were_taken_in(
     raw = {"host": "h-0", **encode_stacks(dumps), "samples": []}
     answer = service.receive_observations(json.dumps(raw).encode())
     assert answer["accepted"] == 2
-    [refused] = answer["rejected"]
+    (refused,) = rejected_of(answer)
     assert "earlier launch of run job" in refused["reason"]
     with service.store.read() as connection:
         joined = STACK_DUMPS.join(ATTEMPTS, ATTEMPTS.c.id == STACK_DUMPS.c.attempt_id)

@@ -195,7 +195,7 @@ def test_an_answer_that_breaks_off_is_a_reason_to_try_again(
 ) -> None:
     to = Recorder()
     with always(raw) as url:
-        telling = {
+        telling: dict[str, Notifier] = {
             "slack": slack.notifier(
                 Means(http=FakeHttp()), token="xoxb-x", channel=CHANNEL, api_url=f"{url}/"
             ),
