@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from anyio import EndOfStream, Event, move_on_after
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
@@ -47,7 +47,7 @@ class Unanswered:
         self._changed = Event()
 
 
-class Heard:
+class Heard(ObjectReceiveStream[SessionMessage | Exception]):
     """The client's messages; they end once all of them are answered."""
 
     def __init__(self, inner: Any, unanswered: Unanswered) -> None:
@@ -73,26 +73,8 @@ class Heard:
         """Hear no more."""
         await self._inner.aclose()
 
-    def __aiter__(self) -> Self:
-        return self
 
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> bool | None:
-        await self.aclose()
-        return None
-
-
-class Said:
+class Said(ObjectSendStream[SessionMessage]):
     """Where the server's messages go."""
 
     def __init__(self, inner: Any, unanswered: Unanswered) -> None:
@@ -106,12 +88,3 @@ class Said:
     async def aclose(self) -> None:
         """Say no more."""
         await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> bool | None:
-        await self.aclose()
-        return None
