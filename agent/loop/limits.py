@@ -68,10 +68,6 @@ class Spent:
         )
 
 
-BUDGETS = ("turns", "tool_calls", "tokens", "seconds", "usd", "repeats")
-"""What may run out; `repeats` is a model that goes in circles."""
-
-
 def reached(limits: Limits, spent: Spent) -> str:
     """The budget that allows only a last answer now, "" if none.
 

@@ -213,4 +213,3 @@ async def signed_project(request: Request, name: str = DEFAULT) -> Project:
 
 
 PrincipalOf = Annotated[Principal, Depends(the_principal)]
-ProjectOf = Annotated[Project, Depends(the_project)]

@@ -6,7 +6,6 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 
-from argus.agent.loop.investigate import Outcome
 from argus.analytics.store import investigations
 from argus.analytics.store.engine import Store
 from argus.analytics.store.investigations import NO_CALLBACK, WAITING, Investigation
@@ -88,8 +87,3 @@ def enter(store: Store, asked: Asked, *, owner: str, now_s: float) -> tuple[Inve
     if known.request != asked.digest:
         raise Conflict("this idempotency key was used for another request")
     return known, False
-
-
-def outcome_of(kept: Investigation) -> Outcome | None:
-    """The final diagnosis, None while there is none."""
-    return None if kept.outcome is None else Outcome.from_json(kept.outcome)
