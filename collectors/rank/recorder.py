@@ -120,7 +120,7 @@ class Recorder:
         frame.stamp = None if self.gpu is None or name in self._host else self.gpu.stamp()
         frame.cpu_ns = self.cpu_ns()
         frame.start_ns = self.now_ns()
-        here.stack.append(frame)  # whole: the writer thread looks at it from now on
+        stack.append(frame)  # whole: the writer thread looks at it from now on
         if not self._start_ns:
             self._start_ns, self._start_cpu_ns = frame.start_ns, frame.cpu_ns
         if self.timeline is not None and here is self.train:
