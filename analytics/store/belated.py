@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, or_, select, tuple_
+from sqlalchemy import Connection, or_, select, tuple_
 
 from argus.analytics.store.documents import load
 from argus.analytics.store.intake import CHUNK, AttemptKey
-from argus.analytics.store.relaunch import RELAUNCHED, launch_prefix
+from argus.analytics.store.relaunch import is_earlier_launch
 from argus.analytics.store.tables import ATTEMPTS, LAYOUTS
 from argus.collectors.records.layout import Layout
 
@@ -79,10 +79,7 @@ def _first_seen_s(connection: Connection, keys: Collection[AttemptKey]) -> dict[
 def _began(connection: Connection, key: AttemptKey, ranks: Sequence[int]) -> dict[int, list[tuple[int, str]]]:
     """When each rank's processes began, with the name of their launch; by rank."""
     run, attempt = key
-    earlier = and_(
-        ATTEMPTS.c.run.startswith(launch_prefix(run), autoescape=True), ATTEMPTS.c.end_reason == RELAUNCHED
-    )
-    family = (ATTEMPTS.c.attempt == attempt, or_(ATTEMPTS.c.run == run, earlier))
+    family = (ATTEMPTS.c.attempt == attempt, or_(ATTEMPTS.c.run == run, is_earlier_launch(run)))
     names = {
         row.id: row.run for row in connection.execute(select(ATTEMPTS.c.id, ATTEMPTS.c.run).where(*family))
     }

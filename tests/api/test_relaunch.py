@@ -19,7 +19,7 @@ from argus.api.agent import agent_of
 from argus.api.http.app import make_app
 from argus.api.late import WAIT_S
 from argus.api.look_again import look_again_on
-from argus.api.service import Service
+from argus.api.service import NothingTaken, Service
 from argus.api.settings import Settings
 from argus.api.toolbox import toolbox_of
 from argus.collectors.records.stacks import StackDump, encode_stacks
@@ -123,6 +123,9 @@ def test_launches_of_a_run_with_a_name_like_it_are_none_of_its_own(
         assert before is not None and before.run.startswith(launch_prefix(other))
         assert attempts.attempt_before(connection, mine) is None
         assert launch_of(connection, "job", attempt_id=mine.id) == 0
+    theirs_ns = int((clock.now_s - 15) * 1e9)  # in the time of the other's launches, before this run's own
+    with pytest.raises(NothingTaken, match="earlier launch of run job"):
+        service.receive_windows(upload(at(make_window(0, 1), theirs_ns)), age_s=15.0)
 
 
 def test_the_last_window_of_the_launch_before_is_looked_at_and_waits_for_nobody(
