@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.kernel_table import KernelTable
+from argus.analytics.kernels.table import KernelTable
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.outcome import Outcome
 from argus.analytics.run_facts import RunFacts as Compared

@@ -12,7 +12,7 @@ import numpy as np
 from argus.agent.facts import PastIncident, RunFacts, StepPoint, UnitHistory, WindowFact
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.kernel_table import KernelTable, open_table
+from argus.analytics.kernels.table import KernelTable, open_table
 from argus.analytics.numbers import WindowNumbers, window_numbers
 from argus.analytics.outcome import Outcome
 from argus.analytics.recorded_steps import Numbers

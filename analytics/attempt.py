@@ -26,8 +26,8 @@ from argus.analytics.fuse.paused import billed_to, go_on_by_rank
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
 from argus.analytics.host_path import is_better_seen
 from argus.analytics.incident import Cause, Incident
-from argus.analytics.kernel_digest import Engine, digest_kernels
-from argus.analytics.kernel_join import is_of_kernels, join_kernels
+from argus.analytics.kernels.digest import Engine, digest_kernels
+from argus.analytics.kernels.join import is_of_kernels, join_kernels
 from argus.analytics.lifecycle import (
     ALL_EXITED,
     NAMED_BETTER,

@@ -11,7 +11,7 @@ import numpy as np
 from argus.analytics.delays import delays_of
 from argus.analytics.hiccup import hiccups_of
 from argus.analytics.host_use import odd_hosts
-from argus.analytics.kernel_digest import Engine, digest_kernels
+from argus.analytics.kernels.digest import Engine, digest_kernels
 from argus.analytics.pauses import pauses_of
 from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.saves import saves_of

@@ -11,8 +11,8 @@ import numpy as np
 
 from argus.analytics.detectors.l2_self_time import NOT_WORK
 from argus.analytics.digest import FLOOR_SHARE
-from argus.analytics.kernel_kinds import COMM, kind_of
-from argus.analytics.kernel_table import dense, open_table
+from argus.analytics.kernels.kinds import COMM, kind_of
+from argus.analytics.kernels.table import dense, open_table
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.outside import unit_of
 from argus.analytics.peers import across_models, classes_of_kind, peer_medians, work_classes

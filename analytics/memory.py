@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from argus.analytics.ballots import VOTE_WINDOWS
 from argus.analytics.incident import Cause, Incident
-from argus.analytics.kernel_digest import KEPT, KernelDigest
+from argus.analytics.kernels.digest import KEPT, KernelDigest
 from argus.analytics.lifecycle import is_stop
 from argus.analytics.view import PAST_WINDOWS, Digest
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from argus.analytics.kernel_kinds import GROUPED
+from argus.analytics.kernels.kinds import GROUPED
 from argus.analytics.robust import leave_one_out_median
 from argus.analytics.window import Floats, Ints
 from argus.topology.layout import Topology

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from argus.analytics.kernel_table import Kernel, KernelTable, dense, open_table
+from argus.analytics.kernels.table import Kernel, KernelTable, dense, open_table
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.waits import waits_of
 from argus.analytics.window import Floats, Window

@@ -6,8 +6,8 @@ from collections.abc import Container, Iterable, Sequence
 
 from argus.analytics.baseline import is_comparable
 from argus.analytics.incident import Incident
-from argus.analytics.kernel_digest import KEPT
-from argus.analytics.kernel_join import is_of_kernels
+from argus.analytics.kernels.digest import KEPT
+from argus.analytics.kernels.join import is_of_kernels
 from argus.analytics.lifecycle import GONE_WINDOWS, is_recurring, is_stop
 from argus.analytics.pauses import are_due
 from argus.analytics.view import Digest

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from argus.analytics.kernel_digest import KernelDigest
+from argus.analytics.kernels.digest import KernelDigest
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.pauses import Pause
 from argus.analytics.saves import Save

@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.kernel_tops import KernelTop, added_up, kernel_tops
+from argus.analytics.kernels.tops import KernelTop, added_up, kernel_tops
 from argus.analytics.numbers import window_numbers
 from argus.analytics.outcome import ATTEMPT_OVER
 from argus.analytics.outside import Outside

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from argus.analytics.kernel_tops import KernelTop
+from argus.analytics.kernels.tops import KernelTop
 
 DURATION, CALLS, INFO = "argus_kernel_duration_seconds", "argus_kernel_calls_total", "argus_kernel_info"
 Family = GaugeMetricFamily | CounterMetricFamily

@@ -14,7 +14,7 @@ from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.whatif.shares import Replayer, WhatIf
 from argus.analytics.whatif.timeline import trace_of
 from argus.analytics.window import Window
-from argus.api.offline_series import SeriesReport
+from argus.api.offline.series import SeriesReport
 from argus.collectors.job import Job
 from argus.topology.layout import Topology
 

@@ -10,7 +10,7 @@ from statistics import fmean
 import numpy as np
 
 from argus.analytics.finding import Finding
-from argus.analytics.kernel_tops import KernelTop
+from argus.analytics.kernels.tops import KernelTop
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.window import Window
 from argus.api import kernel_gauges

@@ -10,7 +10,7 @@ import numpy as np
 from argus.agent.facts import Json, StepPoint, WindowFact
 from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
-from argus.analytics.kernel_table import KernelTable, open_table
+from argus.analytics.kernels.table import KernelTable, open_table
 from argus.analytics.numbers import WindowNumbers, read_steps
 from argus.analytics.run_facts import RunFacts as Compared
 from argus.analytics.store import asked, kernels, observations, progress

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from argus.analytics.history import Rolling
 from argus.analytics.incident import Incident
-from argus.analytics.kernel_tops import KernelTop
+from argus.analytics.kernels.tops import KernelTop
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.recurrence import Bout
 from argus.analytics.run_diff import RunDiff

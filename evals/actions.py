@@ -14,7 +14,7 @@ ACTIONS: Mapping[str, tuple[str, str]] = {
         "simulated distributions beside recorded ones, where they differ",
     ),
     "fidelity": ("argus.evals.fidelity", "what kernel summaries lose, and what that costs"),
-    "agent": ("argus.evals.agent_report", "the agent's answers, by scripted models and the endpoint's"),
+    "agent": ("argus.evals.agents.report", "the agent's answers, by scripted models and the endpoint's"),
     "live": ("argus.evals.live.command", "real faults on real training jobs of this machine"),
     "run": (
         "argus.evals.evaluate",

@@ -13,8 +13,8 @@ from argus.agent.entities import Entities
 from argus.agent.evidence import MemoryBook
 from argus.agent.loop.drive import Asked
 from argus.analytics.incident import Incident
-from argus.evals.agent_cases import facts_of
-from argus.evals.agent_score import PATH_KINDS
+from argus.evals.agents.cases import facts_of
+from argus.evals.agents.score import PATH_KINDS
 from argus.evals.asked_model import AskedModel
 from argus.evals.marks import SURE
 from argus.evals.play import Played

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from argus.analytics.kernel_kinds import kind_of
+from argus.analytics.kernels.kinds import kind_of
 from argus.analytics.window import Floats
 from argus.collectors.host.compress import compress
 from argus.collectors.records.events import RankRecords

@@ -20,7 +20,7 @@ from argus.evals.simulator.simulate import simulate
 from argus.evals.truth import Scenario
 from argus.evals.views import views
 from argus.topology.layout import Topology, build
-from tests.analytics.kernel_kit import renamed
+from tests.analytics.kernels.kit import renamed
 from tests.damage import DAMAGE
 
 MAX_LONE_WINDOWS = 5

@@ -14,8 +14,8 @@ from argus.agent.evidence import Answer, Cut, Json
 from argus.agent.facts import RunFacts, WindowFact
 from argus.agent.rows import DOC_RUN, DOC_WINDOW, number
 from argus.agent.schema import ArgumentError
-from argus.analytics.kernel_kinds import is_of_experts, kind_of, short_name
-from argus.analytics.kernel_table import Kernel, KernelTable, dense
+from argus.analytics.kernels.kinds import is_of_experts, kind_of, short_name
+from argus.analytics.kernels.table import Kernel, KernelTable, dense
 from argus.analytics.peers import expert_classes
 from argus.collectors.records.text import tame
 from argus.topology.fleet import Fleet

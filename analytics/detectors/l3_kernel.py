@@ -2,7 +2,7 @@
 
 Reads the packed kernel summaries of the window. Modes are matched in order and by count, each rank's kernels
 are freed of what they share (its clock), and the threshold comes from a false-alarm budget over kernels, ranks
-and windows; see `kernel_match` and `kernel_scan`. Communication kernels wait for others: alone they make a rank
+and windows; see `kernels.match` and `kernels.scan`. Communication kernels wait for others: alone they make a rank
 a victim, as a whole group they name the group (paper case 2: all groups' iteration times flat, one group's
 transfers long). A finding is made when two of the last three windows agree.
 """
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 from argus.analytics.digest import observed
 from argus.analytics.finding import Finding
-from argus.analytics.kernel_findings import findings_of
-from argus.analytics.kernel_groups import group_shifts
-from argus.analytics.kernel_ratio import ratio_falls
-from argus.analytics.kernel_settings import Settings
-from argus.analytics.kernel_votes import vote
+from argus.analytics.kernels.findings import findings_of
+from argus.analytics.kernels.groups import group_shifts
+from argus.analytics.kernels.ratio import ratio_falls
+from argus.analytics.kernels.settings import Settings
+from argus.analytics.kernels.votes import vote
 from argus.analytics.view import View
 
 NEEDS = "slow_kernel"

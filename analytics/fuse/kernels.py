@@ -19,7 +19,7 @@ from argus.analytics.finding import Evidence, Finding
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.scope import as_one, join_paths, join_ranks, scope_of_ranks
 from argus.analytics.incident import Cause, RuledOut
-from argus.analytics.kernel_kinds import ALL, ATTENTION, COPIES, GROUPED, MEMORY
+from argus.analytics.kernels.kinds import ALL, ATTENTION, COPIES, GROUPED, MEMORY
 from argus.analytics.peers import expert_classes
 from argus.analytics.view import View
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection
 
-from argus.analytics.kernel_kinds import is_of_experts, kind_of, short_name
-from argus.analytics.kernel_table import Kernel, KernelTable, dense, open_table
-from argus.analytics.mixture import Mixture, cdf, fit, quantile
+from argus.analytics.kernels.kinds import is_of_experts, kind_of, short_name
+from argus.analytics.kernels.mixture import Mixture, cdf, fit, quantile
+from argus.analytics.kernels.table import Kernel, KernelTable, dense, open_table
 from argus.analytics.peers import expert_classes, work_classes
 from argus.analytics.store import asked, charts, kernels
 from argus.analytics.store.queries import Which

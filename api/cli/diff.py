@@ -65,7 +65,7 @@ def _of_service(name: str, args: argparse.Namespace) -> RunFacts:
 
 def _of_files(path: Path) -> RunFacts:
     from argus.api.facts import job_facts
-    from argus.api.offline import read_job, windows_of
+    from argus.api.offline.files import read_job, windows_of
     from argus.api.report import NothingUsable
     from argus.collectors.readers import ReaderError
 

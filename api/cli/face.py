@@ -49,7 +49,7 @@ def recorded(paths: Sequence[Path]) -> Toolbox:
     from argus.agent.held_facts import HeldFacts, HeldRun
     from argus.analytics.recorded_steps import Numbers
     from argus.api.facts import job_facts
-    from argus.api.offline import samples_of, stacks_of, triage_files
+    from argus.api.offline.files import samples_of, stacks_of, triage_files
     from argus.api.report import NothingUsable, Report
     from argus.api.toolbox import Toolbox
     from argus.collectors.readers import ReaderError

@@ -87,7 +87,7 @@ class _Found:
 
 def _read(args: argparse.Namespace, bar: Bar) -> _Found:
     """The job as it is to be sent. Raises CliError."""
-    from argus.api.offline_seen import end_s, outside_of, seen_by, start_s
+    from argus.api.offline.seen import end_s, outside_of, seen_by, start_s
     from argus.api.replay import as_attempt
     from argus.collectors.gather import gather
     from argus.collectors.job import join

@@ -58,7 +58,7 @@ def of_files(paths: list[Path]) -> dict[str, Any]:
     """The report of recorded files. Raises CliError."""
     from argus.analytics.store.documents import clean
     from argus.api.losses import file_losses, losses_json
-    from argus.api.offline import triage_files
+    from argus.api.offline.files import triage_files
     from argus.api.report import NothingUsable, Report
     from argus.collectors.readers import ReaderError
 

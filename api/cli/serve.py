@@ -21,7 +21,7 @@ from argus.api.settings_sources import load_settings
 
 if TYPE_CHECKING:
     from argus.analytics.incident import Incident
-    from argus.analytics.kernel_digest import Engine
+    from argus.analytics.kernels.digest import Engine
     from argus.analytics.recurrence import Bout
     from argus.api.course import Analyses, Course
     from argus.api.notify.settings import NotifySettings
@@ -84,8 +84,8 @@ def product_analyses(engine: Engine | None = None) -> Analyses:
 
 def _engine(settings: Settings) -> Engine:
     """Where L3 computes. Raises CliError."""
-    from argus.analytics.engine_local import LocalEngine
-    from argus.analytics.engine_ray import RayEngine
+    from argus.analytics.kernels.engine_local import LocalEngine
+    from argus.analytics.kernels.engine_ray import RayEngine
 
     if settings.engine == "local":
         return LocalEngine(workers=os.cpu_count() or 1)

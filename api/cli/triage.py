@@ -17,8 +17,8 @@ from argus.agent.worth import worth_lines
 from argus.api.cli.bar import Bar
 from argus.api.cli.errors import CliError
 from argus.api.cli.triage_series import series_text
-from argus.api.offline import triage_files
-from argus.api.offline_series import SeriesReport
+from argus.api.offline.files import triage_files
+from argus.api.offline.series import SeriesReport
 from argus.api.report import NothingUsable, Report
 from argus.collectors.readers import ReaderError
 

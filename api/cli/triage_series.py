@@ -7,7 +7,7 @@ from collections import Counter
 from argus.agent.card import render
 from argus.agent.wording import counted, printable, quantity
 from argus.analytics.finding import Finding
-from argus.api.offline_series import SeriesReport, SeriesResult
+from argus.api.offline.series import SeriesReport, SeriesResult
 
 MAX_LINES = 40
 """Series or findings listed on a terminal; all of them are in --json."""

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from argus.analytics.distance import matrix, quantile_profile
-from argus.analytics.mixture import Mixture, fit, quantile
+from argus.analytics.kernels.distance import matrix, quantile_profile
+from argus.analytics.kernels.mixture import Mixture, fit, quantile
 from argus.collectors.host.compress import compress
 from argus.collectors.records.events import Rows
 from argus.collectors.records.kernel_blob import encode

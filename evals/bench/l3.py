@@ -14,15 +14,15 @@ import numpy as np
 
 from argus.analytics.detectors.l3_kernel import detect
 from argus.analytics.digest import digest_of
-from argus.analytics.distance import mean_w1, quantile_nodes, quantile_profile
-from argus.analytics.engine_local import LocalEngine
 from argus.analytics.finding import Finding
-from argus.analytics.kernel_digest import digest_kernels
-from argus.analytics.kernel_effects import effects_of_all
-from argus.analytics.kernel_peers import classes
-from argus.analytics.kernel_settings import Settings
-from argus.analytics.kernel_table import open_table
-from argus.analytics.mixture import Mixture, fit
+from argus.analytics.kernels.digest import digest_kernels
+from argus.analytics.kernels.distance import mean_w1, quantile_nodes, quantile_profile
+from argus.analytics.kernels.effects import effects_of_all
+from argus.analytics.kernels.engine_local import LocalEngine
+from argus.analytics.kernels.mixture import Mixture, fit
+from argus.analytics.kernels.peers import classes
+from argus.analytics.kernels.settings import Settings
+from argus.analytics.kernels.table import open_table
 from argus.analytics.view import View
 from argus.analytics.window import Window, assemble
 from argus.collectors.records.events import STEP

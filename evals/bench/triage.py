@@ -14,8 +14,8 @@ import numpy as np
 
 from argus.analytics.attempt import Advance, AttemptState, advance
 from argus.analytics.clocks import align
-from argus.analytics.engine_local import LocalEngine
 from argus.analytics.incident import Incident
+from argus.analytics.kernels.engine_local import LocalEngine
 from argus.analytics.view import PAST_WINDOWS
 from argus.analytics.window import assemble
 from argus.api.cli.errors import CliError

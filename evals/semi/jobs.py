@@ -10,7 +10,7 @@ import numpy as np
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.window import Bools, Window
-from argus.api.offline import analyse, windows_of
+from argus.api.offline.files import analyse, windows_of
 from argus.collectors.job import Job
 from argus.collectors.records.events import RankRecords, Rows
 from argus.evals.marks import Mark, Spent

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from argus.api.offline import read_job, windows_of
+from argus.api.offline.files import read_job, windows_of
 from argus.collectors.job import Job
 from argus.collectors.records.events import RankRecords
 from argus.evals.marks import Mark, Spent

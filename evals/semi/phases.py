@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from argus.api.offline import read_job
+from argus.api.offline.files import read_job
 from argus.collectors.job import Job
 from argus.evals.marks import Mark
 from argus.evals.score import Trial

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import gamma
 
-from argus.analytics.kernel_digest import KernelDigest, digest_effects
-from argus.analytics.kernel_effects import Effects
-from argus.analytics.kernel_match import compare
-from argus.analytics.kernel_paper import paper_flags, paper_scores
-from argus.analytics.kernel_peers import Peers, classes
-from argus.analytics.kernel_settings import Settings
-from argus.analytics.kernel_table import Kernel
-from argus.analytics.kernel_votes import vote
+from argus.analytics.kernels.digest import KernelDigest, digest_effects
+from argus.analytics.kernels.effects import Effects
+from argus.analytics.kernels.match import compare
+from argus.analytics.kernels.paper import paper_flags, paper_scores
+from argus.analytics.kernels.peers import Peers, classes
+from argus.analytics.kernels.settings import Settings
+from argus.analytics.kernels.table import Kernel
+from argus.analytics.kernels.votes import vote
 from argus.collectors.records.kernel_blob import LOG_STEP, MEAN_STEP
 from argus.evals.bench import Size
 

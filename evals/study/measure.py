@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import hypergeom, spearmanr
 
-from argus.analytics.distance import Profile, cdf_profile, matrix, mean_w1, quantile_profile
-from argus.analytics.kernel_digest import KEPT, KernelDigest, digest_table
-from argus.analytics.kernel_paper import ALPHA, paper_flags
-from argus.analytics.kernel_peers import Peers, classes
-from argus.analytics.kernel_scan import MAD_TO_SIGMA
-from argus.analytics.kernel_settings import Settings
-from argus.analytics.kernel_table import KernelTable
-from argus.analytics.kernel_votes import vote
+from argus.analytics.kernels.digest import KEPT, KernelDigest, digest_table
+from argus.analytics.kernels.distance import Profile, cdf_profile, matrix, mean_w1, quantile_profile
+from argus.analytics.kernels.paper import ALPHA, paper_flags
+from argus.analytics.kernels.peers import Peers, classes
+from argus.analytics.kernels.scan import MAD_TO_SIGMA
+from argus.analytics.kernels.settings import Settings
+from argus.analytics.kernels.table import KernelTable
+from argus.analytics.kernels.votes import vote
 from argus.collectors.host.split import Rule
 from argus.evals.study.families import DEVICE_SPREAD, FAMILIES, Samples, sample
 from argus.evals.study.tables import STUDIED, place_of, shape_of, table_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from argus.analytics.kernel_paper import ALPHA
-from argus.analytics.kernel_settings import Settings
+from argus.analytics.kernels.paper import ALPHA
+from argus.analytics.kernels.settings import Settings
 from argus.collectors.host.split import ROBUST
 from argus.evals.study.families import FAMILIES
 from argus.evals.study.healthy import CLASS_SIZES, upper_95

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from argus.analytics.kernel_settings import Settings
+from argus.analytics.kernels.settings import Settings
 from argus.evals.bench import Size
 from argus.evals.study import design
 from argus.evals.study.healthy import PAPER_JOBS, healthy_job, jobs, total

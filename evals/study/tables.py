@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from argus.analytics.kernel_table import KernelTable, dense, open_table
-from argus.analytics.mixture import Mixture, fit
+from argus.analytics.kernels.mixture import Mixture, fit
+from argus.analytics.kernels.table import KernelTable, dense, open_table
 from argus.collectors.host.compress import summarise
 from argus.collectors.host.split import Rule
 from argus.collectors.records.kernel_blob import encode

@@ -9,7 +9,7 @@ from argus.agent.context import ToolContext
 from argus.agent.loop.drive import Asked
 from argus.agent.loop.limits import Limits
 from argus.agent.model.endpoint import Endpoint
-from argus.evals.agent_trials import asked_on
+from argus.evals.agents.trials import asked_on
 from argus.evals.systems._asked import Told
 
 OF_EACH_INCIDENT = True

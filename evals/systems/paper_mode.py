@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from argus.analytics.kernel_kinds import COMM, kind_of
-from argus.analytics.kernel_paper import paper_flags, paper_scores
-from argus.analytics.kernel_peers import classes
-from argus.analytics.kernel_table import dense, open_table
+from argus.analytics.kernels.kinds import COMM, kind_of
+from argus.analytics.kernels.paper import paper_flags, paper_scores
+from argus.analytics.kernels.peers import classes
+from argus.analytics.kernels.table import dense, open_table
 from argus.analytics.peers import work_classes
 from argus.analytics.window import Window
 from argus.evals.systems._seen import CLASS_OF_PHASE, Seen, Suspicion, job_steps, over_steps

@@ -23,7 +23,7 @@ from argus.agent.registry import registry
 from argus.agent.submission import Submission, read_submission
 from argus.agent.triage import no_incident
 from argus.analytics.classes import cause_classes
-from argus.evals.agent_trials import SECRET
+from argus.evals.agents.trials import SECRET
 from argus.evals.systems._asked import Told
 
 LOOKS = ("list_findings", "step_series")

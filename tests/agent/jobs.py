@@ -10,7 +10,7 @@ import numpy as np
 from argus.agent.facts import BadBout, UnitDay, UnitHistory
 from argus.agent.held_facts import HeldFacts, HeldRun
 from argus.api.facts import job_facts as job_facts_of
-from argus.api.offline import analyse
+from argus.api.offline.files import analyse
 from argus.collectors.job import join
 from argus.collectors.readers import Reading
 from argus.collectors.records.host_sample import HostSample, PartState

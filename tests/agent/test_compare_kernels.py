@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from argus.agent.tools.compare_kernels import _Beside
-from argus.analytics.kernel_table import open_table
+from argus.analytics.kernels.table import open_table
 from argus.collectors.host.compress import summarise
 from argus.collectors.records.kernel_blob import encode
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from argus.api.cli import main
-from argus.api.offline import triage_files
+from argus.api.offline.files import triage_files
 from argus.api.report import Report
 from argus.collectors.readers._fake_dump import fake_dump, fake_entry
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.lone import CHANCE, repeats, stands_out
-from argus.api.offline import analyse
+from argus.api.offline.files import analyse
 from argus.api.report import Report
 from argus.collectors.job import join
 from argus.collectors.readers import Reading

@@ -16,8 +16,8 @@ from argus.analytics.same_cause import is_named_now, that_it_may_name
 from argus.collectors.host.compress import summarise
 from argus.collectors.records.kernel_blob import encode
 from argus.evals.simulator.job import Fault, Job
+from tests.analytics.kernels.test_incidents import played
 from tests.analytics.test_attempt import course as course_of
-from tests.analytics.test_kernel_incidents import played
 
 RANKS, PER_STEP = 32, 8
 SICK = range(16)

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from argus.api.offline import triage_files
+from argus.api.offline.files import triage_files
 from argus.api.report import Report
 
 RANKS, LAYERS, LAYER_US, START_US = 4, 3, 10_000.0, 1_700_000_000_000_000.0

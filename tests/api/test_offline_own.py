@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from argus.api.offline import triage_files
+from argus.api.offline.files import triage_files
 from argus.api.report import Report
 
 PHASES = {"data_time": 0.02, "forward_time": 0.3, "backward_time": 0.6, "optimizer_time": 0.06}

@@ -11,7 +11,7 @@ import pytest
 
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.kernel_tops import KernelTop
+from argus.analytics.kernels.tops import KernelTop
 from argus.analytics.numbers import WindowNumbers
 from argus.api.metrics import make_metrics, render
 from argus.api.run_gauges import RunNow, scores_of

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from argus.agent.card import render
-from argus.api.offline import triage_files
+from argus.api.offline.files import triage_files
 from argus.api.report import Report
 from argus.collectors.host.recorder import END_NOTE
 from argus.collectors.records.events import RankRecords

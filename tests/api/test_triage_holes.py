@@ -12,7 +12,7 @@ import pytest
 
 from argus.api.cli import main
 from argus.api.cli.face import recorded
-from argus.api.offline import analyse
+from argus.api.offline.files import analyse
 from argus.api.report import Report
 from argus.collectors.job import join
 from argus.collectors.readers import Reading

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from argus.api.cli.face import recorded
-from argus.api.offline import samples_of, stacks_of, triage_files
+from argus.api.offline.files import samples_of, stacks_of, triage_files
 from argus.api.report import Report
 from argus.collectors.records.events import RankRecords
 from argus.collectors.records.host_sample import HostSample

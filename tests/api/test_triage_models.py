@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from argus.agent.card import render
-from argus.api.offline import triage_files
+from argus.api.offline.files import triage_files
 from argus.api.report import Report
 from argus.collectors.readers._fake_nsight import fake_report
 

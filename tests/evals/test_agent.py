@@ -9,10 +9,10 @@ import pytest
 from argus.agent.entities import entities_of
 from argus.agent.evidence import MemoryBook
 from argus.agent.loop.investigate import Outcome
-from argus.evals.agent_cases import AgentCase, agent_case
-from argus.evals.agent_models import script_makers
-from argus.evals.agent_score import AnswerScore, score_answer
-from argus.evals.agent_trials import answer_score, asked_on, summarise
+from argus.evals.agents.cases import AgentCase, agent_case
+from argus.evals.agents.models import script_makers
+from argus.evals.agents.score import AnswerScore, score_answer
+from argus.evals.agents.trials import answer_score, asked_on, summarise
 from argus.evals.score import Trial
 from argus.evals.suites import SMOKE
 from argus.evals.truth import Truth

@@ -12,11 +12,11 @@ from argus.agent.context import ToolContext
 from argus.agent.guard import Guard
 from argus.agent.loop.investigate import Outcome
 from argus.agent.model.message import Ask, Reply
-from argus.evals.agent_attacks import BENIGN, CHANNELS, PAYLOADS, Attack, attacks, planted
-from argus.evals.agent_cases import AgentCase, agent_case
-from argus.evals.agent_models import obeying
-from argus.evals.agent_score import made_up
-from argus.evals.agent_trials import SECRET, asked_on
+from argus.evals.agents.attacks import BENIGN, CHANNELS, PAYLOADS, Attack, attacks, planted
+from argus.evals.agents.cases import AgentCase, agent_case
+from argus.evals.agents.models import obeying
+from argus.evals.agents.score import made_up
+from argus.evals.agents.trials import SECRET, asked_on
 from argus.evals.score import Trial
 
 MUST_PAIRS = 40

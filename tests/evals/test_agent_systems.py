@@ -16,15 +16,15 @@ from argus.agent.stub_llm.scripts import SCRIPTS, claim, submit
 from argus.agent.stub_llm.seen import saying
 from argus.agent.stub_llm.server import StubServer
 from argus.api.cli import main
-from argus.evals import agent_report
-from argus.evals.agent_attacks import Attack
-from argus.evals.agent_board import TRIAGE, injected, trials_of, whole_numbers
-from argus.evals.agent_cases import AgentCase, agent_case
-from argus.evals.agent_columns import AgentTrial, columns
-from argus.evals.agent_models import obeying, perfect
-from argus.evals.agent_report import BAIT
-from argus.evals.agent_score import path_grounded, ra_precision
-from argus.evals.agent_trials import NO_ENDPOINT
+from argus.evals.agents import report
+from argus.evals.agents.attacks import Attack
+from argus.evals.agents.board import TRIAGE, injected, trials_of, whole_numbers
+from argus.evals.agents.cases import AgentCase, agent_case
+from argus.evals.agents.columns import AgentTrial, columns
+from argus.evals.agents.models import obeying, perfect
+from argus.evals.agents.report import BAIT
+from argus.evals.agents.score import path_grounded, ra_precision
+from argus.evals.agents.trials import NO_ENDPOINT
 from argus.evals.scoreboard import Share
 from argus.evals.suites import SUITES, Suite
 from argus.evals.systems import asked_systems, systems
@@ -180,7 +180,7 @@ def test_the_command_measures_an_endpoint_and_writes_every_answer(
 ) -> None:
     one = Suite(ranks=(8,), severities=(1.5,), seeds=(3,), names=("slow_rank",))
     monkeypatch.setitem(SUITES, "smoke", one)
-    monkeypatch.setattr(agent_report, "script_makers", lambda: {"perfect": perfect})
+    monkeypatch.setattr(report, "script_makers", lambda: {"perfect": perfect})
     monkeypatch.delenv("ARGUS_MODEL_URL", raising=False)
     assert main(["eval", "agent", "--suite", "smoke", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["systems"] == "not measured"

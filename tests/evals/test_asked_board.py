@@ -22,7 +22,7 @@ from argus.analytics.incident import Incident
 from argus.api.cli import main
 from argus.api.cli.errors import CliError
 from argus.evals import board_suites, side_by_side
-from argus.evals.agent_models import perfect
+from argus.evals.agents.models import perfect
 from argus.evals.answers import compare
 from argus.evals.asked_incidents import NoAnswer, Said, asked_incidents
 from argus.evals.asked_model import AskedModel, model_of_settings

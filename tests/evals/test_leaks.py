@@ -15,8 +15,8 @@ from argus.agent.context import ToolContext
 from argus.agent.guard import Guard
 from argus.agent.loop.prompt import first_view, system_text
 from argus.agent.registry import registry
-from argus.evals import agent_cases
-from argus.evals.agent_cases import AgentCase, agent_case
+from argus.evals.agents import cases
+from argus.evals.agents.cases import AgentCase, agent_case
 from argus.evals.scenarios import scenarios
 from argus.evals.score import Trial
 from argus.evals.truth import Scenario, Truth
@@ -38,7 +38,7 @@ def told(*, lies: bool = False) -> tuple[str, ...]:
             def lying(**settings: int) -> Scenario:
                 return replace(make(**settings), truth=OTHER)
 
-            patch.setattr(agent_cases, "scenarios", lambda: {TRIAL.scenario: lying})
+            patch.setattr(cases, "scenarios", lambda: {TRIAL.scenario: lying})
         made = agent_case(TRIAL)
     assert (made.truth == OTHER) == lies
     return tuple(texts(made))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from argus.analytics.kernel_table import dense
+from argus.analytics.kernels.table import dense
 from argus.api.cli import main
 from argus.evals.study import design, tables
 from argus.evals.study import run as study

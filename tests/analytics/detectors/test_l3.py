@@ -10,7 +10,7 @@ import pytest
 from argus.analytics.detectors.l3_kernel import detect
 from argus.analytics.digest import digest_of
 from argus.analytics.finding import Finding
-from argus.analytics.kernel_digest import KEPT, digest_kernels
+from argus.analytics.kernels.digest import KEPT, digest_kernels
 from argus.analytics.view import Digest, View
 from argus.analytics.window import Window, assemble
 from argus.collectors.host.compress import summarise

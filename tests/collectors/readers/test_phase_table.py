@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from argus.api.offline import triage_files
-from argus.api.offline_series import SeriesReport
+from argus.api.offline.files import triage_files
+from argus.api.offline.series import SeriesReport
 from argus.api.report import Report
 from argus.collectors.readers import Reading
 from argus.collectors.readers.step_series import read

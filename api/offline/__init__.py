@@ -1,0 +1,1 @@
+"""Triage without a service: traces, logs and dumps in, a report out."""
