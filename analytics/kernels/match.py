@@ -40,6 +40,10 @@ MOST_BEYOND = 2.0
 WEIGHED = 512
 """Ranks whose scatter gives the weights: enough for a robust spread to a few per cent."""
 
+ONE_LAUNCH = 0.5
+"""Part of a slowdown that the longest launch may make of it. One launch is no shift, but where a mode is it alone, or
+merged modes have no median, it looks like one: beyond this part the other launches say how slow the rank is."""
+
 FEWEST = 16
 """With fewer samples a scatter is a guess, and medians and means weigh the same."""
 
@@ -106,19 +110,41 @@ def compare(kernel: Kernel, peers: Peers) -> Comparison:
     if doubtful.any():
         whole = log_mass - reference.log_total[peers.of]
         p50 = np.where(doubtful, _lesser(p50, whole), p50)
+    others = _without_longest(kernel, peers, own=own)
+    alone = log_mass - reference.log_total[peers.of] - others
+    is_one = (p50 > 0) & (alone >= ONE_LAUNCH * p50)
+    p50 = np.where(is_one, _lesser(p50, others), p50)
+    whole_mean, mean = mean, np.where(is_one, others, mean)
     top, peak = _top(kernel, peers, present=own.present)
-    shift, sharper = _weighed(np.stack([p50, mean, np.where(clean, top, np.nan)]), present=own.present)
+    shift, sharper = _weighed(
+        np.stack([p50, mean, np.where(clean & ~is_one, top, np.nan)]), present=own.present
+    )
     against = _against_others(own.present, peers)
     return Comparison(
         shift=shift * against,
         p50=p50 * against,
-        tail=np.where(clean, mean - p50, np.float32(0.0)) * against,
+        tail=np.where(clean | is_one, whole_mean - p50, np.float32(0.0)) * against,
         top=top,
         peak=peak,
         mean=np.where(own.present, log_mass, np.nan),
         total_ns=np.where(own.present, mass * total, 0.0),
         noise=np.maximum(reference.noise[peers.of] * sharper * np.sqrt(np.fmax(against, 1.0)), QUANTUM),
     )
+
+
+def _without_longest(kernel: Kernel, peers: Peers, *, own: _Own) -> Reals:
+    """Effect of the mean of all launches but the longest, NaN where that is not known. (rank,)"""
+    total = kernel.count.sum(axis=0)
+    longest = np.where(kernel.count > 0, kernel.log_max, -np.inf)
+    at = longest.argmax(axis=0), np.arange(len(total))
+    known = (total > 1) & np.isfinite(longest[at])
+    time = own.time * total
+    left = time[at] - np.exp(longest[at])
+    # A launch beside which the others of its cluster are lost in the packing: their median stands for them.
+    is_lost = left < 2.0 * LOG_STEP * time[at]
+    time[at] = np.where(is_lost, (kernel.count[at] - 1.0) * np.exp(kernel.log_p50[at]), left)
+    rest = np.log(np.maximum(time.sum(axis=0) / np.maximum(total - 1, 1.0), np.float32(1e-30)))
+    return np.asarray(np.where(known, rest - peers.medians(rest[None], valid=known)[0][peers.of], np.nan))
 
 
 def _against_others(present: Bools, peers: Peers) -> Reals:

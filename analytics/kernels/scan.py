@@ -18,13 +18,21 @@ from argus.analytics.kernels.effects import Effects
 from argus.analytics.kernels.halves import slower_half, two_populations
 from argus.analytics.kernels.peers import Bools, Ints, Peers
 from argus.analytics.kernels.settings import Settings
-from argus.analytics.kernels.tail import Reals, Tail, healthy_tail
+from argus.analytics.kernels.tail import LEAST, Reals, Tail, healthy_tail
 from argus.analytics.special import stdtrit
 
 MAD_TO_SIGMA = 1.4826
 BEST_AT, BEST_TO_SIGMA, BEST_EFFICIENCY = 0.86, 1 / 1.4758, 0.65
 """The quantile of absolute deviations that tells a normal's spread best: as well as the standard deviation of 0.65 of
 the sample, where their median does as that of 0.37. One rank in seven may be sick."""
+
+
+BY_CHANCE, FEWEST_FREE = 1e-4, 4.0
+"""Of log-normal launches on two to seven ranks, scattered by 0.3, one effect in ten thousand exceeds six errors of ten
+launches or more, and ten errors of five; of fewer the error says too little to wait for more of them."""
+
+MEDIAN_ERROR = 1.2533
+"""Standard error of a median in those of a mean of normal values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +66,7 @@ def scan(
     """Candidates of one window."""
     shift, share = effects.shift, _share(effects, window_s=window_s)
     heavy = (share >= settings.share)[:, None]
-    factor = _factor(effects, peers, is_compute=is_compute, settings=settings)
+    factor, error = _factor(effects, peers, is_compute=is_compute, settings=settings)
     shared = np.where(is_compute[:, None], factor, np.float32(0.0))
     beyond = shift - shared
     spread = peer_spread(beyond)
@@ -67,9 +75,10 @@ def scan(
     limit, spread_tail = _limits(score, is_compute, probability)
     few = peers.num_peers(np.arange(len(shift))) < settings.small_group
     gate = least_effect(share, spread, is_compute=is_compute, probability=probability, settings=settings)
-    total = _stands_out(np.minimum(beyond, shift), score, gate=gate, limit=limit, few=few, settings=settings)
+    least = np.where(few, np.maximum(math.log(settings.small_ratio), _sure(effects)), gate)
+    total = (np.minimum(beyond, shift) >= least) & (score >= np.where(few, limit / 2, limit))
     total |= _halves(effects, shared, peers, settings=settings)
-    device, own, of_devices = _devices(factor, peers, window_s=window_s, settings=settings)
+    device, own, of_devices = _devices(factor, peers, error=error, window_s=window_s, settings=settings)
     tail, tail_score = _tails(effects, peers, heavy=heavy, probability=probability, settings=settings)
     return Candidates(
         shift=total & heavy,
@@ -102,12 +111,14 @@ def _halves(effects: Effects, shared: Reals, peers: Peers, *, settings: Settings
     )
 
 
-def _stands_out(
-    slow: Reals, score: Reals, *, gate: Reals, limit: Reals, few: Bools, settings: Settings
-) -> Bools:
-    """Few peers have no spread to speak of: there only a ratio counts, and half the threshold."""
-    gate = np.where(few, math.log(settings.small_ratio), gate)
-    return np.asarray((slow >= gate) & (score >= np.where(few, limit / 2, limit)))
+def _sure(effects: Effects) -> Reals:
+    """Log effect that sampling alone does not make, where too few peers show how far it goes. (kernel, rank)
+
+    The error of few launches is a guess itself, hence Student's t.
+    """
+    launches = effects.total_ns / np.exp(effects.mean)
+    freedom = np.maximum(np.nan_to_num(launches) - 1.0, FEWEST_FREE)
+    return np.asarray(np.maximum(LEAST, -stdtrit(freedom, BY_CHANCE)) * effects.noise, np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,17 +167,17 @@ def _limits(score: Reals, is_compute: Bools, probability: float) -> tuple[Reals,
 
 
 def _devices(
-    factor: Reals, peers: Peers, *, window_s: float, settings: Settings
+    factor: Reals, peers: Peers, *, error: Reals, window_s: float, settings: Settings
 ) -> tuple[Bools, Reals, Tail]:
     """Ranks all of whose kernels are slow by one factor, with scores and their healthy tail. (rank,)"""
     few = (peers.sizes < settings.small_group)[peers.of]
-    scale = spread_of(factor[None, :], np.zeros((1, len(factor))), settings=settings)[0]
+    scale = spread_of(factor[None, :], error[None, :], settings=settings)[0]
     score = factor / scale
     tail = healthy_tail(score[None, :])
     limit = tail.threshold(per_test(len(factor), window_s=window_s, settings=settings))
     gate = math.log1p(settings.effect)
     device = (factor >= gate) & (score >= limit) & ~few
-    device |= few & (factor >= math.log(settings.small_ratio))
+    device |= few & (factor >= np.maximum(math.log(settings.small_ratio), LEAST * error))
     # One that stands far out would be all of the slower population, whoever else is in it.
     others = np.where(device, np.nan, factor)
     for some in (factor, others) if device.any() else (factor,):
@@ -189,9 +200,10 @@ def _share(effects: Effects, *, window_s: float) -> Reals:
 
 def _factor(
     effects: Effects, peers: Peers, *, is_compute: Bools, settings: Settings, most: int = 64
-) -> Reals:
+) -> tuple[Reals, Reals]:
     """What the compute kernels of a rank share: the median of their medians' effects, over the largest. (rank,)
 
+    And its sampling error: a few ranks may by chance lie closer together than that.
     With fewer than five kernels nothing can be told apart and the factor is 0. Kernels of experts that few hold
     are left out: where one of two is slow nobody can say which.
     """
@@ -204,7 +216,7 @@ def _factor(
     largest = np.argsort(-total, kind="stable")[:most]
     largest = largest[total[largest] > 0]
     if len(largest) < 5:
-        return np.zeros(p50.shape[1], np.float32)
+        return np.zeros(p50.shape[1], np.float32), np.zeros(p50.shape[1], np.float32)
     ordered = np.sort(p50[largest], axis=0)  # NaN last
     count = np.isfinite(ordered).sum(axis=0)
     at = np.arange(ordered.shape[1])
@@ -212,7 +224,8 @@ def _factor(
         ordered[np.maximum(count - 1, 0) // 2, at],
         ordered[np.minimum(count // 2, len(largest) - 1), at],
     )
-    return np.asarray(np.nan_to_num((low + high) / 2.0), np.float32)
+    error = MEDIAN_ERROR * np.median(effects.noise[largest], axis=0) / np.sqrt(np.maximum(count, 1))
+    return np.asarray(np.nan_to_num((low + high) / 2.0), np.float32), np.asarray(error, np.float32)
 
 
 def spread_of(beyond: Reals, noise: NDArray[np.floating], *, settings: Settings) -> Reals:
