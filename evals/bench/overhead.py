@@ -28,7 +28,7 @@ from argus.evals.stack import StackError, clean_env
 
 RANKS = 2
 BLOCK_STEPS: Mapping[str, int] = {"transformer": 2, "mlp": 2, "moe": 2, "pipeline": 2}
-"""The batch of the transformer and of moe is fitted to the machine's hour, so that a step lasts 85 and 60 ms; the others'
+"""The batch of the transformer and of moe is fitted to the machine's hour, so that a step lasts 90 and 60 ms; the others'
 is fixed."""
 
 LONG_TURN = 5
