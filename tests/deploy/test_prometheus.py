@@ -33,7 +33,7 @@ RULES = DEPLOY / "prometheus" / "argus.rules.yml"
 DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
 FILLED = {"$__rate_interval": "10s", "$run_id": "train/0", "$run": "train", "$phase": ".*", "$rank": ".*"}
 
-QUIET = ("argus_host_gap_ratio", "argus_overhead_ratio", "argus_channel_off", "argus_analysis_errors_total")
+QUIET = ("argus_host_gap_ratio", "argus_overhead_ratio", "argus_channel_off")
 """A healthy job without GPU kernels and without shadow steps has no samples of these."""
 
 
