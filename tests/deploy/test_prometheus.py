@@ -127,6 +127,13 @@ def test_dashboards_can_be_provisioned(path: Path) -> None:
     assert words <= {*names, "__rate_interval"}
 
 
+def test_all_attempts_are_those_of_the_chosen_run() -> None:
+    """Panels ask by attempt alone: an `allValue` that fits all names would draw every run there is."""
+    board = json.loads((DEPLOY / "grafana" / "dashboards" / "argus-run.json").read_text())
+    (attempt,) = [one for one in board["templating"]["list"] if one["name"] == "run_id"]
+    assert '{run="$run"}' in attempt["query"]["query"] and "allValue" not in attempt
+
+
 def test_grafana_finds_dashboards_and_source() -> None:
     folder = DEPLOY / "grafana" / "provisioning"
     (provider,) = yaml.safe_load((folder / "dashboards" / "argus.yaml").read_text())["providers"]
