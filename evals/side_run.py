@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from argus.evals.asked_model import model_of_settings
 from argus.evals.bench import machine_class
 from argus.evals.board_suites import repeated
 from argus.evals.html_report import html
-from argus.evals.marks import Mark
+from argus.evals.marks import Key, Mark
 from argus.evals.score import Trial
 from argus.evals.scoreboard import to_json
 from argus.evals.scoreboard_page import Made, page, render
@@ -89,7 +89,7 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
 def is_wanted(args: argparse.Namespace) -> bool:
     """Whether an option asks for marks."""
     named = (args.system, args.book, args.slice, args.jsonl, args.html, args.scoreboard, args.seed)
-    return any(one is not None for one in named) or args.repeats != 1
+    return any(one is not None for one in named) or bool(args.others) or args.repeats != 1
 
 
 def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int:
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
     resumed = args.book is not None and args.book.exists()
     marks = run_all(wanted, names=names, data=args.data, model=model, book=args.book, jobs=args.jobs)
     for other in args.others:
-        marks += _marks_of(other, names)
+        marks += _marks_of(other, names, but={one.key for one in marks})
     took = f"{time.monotonic() - started:.0f} s" + (" (the last slice)" if resumed else "")
     made = Made(
         suite=suite,
@@ -143,11 +143,11 @@ def _there(trials: Iterator[Trial], data: Path) -> Iterator[Trial]:
         )
 
 
-def _marks_of(book: Path, names: Sequence[str]) -> list[Mark]:
-    """What a book says of these systems. CliError if it is not there or is none."""
+def _marks_of(book: Path, names: Sequence[str], *, but: Collection[Key]) -> list[Mark]:
+    """What a book says of these systems in other trials than `but`, which would count twice. CliError if it is none."""
     if not book.exists():
         raise CliError(f"{book} is not there: --with takes the --book of another run")
-    return [one for one in read_book(book) if one.system in names]
+    return [one for one in read_book(book) if one.system in names and one.key not in but]
 
 
 def _write(args: argparse.Namespace, marks: list[Mark], made: Made) -> None:

@@ -246,6 +246,11 @@ def test_marks_go_to_lines_and_the_report_to_stdout(
     other.write_text(json.dumps(replace(ALARMED, scenario="healthy_day").to_json()) + "\n", encoding="utf-8")
     assert main([*words, "--with", str(other), "--html"]) == 0
     assert "1 faulty and 2 healthy trials" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert main([*words, "--with", str(book), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["systems"] == alone["systems"], "nothing counts twice"
+    assert main(["eval", "run", "--smoke", "--with", str(tmp_path / "none"), "--jobs", "1"]) == 2
 
 
 def test_a_file_that_is_no_book_is_left_as_it_is(tmp_path: Path) -> None:
