@@ -99,6 +99,7 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
             "--gate and --write-gate compare Argus with itself on a grid of scenarios: "
             "leave out --system and what goes with it"
         )
+    _check_outputs(args)
     if args.repeats < 1:
         raise CliError(f"--repeats takes a number from 1 on, got {args.repeats}")
     started = time.monotonic()
@@ -124,6 +125,14 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
     )
     _write(args, marks, made)
     return 0
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Before hours are spent on what cannot be written. Raises CliError."""
+    page = None if args.html in (None, STDOUT) else Path(args.html)
+    for path in (args.jsonl, args.scoreboard, args.book, page):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            raise CliError(f"{path} cannot be written: name a file in a folder that exists")
 
 
 def _there(trials: Iterator[Trial], data: Path) -> Iterator[Trial]:

@@ -241,6 +241,12 @@ def test_marks_go_to_lines_and_the_report_to_stdout(
     assert "cut short" in capsys.readouterr().err
     assert main([*words, "--jsonl", str(tmp_path)]) == 2
     assert "cannot be written" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            side_run, "run_all", lambda *_, **__: pytest.fail("nothing is played for a page without a place")
+        )
+        for option in ("--jsonl", "--scoreboard", "--html", "--book"):
+            assert main(["eval", "run", "--smoke", option, str(tmp_path / "none" / "page")]) == 2
     other = tmp_path / "days.jsonl"
     assert main([*words, "--with", str(other)]) == 2
     other.write_text(json.dumps(replace(ALARMED, scenario="healthy_day").to_json()) + "\n", encoding="utf-8")
