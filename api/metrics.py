@@ -159,6 +159,20 @@ METRICS: tuple[tuple[str, str, str, str], ...] = (
 )
 """(name, type, labels, meaning) of every family on /metrics."""
 
+PARTS = (
+    "attempt",
+    "diagnosis",
+    "heartbeats",
+    "history",
+    "kernels",
+    "late",
+    "replay",
+    "store",
+    "turn",
+    "window",
+)
+"""Where the analysis may fail; each is told from the start, as `increase()` sees nothing of a series that begins at 1."""
+
 
 def make_metrics(watched: Watched, *, max_series: int) -> Metrics:
     """Fresh counters, and gauges read from `watched` at each scrape; ranks have `max_series` in all."""
@@ -166,6 +180,8 @@ def make_metrics(watched: Watched, *, max_series: int) -> Metrics:
     registry.register(_Gauges(watched, max_series=max_series))
     own = [name for name, kind, _, _ in METRICS if kind == "counter" and name != CALLS]
     counters = {name: _make(name, registry) for name in own}
+    for part in PARTS:
+        counters["argus_analysis_errors_total"].labels(part=part)
     return Metrics(
         registry=registry,
         windows=counters["argus_ingest_windows_total"],

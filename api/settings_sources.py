@@ -24,6 +24,7 @@ JOB_VARIABLES = frozenset(
         "ARGUS_OPERATOR_STEPS",
         "ARGUS_RANK_PID",
         "ARGUS_RECORD",
+        "ARGUS_ROUND",
         "ARGUS_RUN",
         "ARGUS_SERVER",
         "ARGUS_SOCKET",
@@ -75,8 +76,13 @@ def _from_file(path: Path | None) -> dict[str, str | int | float]:
     if not isinstance(section, dict) or set(raw) - {SECTION, NOTIFY_SECTION}:
         got = ", ".join(sorted(set(raw) - {SECTION, NOTIFY_SECTION})) or SECTION
         raise SettingsError(f"{path}: expected only [{SECTION}] and [{NOTIFY_SECTION}.…], got {got}")
-    known = {item.name: item for item in fields(Settings) if not item.metadata["secret"]}
+    secrets = {item.name: item.metadata["env"] for item in fields(Settings) if item.metadata["secret"]}
+    known = {item.name: item for item in fields(Settings) if item.name not in secrets}
     for name in section:
+        if name in secrets:
+            raise SettingsError(
+                f"{path}: {name} is a secret, which only the environment may hold: set {secrets[name]}"
+            )
         if name not in known:
             raise SettingsError(
                 f"{path}: no setting {name!r} in [{SECTION}]; there are {', '.join(sorted(known))}"

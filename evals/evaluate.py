@@ -54,12 +54,13 @@ def run(args: argparse.Namespace) -> int:
     if suite in OTHERS or side_run.is_wanted(args):
         return side_run.run(args, suite, trials=_seeded(suite, args.seed).trials())
     gate = _read_gate(args.gate, suite) if args.gate else {}
+    known = _known_gates(args.write_gate) if args.write_gate else {}
     started = time.monotonic()
     outcomes = list(_progress(list(SUITES[suite].trials()), jobs=args.jobs or os.cpu_count() or 1))
     report = make_report(suite, outcomes, elapsed_s=time.monotonic() - started)
     report["dropped"] = dropped_scores(report["scenarios"], gate)
     if args.write_gate:
-        _write_gate(args.write_gate, report)
+        _write_gate(args.write_gate, known, report)
     print(json.dumps(report) if args.json else render(report))
     return 1 if report["dropped"] else 0
 
@@ -192,8 +193,20 @@ def _read_gate(path: Path, suite: str) -> dict[str, Any]:
     return baseline
 
 
-def _write_gate(path: Path, report: Mapping[str, Any]) -> None:
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+def _known_gates(path: Path) -> dict[str, Any]:
+    """The baselines of other suites in the file; read before hours are spent on one that cannot be written."""
+    try:
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise CliError(f"{path} holds no baselines: {error!r:.100}") from None
+    if not isinstance(known, dict) or not path.parent.is_dir():
+        raise CliError(
+            f"{path} cannot hold baselines: name a file of them, or a new one in a folder that exists"
+        )
+    return known
+
+
+def _write_gate(path: Path, known: dict[str, Any], report: Mapping[str, Any]) -> None:
     known[report["suite"]] = {
         name: {key: row[key] for key in GATED if row[key] is not None}
         for name, row in report["scenarios"].items()

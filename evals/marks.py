@@ -45,6 +45,9 @@ class Spent:
 
 UNKNOWN = Spent()
 
+Key = tuple[str, str, int, int, float]
+"""System, scenario, seed, ranks and severity."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
@@ -93,7 +96,7 @@ class Mark:
     forbidden: tuple[str, ...] = ()
 
     @property
-    def key(self) -> tuple[str, str, int, int, float]:
+    def key(self) -> Key:
         """What makes it one of its kind."""
         return (self.system, self.scenario, self.seed, self.ranks, self.severity)
 

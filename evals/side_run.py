@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from argus.evals.asked_model import model_of_settings
 from argus.evals.bench import machine_class
 from argus.evals.board_suites import repeated
 from argus.evals.html_report import html
-from argus.evals.marks import Mark
+from argus.evals.marks import Key, Mark
 from argus.evals.score import Trial
 from argus.evals.scoreboard import to_json
 from argus.evals.scoreboard_page import Made, page, render
@@ -89,7 +89,7 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
 def is_wanted(args: argparse.Namespace) -> bool:
     """Whether an option asks for marks."""
     named = (args.system, args.book, args.slice, args.jsonl, args.html, args.scoreboard, args.seed)
-    return any(one is not None for one in named) or args.repeats != 1
+    return any(one is not None for one in named) or bool(args.others) or args.repeats != 1
 
 
 def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int:
@@ -99,6 +99,7 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
             "--gate and --write-gate compare Argus with itself on a grid of scenarios: "
             "leave out --system and what goes with it"
         )
+    _check_outputs(args)
     if args.repeats < 1:
         raise CliError(f"--repeats takes a number from 1 on, got {args.repeats}")
     started = time.monotonic()
@@ -112,7 +113,7 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
     resumed = args.book is not None and args.book.exists()
     marks = run_all(wanted, names=names, data=args.data, model=model, book=args.book, jobs=args.jobs)
     for other in args.others:
-        marks += _marks_of(other, names)
+        marks += _marks_of(other, names, but={one.key for one in marks})
     took = f"{time.monotonic() - started:.0f} s" + (" (the last slice)" if resumed else "")
     made = Made(
         suite=suite,
@@ -124,6 +125,14 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
     )
     _write(args, marks, made)
     return 0
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Before hours are spent on what cannot be written. Raises CliError."""
+    page = None if args.html in (None, STDOUT) else Path(args.html)
+    for path in (args.jsonl, args.scoreboard, args.book, page):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            raise CliError(f"{path} cannot be written: name a file in a folder that exists")
 
 
 def _there(trials: Iterator[Trial], data: Path) -> Iterator[Trial]:
@@ -143,11 +152,11 @@ def _there(trials: Iterator[Trial], data: Path) -> Iterator[Trial]:
         )
 
 
-def _marks_of(book: Path, names: Sequence[str]) -> list[Mark]:
-    """What a book says of these systems. CliError if it is not there or is none."""
+def _marks_of(book: Path, names: Sequence[str], *, but: Collection[Key]) -> list[Mark]:
+    """What a book says of these systems in other trials than `but`, which would count twice. CliError if it is none."""
     if not book.exists():
         raise CliError(f"{book} is not there: --with takes the --book of another run")
-    return [one for one in read_book(book) if one.system in names]
+    return [one for one in read_book(book) if one.system in names and one.key not in but]
 
 
 def _write(args: argparse.Namespace, marks: list[Mark], made: Made) -> None:

@@ -1,6 +1,7 @@
 #!/bin/bash
 # HealthCheckProgram of Slurm: 0 ok, 1 warning, 2 critical, from what the host processor measured last.
-# It only says; draining a node stays with the site's own rules.
+# It only says; draining a node stays with the site's own rules. It needs a processor that outlives the jobs, on a port it
+# knows: argus-processor@USER with METRICS_PORT=9321 in /etc/argus/processor.env.
 set -u
 port=${1:-9321}
 metrics=$(curl --silent --fail --max-time 5 "http://127.0.0.1:$port/metrics") || {

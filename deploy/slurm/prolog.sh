@@ -22,9 +22,11 @@ start() {
     if [ "$(id -u)" != "$SLURM_JOB_UID" ]; then
         as_user=(setpriv --reuid "$SLURM_JOB_UID" --regid "${SLURM_JOB_GID:-$SLURM_JOB_UID}" --clear-groups)
     fi
-    setsid "${as_user[@]}" "$ARGUS_BIN" processor --socket "$folder/processor.sock" \
-        < /dev/null > "$folder/processor.log" 2>&1 &
-    echo "$!" > "$folder/processor.pid"
+    # The folder is the user's, who may have put links into it: root opens nothing there, and its own note lies beside it.
+    # shellcheck disable=SC2016
+    setsid "${as_user[@]}" bash -c 'exec "$@" < /dev/null > "$0" 2>&1' "$folder/processor.log" \
+        "$ARGUS_BIN" processor --socket "$folder/processor.sock" &
+    echo "$!" > "$folder.pid"
 }
 
 start || echo "argus prolog: no processor for job $SLURM_JOB_ID" >&2

@@ -72,6 +72,8 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one benchmark or all; 1 if a promise was missed."""
+    if args.write and not args.write.is_file():
+        raise CliError(f"{args.write} does not exist; name the Markdown file to write into")
     bench = args.bench.replace("-", "_")
     names = _all_but(args.skip) if bench == "all" else [bench]
     results = {}
@@ -117,12 +119,18 @@ def _run_one(name: str, args: argparse.Namespace, *, alone: bool) -> dict[str, A
     return result
 
 
+NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
+"""One folder a GPU, of NVIDIA's driver."""
+
+
 def machine_class() -> str:
     """The machine in words a reader can compare with theirs."""
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     model = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     name = model.group(1).strip() if model else platform.machine()
-    return f"{os.cpu_count()} cores of {name}, {memory_gib:.0f} GiB, no GPU"
+    num_gpus = len(list(NVIDIA_GPUS.iterdir())) if NVIDIA_GPUS.is_dir() else 0
+    gpus = "no GPU" if not num_gpus else f"{num_gpus} GPU{'s' if num_gpus > 1 else ''}"
+    return f"{os.cpu_count()} cores of {name}, {memory_gib:.0f} GiB, {gpus}"
 
 
 def _write(path: Path, name: str, table: str, *, command: str) -> None:
@@ -131,8 +139,6 @@ def _write(path: Path, name: str, table: str, *, command: str) -> None:
     day = datetime.now(UTC).date().isoformat()
     head = f"{begin}\n## {name}\n\n`{command}` · {day} · {machine_class()}\n"
     section = f"{head}\n{table}\n{end}"
-    if not path.exists():
-        raise CliError(f"{path} does not exist; name the Markdown file to write into")
     text = path.read_text(encoding="utf-8")
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     text = pattern.sub(lambda _: section, text) if pattern.search(text) else f"{text.rstrip()}\n\n{section}\n"

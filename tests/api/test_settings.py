@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from argus.api.notify.settings import load_notify
 from argus.api.settings import Settings, SettingsError, settings_table
 from argus.api.settings_sources import load_settings
+from tests.test_docs import ROOT, constants
 
 
 def test_the_command_line_beats_the_environment_beats_the_file(tmp_path: Path) -> None:
@@ -30,7 +33,7 @@ def test_the_command_line_beats_the_environment_beats_the_file(tmp_path: Path) -
         ("[serve]\ngrace_s = nan\n", "grace_s"),
         ("[serve]\ngrace_s = -1\n", "grace_s"),
         ("[serve]\nmax_uploads = 0\n", "max_uploads"),
-        ('[serve]\nkey = "secret"\n', "'key'"),
+        ('[serve]\nkey = "secret"\n', "key is a secret.*set ARGUS_KEY"),
         ("port = 1\n", "port"),
         ("serve = 3\n", "serve"),
         ("[serve\n", "argus.toml"),
@@ -56,6 +59,25 @@ def test_a_wrong_value_in_the_environment_is_named() -> None:
 def test_an_unknown_variable_is_one_warning() -> None:
     _, warnings = load_settings(env={"ARGUS_PROT": "1", "ARGUS_RUN": "job", "PATH": "/bin"})
     assert len(warnings) == 1 and "ARGUS_PROT" in warnings[0]
+
+
+def test_no_variable_of_the_jobs_side_is_a_warning() -> None:
+    """The commands run in jobs, too, where Argus itself has set some."""
+    used = constants("collectors", like=r"ARGUS_[A-Z][A-Z_]*[A-Z]")
+    assert load_settings(env=dict.fromkeys(used - {"ARGUS_KEY"}, "1"))[1] == () and used
+
+
+def test_the_file_that_the_page_shows_is_taken(tmp_path: Path) -> None:
+    (shown,) = re.findall(
+        r"^```toml\n(.*?)^```",
+        (ROOT / "docs" / "settings.md").read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    file = tmp_path / "argus.toml"
+    file.write_text(shown)
+    settings, _ = load_settings(env={}, path=file)
+    assert settings.window_steps > 0
+    load_notify(env={}, path=file)
 
 
 def test_secrets_come_from_the_environment_and_stay_out_of_sight() -> None:

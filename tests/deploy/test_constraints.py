@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 CONSTRAINTS = Path(__file__).parents[2] / "deploy" / "constraints.txt"
 
@@ -21,6 +23,14 @@ def pinned() -> dict[str, str]:
     """Package to version."""
     pins = [Requirement(line) for line in CONSTRAINTS.read_text().split("\n") if line]
     return {pin.name: str(pin.specifier).removeprefix("==") for pin in pins}
+
+
+def test_every_package_of_an_extra_has_a_version() -> None:
+    """Else what CI and the image install changes by itself."""
+    project = tomllib.loads((CONSTRAINTS.parents[1] / "pyproject.toml").read_text())["project"]
+    wanted = {Requirement(text).name for texts in project["optional-dependencies"].values() for text in texts}
+    pins = {canonicalize_name(name) for name in pinned()}
+    assert {canonicalize_name(name) for name in wanted} - pins == {project["name"]}
 
 
 def test_the_pins_install_beside_torchs_cuda_build() -> None:

@@ -96,7 +96,8 @@ def test_prolog_starts_a_processor_and_epilog_ends_it(tmp_path: Path) -> None:
     binary.chmod(0o755)
     folder = tmp_path / "run" / "job-42"
     assert slurm("prolog.sh", tmp_path / "run", ARGUS_BIN=str(binary)).returncode == 0
-    pid = int((folder / "processor.pid").read_text())
+    note = tmp_path / "run" / "job-42.pid"
+    pid = int(note.read_text())
     try:
         deadline = time.monotonic() + 60
         while not (folder / "processor.sock").exists():
@@ -106,7 +107,7 @@ def test_prolog_starts_a_processor_and_epilog_ends_it(tmp_path: Path) -> None:
         assert told == f"export ARGUS_SOCKET={folder}/processor.sock\n"
     finally:
         done = slurm("epilog.sh", tmp_path / "run")
-    assert done.returncode == 0 and not done.stderr and not folder.exists()
+    assert done.returncode == 0 and not done.stderr and not folder.exists() and not note.exists()
     assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]
 
 
@@ -122,12 +123,26 @@ def test_an_epilog_spares_a_process_that_only_has_the_number(tmp_path: Path) -> 
     folder.mkdir()
     sleeper = subprocess.Popen(["sleep", "60"])
     try:
-        (folder / "processor.pid").write_text(str(sleeper.pid))
+        (tmp_path / "job-42.pid").write_text(str(sleeper.pid))
         assert slurm("epilog.sh", tmp_path).returncode == 0
         assert sleeper.poll() is None and not folder.exists()
     finally:
         sleeper.kill()
         sleeper.wait()
+
+
+def test_root_opens_nothing_in_the_users_folder(tmp_path: Path) -> None:
+    """The folder is the user's before the processor starts: a link in it would have root write where it points."""
+    if os.getuid() != 0:
+        pytest.skip("needs root, as a prolog has it")
+    folder, kept = tmp_path / "job-42", tmp_path / "kept"
+    folder.mkdir()
+    kept.write_text("root's own")
+    kept.chmod(0o600)
+    for name in ("processor.log", "processor.pid"):
+        (folder / name).symlink_to(kept)
+    done = slurm("prolog.sh", tmp_path, ARGUS_BIN="true", SLURM_JOB_UID="65534")
+    assert done.returncode == 0 and kept.read_text() == "root's own"
 
 
 @pytest.mark.parametrize(

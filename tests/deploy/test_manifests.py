@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import yaml
 
 from argus.api.cli import build_parser, load
 from argus.api.settings import settings_table
+from argus.collectors.records.host_sample import KERNEL_EVENTS
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
@@ -144,4 +146,18 @@ def test_the_vector_example_says_that_nobody_ran_it() -> None:
     named = {*config["sources"], *config["transforms"]}
     for stage in (*config["transforms"].values(), *config["sinks"].values()):
         assert set(stage["inputs"]) <= named
-    assert config["sinks"]["argus"]["uri"].endswith("/v1/events")
+    sink = config["sinks"]["argus"]
+    assert sink["uri"].endswith("/v1/events")
+    # Lines would go out as application/x-ndjson, which the service does not take.
+    assert "framing" not in sink and sink["encoding"] == {"codec": "json"}
+    assert json.loads(f"{sink['payload_prefix']}[]{sink['payload_suffix']}") == {"events": []}
+    told = re.findall(r'^ *"(\w+)"$', config["transforms"]["event"]["source"], re.MULTILINE)
+    assert {*KERNEL_EVENTS} - {"aer"} <= set(told) and told.index("sxid") < told.index("xid")
+
+
+def test_ranks_are_told_to_listen_where_the_daemonset_listens() -> None:
+    (processor,) = of_kind("DaemonSet")["spec"]["template"]["spec"]["containers"]
+    socket = processor["command"][processor["command"].index("--socket") + 1]
+    for text in ((DEPLOY.parent / "docs" / "kubernetes.md"), KUBERNETES / "daemonset.yaml"):
+        told = re.findall(r"ARGUS_SOCKET=([^\s`;]+)", text.read_text())
+        assert told == [socket], text

@@ -33,7 +33,7 @@ RULES = DEPLOY / "prometheus" / "argus.rules.yml"
 DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
 FILLED = {"$__rate_interval": "10s", "$run_id": "train/0", "$run": "train", "$phase": ".*", "$rank": ".*"}
 
-QUIET = ("argus_host_gap_ratio", "argus_overhead_ratio", "argus_channel_off", "argus_analysis_errors_total")
+QUIET = ("argus_host_gap_ratio", "argus_overhead_ratio", "argus_channel_off")
 """A healthy job without GPU kernels and without shadow steps has no samples of these."""
 
 
@@ -125,6 +125,13 @@ def test_dashboards_can_be_provisioned(path: Path) -> None:
         assert all(target["datasource"]["uid"] == "${datasource}" for target in panel["targets"])
     words = set(re.findall(r"\$([a-z_]+)", json.dumps([panel["targets"] for panel in board["panels"]])))
     assert words <= {*names, "__rate_interval"}
+
+
+def test_all_attempts_are_those_of_the_chosen_run() -> None:
+    """Panels ask by attempt alone: an `allValue` that fits all names would draw every run there is."""
+    board = json.loads((DEPLOY / "grafana" / "dashboards" / "argus-run.json").read_text())
+    (attempt,) = [one for one in board["templating"]["list"] if one["name"] == "run_id"]
+    assert '{run="$run"}' in attempt["query"]["query"] and "allValue" not in attempt
 
 
 def test_grafana_finds_dashboards_and_source() -> None:

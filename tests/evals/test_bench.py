@@ -160,9 +160,19 @@ def test_a_section_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
     assert "`argus bench b --full`" in text and "| other |" in text
 
 
-def test_writing_needs_the_document(tmp_path: Path) -> None:
+def test_writing_needs_the_document_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "_run_one", lambda *_, **__: pytest.fail("hours for nothing"))
     with pytest.raises(CliError, match="does not exist"):
-        bench._write(tmp_path / "none.md", "a", "| x |", command="argus bench a")
+        bench.run(argparse.Namespace(bench="blame", size="smoke", json=False, write=tmp_path / "none.md"))
+
+
+def test_the_machine_is_told_with_its_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "NVIDIA_GPUS", tmp_path)
+    assert bench.machine_class().endswith("GiB, no GPU")
+    (tmp_path / "0000:1b:00.0").mkdir()
+    assert bench.machine_class().endswith("GiB, 1 GPU")
 
 
 def test_a_benchmark_that_is_told_to_end_ends_what_it_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,11 +241,22 @@ def test_marks_go_to_lines_and_the_report_to_stdout(
     assert "cut short" in capsys.readouterr().err
     assert main([*words, "--jsonl", str(tmp_path)]) == 2
     assert "cannot be written" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            side_run, "run_all", lambda *_, **__: pytest.fail("nothing is played for a page without a place")
+        )
+        for option in ("--jsonl", "--scoreboard", "--html", "--book"):
+            assert main(["eval", "run", "--smoke", option, str(tmp_path / "none" / "page")]) == 2
     other = tmp_path / "days.jsonl"
     assert main([*words, "--with", str(other)]) == 2
     other.write_text(json.dumps(replace(ALARMED, scenario="healthy_day").to_json()) + "\n", encoding="utf-8")
     assert main([*words, "--with", str(other), "--html"]) == 0
     assert "1 faulty and 2 healthy trials" in capsys.readouterr().out
+    assert main([*words, "--json"]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert main([*words, "--with", str(book), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["systems"] == alone["systems"], "nothing counts twice"
+    assert main(["eval", "run", "--smoke", "--with", str(tmp_path / "none"), "--jobs", "1"]) == 2
 
 
 def test_a_file_that_is_no_book_is_left_as_it_is(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from argus.analytics.incident import Cause, Cost, Incident
-from argus.api.cli import build_parser, load
+from argus.api.cli import build_parser, load, main
+from argus.evals import evaluate
 from argus.evals.evaluate import dropped_scores, make_report, render
 from argus.evals.score import Outcome, Trial, score, summarise
 from argus.evals.truth import Truth
@@ -126,9 +127,17 @@ def test_the_report_shows_failures_first_and_drops_are_named() -> None:
     assert json.loads(json.dumps(report))["total"]["trials"] == 2
 
 
-def test_the_command_refuses_a_baseline_that_is_none(tmp_path: Path) -> None:
-    from argus.api.cli import main
+def test_a_baseline_that_cannot_be_written_is_said_before_anything_is_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluate, "run_trial", lambda _: pytest.fail("hours for nothing"))
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text("[")
+    for path in (wrong, tmp_path / "none" / "new.json", tmp_path):
+        assert main(["eval", "run", "--smoke", "--jobs", "1", "--write-gate", str(path)]) == 2
 
+
+def test_the_command_refuses_a_baseline_that_is_none(tmp_path: Path) -> None:
     wrong = tmp_path / "baseline.json"
     wrong.write_text("[]", encoding="utf-8")
     assert main(["eval", "run", "--smoke", "--gate", str(wrong)]) == 2
