@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
+from argus.agent.wording import printable
 from argus.api.cli.errors import CliError
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -85,7 +86,20 @@ class Command(Protocol):
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `argus`; every foreseeable failure is one sentence on stderr."""
     _bear_any_text()
-    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _done(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            print(end="", flush=True)  # a reader that has gone is met here, not when the interpreter ends
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+
+
+def _done(words: list[str]) -> int:
+    """What the words ask for, done; the exit code."""
     if not words or words[0] in ("-h", "--help"):
         print(_overview())
         return 0 if words else USAGE_ERROR
@@ -101,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _check_words(args)
         return command.run(args)
     except CliError as error:
-        print(f"argus {words[0]}: {error}", file=sys.stderr)
+        print(f"argus {words[0]}: {printable(str(error))}", file=sys.stderr)
         return error.code
     except ModuleNotFoundError as error:
         extra = EXTRA_OF.get((error.name or "").split(".")[0])
@@ -111,11 +125,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"argus {words[0]}: needs {error.name}; run: pip install 'argus-triage[{extra}]'", file=sys.stderr
         )
         return USAGE_ERROR
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED_PIPE
 
 
 def _bear_any_text() -> None:

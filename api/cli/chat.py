@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             say(["stopped"])
         except CliError as error:  # of this question; the next may do, and what was said before is kept
             code = error.code
-            print(f"argus chat: {error}", file=sys.stderr)
+            print(f"argus chat: {printable(str(error))}", file=sys.stderr)
     if talking.conversation is not None:
         say([f"kept: argus chat --resume {talking.conversation}"])
     return code
