@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry
 
@@ -35,6 +37,7 @@ from argus.agent.model.message import Message
 from argus.agent.pseudonyms import Pseudonyms, pseudonyms_of
 from argus.agent.runbooks.books import Runbook, read_books
 from argus.api.agent_metrics import AgentMetrics, make_agent_metrics
+from argus.api.masking import mask
 from argus.api.service import Service
 from argus.api.settings import Settings, SettingsError
 from argus.api.toolbox import Toolbox
@@ -217,9 +220,9 @@ def endpoint_of(settings: Settings) -> Endpoint | None:
     if not settings.model_url:
         return None
     url = settings.model_url if "://" in settings.model_url else f"http://{settings.model_url}"
-    if not url.startswith(("http://", "https://")):
+    if not _can_be_asked(url):
         raise SettingsError(
-            f"model_url must be a URL like http://HOST:8000/v1, got {settings.model_url!a:.80}"
+            f"model_url must be a URL like http://HOST:8000/v1, got {mask(settings.model_url)!a:.80}"
         )
     endpoint = Endpoint(
         url=url.rstrip("/"),
@@ -235,6 +238,18 @@ def endpoint_of(settings: Settings) -> Endpoint | None:
     except ValueError as error:
         raise SettingsError(f"model_profile: {error}") from None
     return endpoint
+
+
+def _can_be_asked(url: str) -> bool:
+    """Whether a URL names a host and a port of one: the client library raises its own errors for the rest."""
+    try:
+        parts = urlsplit(url)
+        is_port = parts.port is None or parts.port > 0  # reading it raises where it is none
+    except ValueError:
+        return False
+    return (
+        parts.scheme in ("http", "https") and bool(parts.hostname) and is_port and not re.search(r"\s", url)
+    )
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -53,14 +53,24 @@ def mask_logs(settings: Settings, *, more: Iterable[str] = ()) -> Callable[[], N
     `more` are secrets that are no settings of the service: those of notifiers.
     """
     make = logging.getLogRecordFactory()
-    secrets = (*secrets_of(settings), *(one for one in more if len(one) >= SHORTEST))
+    # The longest first: one that is a part of another would leave the rest of it to be read.
+    held = (*secrets_of(settings), *(one for one in more if len(one) >= SHORTEST))
+    secrets = sorted(held, key=len, reverse=True)
 
     def masked(*args: object, **options: object) -> logging.LogRecord:
         record: logging.LogRecord = make(*args, **options)
-        record.msg, record.args = mask(record.getMessage(), secrets=secrets), None
+        record.msg, record.args = mask(_said(record), secrets=secrets), None
         if record.exc_info and record.exc_info[0] is not None:
             record.exc_text = mask("".join(traceback.format_exception(*record.exc_info)), secrets=secrets)
         return record
 
     logging.setLogRecordFactory(masked)
     return lambda: logging.setLogRecordFactory(make)
+
+
+def _said(record: logging.LogRecord) -> str:
+    """The message, as it was written where it cannot be worded: who logs is never failed by what it logs."""
+    try:
+        return record.getMessage()
+    except Exception as error:  # noqa: BLE001 - as logging's own handlers do, for whatever an argument raises
+        return f"{record.msg} (its arguments cannot be put in: {type(error).__name__})"

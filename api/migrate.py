@@ -29,9 +29,7 @@ def upgrade(store: Store, *, revision: str = HEAD) -> None:
     Raises StoreError where a newer release has been there.
     """
     with as_file(files("argus.api").joinpath("migrations")) as folder:
-        config = Config()
-        config.set_main_option("script_location", str(folder))
-        script = ScriptDirectory.from_config(config)
+        script = ScriptDirectory(str(folder))  # not by a Config, which would read a % in the path
 
         def steps(have: Iterable[str], _context: MigrationContext) -> list[RevisionStep]:
             known = {one.revision for one in script.walk_revisions()}
@@ -42,7 +40,7 @@ def upgrade(store: Store, *, revision: str = HEAD) -> None:
                 )
             return script._upgrade_revs(revision, have)  # type: ignore[arg-type]
 
-        with EnvironmentContext(config, script, fn=steps) as environment, store.write() as connection:
+        with EnvironmentContext(Config(), script, fn=steps) as environment, store.write() as connection:
             if connection.dialect.name == "postgresql":  # replicas that start together wait for one another
                 connection.execute(text(_WAIT), {"key": LOCK_ID})
             environment.configure(connection=connection, transactional_ddl=False)
@@ -52,8 +50,6 @@ def upgrade(store: Store, *, revision: str = HEAD) -> None:
 def is_newest(store: Store) -> bool:
     """Whether the database has the newest schema."""
     with as_file(files("argus.api").joinpath("migrations")) as folder:
-        config = Config()
-        config.set_main_option("script_location", str(folder))
-        newest = set(ScriptDirectory.from_config(config).get_heads())
+        newest = set(ScriptDirectory(str(folder)).get_heads())
     with store.read() as connection:
         return set(MigrationContext.configure(connection).get_current_heads()) == newest

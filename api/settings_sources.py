@@ -70,7 +70,7 @@ def _from_file(path: Path | None) -> dict[str, str | int | float]:
     path = path or DEFAULT_FILE
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # also of a number or a nesting without end
         raise SettingsError(f"{path} cannot be read: {error}") from None
     section = raw.get(SECTION, {})
     if not isinstance(section, dict) or set(raw) - {SECTION, NOTIFY_SECTION}:
@@ -116,7 +116,7 @@ def _parse(item: Field[object], text: str, *, where: str) -> str | int | float:
 def _check(item: Field[object], value: object) -> None:
     low = item.metadata["low"]
     if isinstance(value, int | float) and not (low <= value < 1 << 53):
-        raise SettingsError(f"{item.name} must be at least {low}, got {value}")
+        raise SettingsError(f"{item.name} must be at least {low} and below 2^53, got {value}")
     if item.name == "investigate_from" and value not in ("off", "info", "warning", "critical"):
         raise SettingsError(f"investigate_from must be off, info, warning or critical, got {value!r:.40}")
     if item.name == "digest_hour" and not 0 <= int(str(value)) <= 23:

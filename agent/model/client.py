@@ -145,7 +145,7 @@ class Model:
         if isinstance(error, openai.APITimeoutError):
             return failures.timed_out(timeout_s)
         if isinstance(error, openai.APIConnectionError):
-            return failures.unreachable(self.endpoint.url, self._tidy(error.__cause__ or error))
+            return failures.unreachable(self.endpoint.shown_url, self._tidy(error.__cause__ or error))
         return ModelError("server", f"the endpoint reports an error: {self._tidy(error)}")
 
     def _tidy(self, error: BaseException) -> str:

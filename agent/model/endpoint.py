@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit, urlunsplit
 
 from argus.agent.model.message import Usage
 from argus.agent.model.profile import Profile, profile_of
@@ -24,6 +25,16 @@ class Endpoint:
     context_tokens: int = 0
     usd_per_mtok_in: float = 0.0
     usd_per_mtok_out: float = 0.0
+
+    @property
+    def shown_url(self) -> str:
+        """The URL without a name and a password in it, for whoever reads an answer.
+
+        >>> Endpoint(url="http://ada:secret@gpu-7:8000/v1").shown_url
+        'http://gpu-7:8000/v1'
+        """
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     @property
     def profile(self) -> Profile:

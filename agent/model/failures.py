@@ -36,7 +36,7 @@ MAX_READ = 4_000
 
 def from_status(error: openai.APIStatusError, *, endpoint: Endpoint) -> ModelError:
     """The failure behind an HTTP status; `endpoint` is the one asked, with the model's name."""
-    status, said, url, model = error.status_code, said_by(error), endpoint.url, endpoint.model
+    status, said, url, model = error.status_code, said_by(error), endpoint.shown_url, endpoint.model
     reason = tidy(_words_of(error), key=endpoint.key)
     if _TOOLS_OFF.search(said):
         return ModelError("server", f"the endpoint does not take tools: {reason}")

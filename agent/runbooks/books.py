@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,7 +119,7 @@ def _parted(name: str, text: str) -> tuple[dict[str, object], str]:
         return tomllib.loads("\n".join(lines[1:end])), "\n".join(lines[end + 1 :])
     except StopIteration:
         raise RunbookError(f"{name}: its head is not closed by a line {FENCE}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of a number or a nesting without end
         raise RunbookError(f"{name}: its head is no TOML: {error}") from None
 
 
@@ -165,8 +165,3 @@ def _remedy(name: str, row: object, fault_class: str) -> Remedy:
         targets=tuple(targets),
         verify_by=row.get("verify_by", ""),
     )
-
-
-def with_users(own: Sequence[Runbook], users: Iterable[Runbook]) -> tuple[Runbook, ...]:
-    """The user's runbooks before ours: they know their cluster."""
-    return (*users, *own)

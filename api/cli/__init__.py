@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
+from argus.agent.wording import printable
 from argus.api.cli.errors import CliError
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -83,7 +85,21 @@ class Command(Protocol):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `argus`; every foreseeable failure is one sentence on stderr."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    _bear_any_text()
+    try:
+        try:
+            return _done(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            print(end="", flush=True)  # a reader that has gone is met here, not when the interpreter ends
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+
+
+def _done(words: list[str]) -> int:
+    """What the words ask for, done; the exit code."""
     if not words or words[0] in ("-h", "--help"):
         print(_overview())
         return 0 if words else USAGE_ERROR
@@ -95,9 +111,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
     try:
         command = load(words[0])
-        return command.run(build_parser(words[0], command).parse_args(words[1:]))
+        args = build_parser(words[0], command).parse_args(words[1:])
+        _check_words(args)
+        return command.run(args)
     except CliError as error:
-        print(f"argus {words[0]}: {error}", file=sys.stderr)
+        print(f"argus {words[0]}: {printable(str(error))}", file=sys.stderr)
         return error.code
     except ModuleNotFoundError as error:
         extra = EXTRA_OF.get((error.name or "").split(".")[0])
@@ -107,11 +125,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"argus {words[0]}: needs {error.name}; run: pip install 'argus-triage[{extra}]'", file=sys.stderr
         )
         return USAGE_ERROR
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED_PIPE
+
+
+def _bear_any_text() -> None:
+    """What the encoding of a stream cannot hold is a question mark in it, not the end of a command half way."""
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _check_words(args: argparse.Namespace) -> None:
+    """Names and questions go into addresses and databases, which take text alone; paths may be any bytes. Raises CliError."""
+    for name, value in vars(args).items():
+        if isinstance(value, str) and value != value.encode("utf-8", "replace").decode():
+            raise CliError(f"{name} must be text in UTF-8, got {value!a:.80}")
 
 
 def load(name: str) -> Command:

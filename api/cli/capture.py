@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
-from argus.api.cli.numbers import add_ranks, whole
+from argus.api.cli.numbers import add_ranks, seconds, whole
 from argus.api.cli.over_http import add_server, ask, ask_bytes, quoted, server_of
 from argus.collectors.records.events import RankRecords
 
@@ -21,6 +21,7 @@ PAPER_BYTES = 443_000
 """Bytes of Perfetto a rank-step took in the ARGUS paper."""
 
 POLL_S = 0.5
+MAX_WAIT_S = 86400.0
 MAX_WINDOWS = 100  # the service gives no more at once
 
 
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--to", default=".", metavar="DIR", help="folder or fsspec URL such as s3://bucket/x")
     parser.add_argument(
-        "--timeout-s", type=float, default=60.0, metavar="S", help="wait for the hosts so long"
+        "--timeout-s", type=seconds(MAX_WAIT_S), default=60.0, metavar="S", help="wait for the hosts so long"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_server(parser)

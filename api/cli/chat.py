@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from argus.agent.wording import printable
 from argus.api.cli.conversing import Talking, add_common, open_talk, say, step_text
+from argus.api.cli.errors import CliError
 
 if TYPE_CHECKING:
     from argus.agent.loop.course import Step
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Card, then questions until the end of the input."""
+    """Card, then questions until the end of the input; not 0 if one of them came to nothing."""
     talking = open_talk(args, conversation=args.resume)
     if args.list:
         say(list(_listed(talking)))
@@ -44,15 +45,19 @@ def run(args: argparse.Namespace) -> int:
         from argus.agent.loop.investigate import NO_MODEL
 
         say([NO_MODEL, "Commands work without one; /help lists them."])
+    code = 0
     while (line := _line()) is not None:
         try:
             if _is_end(talking, line):
                 break
         except KeyboardInterrupt:  # a question that takes too long, not the end of the chat
             say(["stopped"])
+        except CliError as error:  # of this question; the next may do, and what was said before is kept
+            code = error.code
+            print(f"argus chat: {printable(str(error))}", file=sys.stderr)
     if talking.conversation is not None:
         say([f"kept: argus chat --resume {talking.conversation}"])
-    return 0
+    return code
 
 
 def _line() -> str | None:

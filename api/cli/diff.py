@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 def facts(name: str, args: argparse.Namespace) -> RunFacts:
     """Facts of one of the two. Raises CliError."""
     path = Path(name)
-    if path.exists():
+    if os.path.exists(path):  # unlike `Path.exists` also of a run's name that is too long for a file
         return _of_files(path)
     if path.is_absolute() or name.startswith(PATHS):
         raise CliError(f"{name}: no such file or folder", code=NOTHING)

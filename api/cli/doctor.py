@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     checks = asyncio.run(probe(endpoint))
     if args.json:
         rows = [check.to_json() for check in checks]
-        print(json.dumps({"url": endpoint.url, "profile": endpoint.profile.name, "checks": rows}))
+        print(json.dumps({"url": endpoint.shown_url, "profile": endpoint.profile.name, "checks": rows}))
     else:
         print("\n".join(_lines(endpoint, checks)))
     return exit_code(checks)
@@ -72,7 +72,7 @@ def _endpoint(args: argparse.Namespace) -> Endpoint:
 
 
 def _lines(endpoint: Endpoint, checks: Sequence[Check]) -> Iterator[str]:
-    yield tame(f"{endpoint.url} as {endpoint.profile.name}", MAX_LINE)
+    yield tame(f"{endpoint.shown_url} as {endpoint.profile.name}", MAX_LINE)
     for check in checks:
         mark = "ok  " if check.ok else "FAIL" if check.is_needed else "note"
         yield tame(f"  {mark} {check.name}: {check.found}", MAX_LINE)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from argus.agent.wording import printable
 from argus.api.cli.errors import CliError, cannot_open
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.api.masking import mask
@@ -61,7 +62,7 @@ def recorded(paths: Sequence[Path]) -> Toolbox:
     if not isinstance(report, Report):
         raise CliError("a bare series of step times has no ranks to ask about; see argus triage")
     for warning in report.warnings[:5]:
-        print(f"argus: {warning}", file=sys.stderr)
+        print(f"argus: {printable(warning)}", file=sys.stderr)
     held = HeldRun(
         topology=report.topology,
         windows_held=report.windows,

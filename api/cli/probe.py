@@ -17,6 +17,7 @@ from typing import Any
 
 from argus.analytics.probe import Reading, Verdict, events_of, judged, slow_pairs
 from argus.api.cli.errors import CliError
+from argus.api.cli.numbers import seconds, whole
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.launch import own_env
 from argus.collectors.probe.__main__ import MARK
@@ -32,6 +33,7 @@ TEMPLATES = {
 ALLOWANCE_S = 120.0
 """On top of the measurement: start of the interpreter, meeting, and ending."""
 
+MAX_S, MAX_ROUNDS = 3600.0, 1000
 NUM_PEERS = 2
 ALL_WELL, IN_PART, NOTHING, FAULT = 0, 1, 2, 3
 SLOW = 1.10
@@ -49,14 +51,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--launch", metavar="TEMPLATE", help="instead of --via: words with {host} and {command}"
     )
-    parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="in all (default 30)")
     parser.add_argument(
-        "--rounds", type=int, default=3, metavar="N", help="partners each host meets (default 3)"
+        "--seconds", type=seconds(MAX_S), default=30.0, metavar="S", help="in all (default 30)"
+    )
+    parser.add_argument(
+        "--rounds",
+        type=whole(1, MAX_ROUNDS),
+        default=3,
+        metavar="N",
+        help="partners each host meets (default 3)",
     )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--python", default="python3", help="interpreter on the hosts (default python3)")
     parser.add_argument(
-        "--port", type=int, default=29711, help="where the first host listens (default 29711)"
+        "--port", type=whole(1, 65535), default=29711, help="where the first host listens (default 29711)"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands and start nothing")
     parser.add_argument("--while-running", action="store_true", help="although the incident's run is live")
@@ -132,6 +140,10 @@ def _of_incident(args: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 def words_for(host: str, rank: int, hosts: Sequence[str], args: argparse.Namespace) -> list[str]:
     """The command that measures on one host. Raises CliError where it cannot be reached."""
+    if host.startswith(
+        "-"
+    ):  # a name comes from the job's hosts: to ssh it would be an option, with a command in it
+        raise CliError(f"{host!r} is no name of a host: name the hosts with --hosts and --peers")
     own = is_local(host)
     python = sys.executable if own and args.python == "python3" else args.python
     master = f"{'127.0.0.1' if all(map(is_local, hosts)) or args.launch else hosts[0]}:{args.port}"
@@ -145,7 +157,7 @@ def words_for(host: str, rank: int, hosts: Sequence[str], args: argparse.Namespa
         raise CliError(f"{host} is another host: say how it is reached with --via ssh, srun or kubectl")
     try:
         return [part.format(host=host, command=shlex.join(command)) for part in shlex.split(template)]
-    except (KeyError, IndexError, ValueError):
+    except (AttributeError, KeyError, IndexError, ValueError):
         raise CliError(f"--launch must be words with {{host}} and {{command}}, got {template!r}") from None
 
 

@@ -99,7 +99,7 @@ def _read(args: argparse.Namespace, bar: Bar) -> _Found:
             gathered = gather(args.paths, Path(scratch), progress=bar)
         job = join(gathered.readings, run=args.paths[0].resolve().name.split(".")[0] or "trace")
     except ReaderError as error:
-        raise CliError(printable(str(error)), code=NOTHING) from None
+        raise CliError(str(error), code=NOTHING) from None
     except ValueError as error:
         raise CliError(printable("; ".join([str(error), *gathered.warnings[:3]])), code=NOTHING) from None
     recorded_s = end_s(job) if args.speed == 0 else start_s(job)
@@ -118,7 +118,7 @@ def _send(args: argparse.Namespace, found: _Found, *, server: str, bar: Bar) -> 
     try:
         post = parse_server(server, key=os.environ.get("ARGUS_KEY", ""))
     except ValueError as error:
-        raise CliError(printable(str(error)), code=NOTHING) from None
+        raise CliError(str(error), code=NOTHING) from None
     replay = Replay(
         post=post,
         get=post.get,
@@ -131,7 +131,7 @@ def _send(args: argparse.Namespace, found: _Found, *, server: str, bar: Bar) -> 
     try:
         return replay.send(found.job, events=found.outside.events, stacks=found.outside.stacks)
     except NotSent as error:
-        raise CliError(printable(str(error)), code=IN_PART) from None
+        raise CliError(str(error), code=IN_PART) from None
 
 
 def _speed(word: str) -> float:

@@ -63,9 +63,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         report = triage_files(args.paths, now_s=time.time(), window_steps=args.window_steps, progress=bar)
     except ReaderError as error:
-        raise CliError(printable(str(error)), code=NOTHING) from None
+        raise CliError(str(error), code=NOTHING) from None
     except NothingUsable as error:
-        sentences = printable(str(error)).splitlines()
+        sentences = str(error).splitlines()
         more = f"\n  and {len(sentences) - MAX_WARNINGS} more" if len(sentences) > MAX_WARNINGS else ""
         said = "\n  ".join(sentences[:MAX_WARNINGS])
         raise CliError(f"nothing usable: {said}{more}", code=NOTHING) from None

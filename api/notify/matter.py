@@ -172,20 +172,6 @@ def matters_of(
     return found
 
 
-def matter_of(
-    connection: Connection,
-    incident_id: str,
-    *,
-    silences: Sequence[Silence],
-    now_s: float,
-    origin: Origin,
-) -> Matter | None:
-    """One incident as a matter; None if there is none."""
-    rows = connection.execute(select(INCIDENTS).where(INCIDENTS.c.id == incident_id)).all()
-    found = matters_of(connection, rows, silences=silences, now_s=now_s, origin=origin)
-    return found[0] if found else None
-
-
 def silenced(matter: Matter, silences: Sequence[Silence], *, now_s: float) -> Silence | None:
     """The silence that covers it longest; None if none does."""
     labels = {**matter.labels, "incident": matter.incident.id}

@@ -51,7 +51,7 @@ def _tables(path: Path | None) -> dict[str, dict[str, object]]:
         return {}
     try:
         raw = tomllib.loads((path or DEFAULT_FILE).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # also of a number or a nesting without end
         raise NotifierError(f"{path or DEFAULT_FILE} cannot be read: {error}") from None
     section = raw.get(NOTIFY_SECTION, {})
     if not isinstance(section, dict) or not all(isinstance(table, dict) for table in section.values()):

@@ -18,7 +18,7 @@ from argus.agent.guard import question_of
 from argus.agent.loop.chat import Answered
 from argus.agent.loop.investigate import broke_off
 from argus.agent.wording import printable
-from argus.analytics.store import heard, marks, notices, silences
+from argus.analytics.store import conversations, heard, marks, notices, silences
 from argus.analytics.store.engine import Store
 from argus.analytics.store.marks import ACKNOWLEDGED, WRONG, Mark
 from argus.analytics.store.notices import Notice
@@ -195,11 +195,9 @@ class Ears:
         asking = self.asking()
         incident = told.incident_id if told is not None else None
         place = f"{self.channel} {thread}"
-        with self.store.read() as connection:
-            before = heard.recalled(connection, THREADS, place)
         try:
             said = asyncio.run(
-                asking.turn(question, incident=incident, conversation=(before or {}).get("conversation"))
+                asking.turn(question, incident=incident, conversation=self._conversation(place))
             )
         except (Unknown, NoConversation) as error:
             text, note = str(error), ""
@@ -213,6 +211,13 @@ class Ears:
                 text = self._triage(asking, incident)
         key = f"answer {thread} {hashlib.sha256(question.encode()).hexdigest()[:12]}"
         self.client.post(self.channel, render.said(text, note=note), key=key, thread=thread)
+
+    def _conversation(self, place: str) -> str | None:
+        """The conversation of a thread; None where none is kept any more: the thread begins another."""
+        with self.store.read() as connection:
+            before = (heard.recalled(connection, THREADS, place) or {}).get("conversation")
+            is_kept = before is not None and conversations.conversation(connection, before) is not None
+        return before if is_kept else None
 
     def _left(self, error: Exception, told: Notice | None, *, thread: str) -> None:
         """The triage with one sentence, where an answer broke off."""

@@ -26,7 +26,7 @@ from argus.agent.loop.repeats import Repeats
 from argus.agent.model.message import Ask, Message, Reply, ToolCall
 from argus.agent.pseudonyms import pseudonyms_of
 from argus.agent.registry import registry
-from argus.agent.runbooks.books import RunbookError, built_in_books, read_book, read_books, with_users
+from argus.agent.runbooks.books import RunbookError, built_in_books, read_book, read_books
 from argus.agent.runbooks.catalogue import built_in, objection
 from argus.agent.runbooks.retrieve import retrieve
 from argus.agent.stub_llm.scripts import confirm, looping, silent
@@ -269,7 +269,7 @@ def test_the_users_runbooks_go_first_and_add_actions(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no runbook")
     books, warnings = read_books(tmp_path)
     assert not warnings and [book.name for book in books] == ["gpus", "link.slow"]
-    first = retrieve(with_users(built_in_books(), books), fault_class="compute.slow")[0]
+    first = retrieve((*books, *built_in_books()), fault_class="compute.slow")[0]
     assert first.title == "Slow GPUs here" and first.remedies[0].id == "gpus/drain"
     case, _ = case_for()
     assert "gpus/drain" in replace(case, books=books).remedies
@@ -281,6 +281,8 @@ def test_the_users_runbooks_go_first_and_add_actions(tmp_path: Path) -> None:
         "+++\nclasses = ['no.such']\n+++\n",
         "+++\nclasses = 3\n+++\n",
         "+++\nclasses = [",
+        f"+++\nclasses = {'[' * 20_000}\n+++\n",
+        f"+++\nclasses = {'1' * 5_000}\n+++\n",
         "+++\n[[actions]]\nid = 'x'\n+++\n",
         "+++\nclasses = ['compute.slow']\n[[actions]]\nid = 'x'\ntitle = 'y'\nrisk = 'huge'\n+++\n",
         "+++\nclasses = ['compute.slow']\nactions = 3\n+++\n",

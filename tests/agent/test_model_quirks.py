@@ -135,8 +135,9 @@ def test_a_slow_server_ends_at_the_deadline() -> None:
 
 def test_nothing_listening_is_unreachable() -> None:
     with pytest.raises(ModelError) as caught:
-        asyncio.run(_ask(Endpoint(url="http://127.0.0.1:9/v1", model="m"), ASK, is_streamed=False))
+        asyncio.run(_ask(Endpoint(url="http://ada:pw9@127.0.0.1:9/v1", model="m"), ASK, is_streamed=False))
     assert caught.value.kind == "unreachable"
+    assert "http://127.0.0.1:9/v1" in str(caught.value) and "pw9" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,19 @@ def test_a_conversation_is_kept_and_gone_on_with(
 
 
 @pytest.mark.slow
+def test_a_terminal_of_another_encoding_has_question_marks(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.BytesIO()
+    typed_bytes = io.BytesIO("Which rank, caf\u00e9?\n".encode("latin-1"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(typed_bytes, encoding="utf-8"))
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(shown, encoding="latin-1"))
+    assert main(["chat", "--db", str(db)]) == 0
+    kept = shown.getvalue().rsplit(b"--resume ", 1)[1].split()[0].decode()
+    box = stored(str(db))
+    with box.facts.store.read() as connection:  # type: ignore[attr-defined]
+        assert conversations.entries(connection, kept)[0]["text"] == "Which rank, caf\ufffd?"
+
+
+@pytest.mark.slow
 def test_a_recording_can_be_talked_about(
     tmp_path: Path, model: StubServer, monkeypatch: pytest.MonkeyPatch, capsys: Out
 ) -> None:
@@ -173,6 +186,7 @@ def test_a_recording_can_be_talked_about(
         (["chat", "--db", "none.sqlite"], "no database"),
         (["ask", "--run", "other"], "no run 'other'"),
         (["ask", "--incident", "i-0"], "no incident 'i-0'"),
+        (["ask", "--run", "\udcff"], "run must be text in UTF-8"),
         (["chat", "--resume", "nobody"], "no conversation"),
         (["doctor"], "ARGUS_MODEL_URL"),
         (["doctor", "--url", "http://x", "--profile", "vlm"], "vllm"),
@@ -223,9 +237,11 @@ def test_a_budget_that_could_not_be_kept_is_refused() -> None:
 
 
 def test_an_endpoint_that_speaks_no_http_is_refused() -> None:
-    for url in ("ftp://model", "file:///etc/passwd", "://"):
-        with pytest.raises(SettingsError, match="model_url must be a URL like"):
+    wrong = ("ftp://model", "file:///etc/passwd", "://", "http://", "http:///v1", "http://[::1", "model:a/v1")
+    for url in (*wrong, "http://model:70000/v1", "http://ada:secret@a model/v1"):
+        with pytest.raises(SettingsError, match="model_url must be a URL like") as refused:
             endpoint_of(Settings(model_url=url))
+        assert "secret" not in str(refused.value)
     found = endpoint_of(Settings(model_url="model:8000/v1/"))
     assert found is not None and found.url == "http://model:8000/v1"
 

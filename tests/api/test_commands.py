@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import uvicorn
 
@@ -19,6 +21,9 @@ from argus.api.service import Service
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, Thread, encode_stacks
+from argus.evals.simulator.frames import rank_frames
+from argus.evals.simulator.job import Job
+from argus.evals.simulator.simulate import simulate
 from tests.api.kit import FakeClock, beats_body, make_beat, service_at
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +40,18 @@ def test_a_command_starts_without_what_it_may_never_use(command: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [[], ["--help"], ["status", "--help"], ["tools", "list"]])
+def test_a_reader_that_has_gone_ends_a_command_quietly(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "argus", *words]
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(command, cwd=ROOT, env=env, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 @pytest.fixture
@@ -99,6 +116,20 @@ def test_off_and_on(capsys: pytest.CaptureFixture[str], service: Service) -> Non
 def test_what_is_not_there_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["off", "--run", "none"]) == 1
     assert capsys.readouterr().err == "argus off: no run 'none'\n"
+
+
+def test_what_others_call_things_moves_no_cursor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    for name in ("a\x1b[2J.json", "b\x1b[2J.json"):
+        (traces / name).write_text('{"traceEvents": 3')
+    simulated = simulate(Job(run="job", ranks=2, steps=60), (), rng=np.random.default_rng(0))
+    for records in simulated.records:
+        (traces / f"rank-{records.layout.rank}.argus").write_bytes(b"".join(rank_frames(records)))
+    assert main(["ask", "--recording", str(traces)]) == 0
+    assert main(["ask", "--recording", str(traces / "a\x1b[2J.json")]) != 0
+    told = capsys.readouterr().err
+    assert told.count("[2J.json") == 3 and "\x1b" not in told
 
 
 def test_no_service_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

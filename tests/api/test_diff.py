@@ -99,6 +99,7 @@ def test_a_path_that_is_not_there_is_not_blamed_on_the_service(
         assert main(["diff", here, name]) == 2
         assert f"{name}: no such file or folder here, and as a run: no answer" in capsys.readouterr().err
     assert main(["diff", here, "gone"]) == 1
+    assert main(["diff", here, "a-run-with-a-long-name" * 12]) == 1
 
 
 def test_a_run_may_be_called_like_a_path(

@@ -91,6 +91,16 @@ def test_a_database_of_a_newer_release_is_refused_in_one_sentence(empty: Store) 
         upgrade(empty)
 
 
+def test_it_may_be_installed_under_a_path_with_a_percent_sign(
+    empty: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "100%s").mkdir()
+    (tmp_path / "100%s" / "migrations").symlink_to(VERSIONS.parent)
+    monkeypatch.setattr("argus.api.migrate.files", lambda _package: tmp_path / "100%s")
+    upgrade(empty)
+    assert is_newest(empty)
+
+
 def test_a_service_goes_on_with_a_database_of_the_first_release(empty: Store) -> None:
     upgrade(empty, revision=REVISIONS[0])
     with empty.write() as connection:

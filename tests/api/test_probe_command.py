@@ -37,6 +37,7 @@ def test_commands_are_shown_and_nothing_started(capsys: pytest.CaptureFixture[st
         ([], "name the suspects"),
         (["--hosts", "h-1"], "another host"),
         (["--hosts", "h-1", "--launch", "ssh {nobody}"], "must be words with {host} and {command}"),
+        (["--hosts", "h-1", "--launch", "ssh {host.at}"], "must be words with {host} and {command}"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(
@@ -45,6 +46,27 @@ def test_what_is_wrong_is_one_sentence(
     assert main(["probe", *words]) == 2
     err = capsys.readouterr().err
     assert said in err and err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_host_whose_name_is_an_option_is_not_given_to_ssh(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = FakeClock()
+    with service_at(tmp_path / "a.sqlite", clock=clock) as service, over_http(service) as url:
+        layouts = json.loads(layouts_body(6))
+        layouts["layouts"][3]["host"] = "-oProxyCommand=touch x"
+        service.receive_layouts(json.dumps(layouts).encode())
+        service.receive_windows(upload(*(make_window(r, 0, factor=2.0 if r == 3 else 1.0) for r in range(6))))
+        service.worker.turn(clock.now_s)
+        with service.store.read() as connection:
+            (incident,) = queries.incidents(
+                connection, run=None, status=None, fault_class=None, limit=10, offset=0
+            ).items
+        words = ["probe", "--incident", incident["id"], "--via", "ssh", "--dry-run", "--while-running"]
+        assert main([*words, "--server", url]) == 2
+        told = capsys.readouterr()
+        assert "is no name of a host" in told.err and not told.out
 
 
 def test_a_host_that_cannot_be_started_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,6 +58,17 @@ def test_a_library_that_brings_its_own_handler_is_late_and_secrets_stay_masked(
     assert "with ***" in told and "s3cret" not in told
 
 
+def test_who_logs_wrongly_is_not_failed_by_the_masking(caplog: pytest.LogCaptureFixture) -> None:
+    undo = mask_logs(Settings(key="s3cret"), more=("s3cret-of-the-house",))
+    try:
+        for text, given in (("%d of s3cret-of-the-house, %s", "many"), ("%(name)s", {"other": 1})):
+            logging.getLogger("x").warning(text, given)
+    finally:
+        undo()
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2 and said[0].startswith("%d of ***, %s (") and "KeyError" in said[1]
+
+
 def test_what_lasts_is_said_once_and_that_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     full = OperationalError("UPDATE x", {}, sqlite3.OperationalError("database or disk is full"))
     complaints = Complaints(logging.getLogger("argus.test"))

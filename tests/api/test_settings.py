@@ -37,6 +37,9 @@ def test_the_command_line_beats_the_environment_beats_the_file(tmp_path: Path) -
         ("port = 1\n", "port"),
         ("serve = 3\n", "serve"),
         ("[serve\n", "argus.toml"),
+        ("[serve]\ngrace_s = 1e300\n", "grace_s must be at least 0.* and below"),
+        (f"[serve]\nport = {'1' * 5_000}\n", "argus.toml"),
+        (f"[serve]\nhost = {'[' * 20_000}\n", "argus.toml"),
     ],
 )
 def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, named: str) -> None:

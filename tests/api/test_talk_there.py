@@ -90,6 +90,15 @@ def test_a_chat_shows_steps_and_evidence_and_goes_on_later(
 
 
 @pytest.mark.slow
+def test_a_question_that_is_refused_does_not_end_the_chat(url: str, monkeypatch: Patch, capsys: Out) -> None:
+    typed(monkeypatch, "x" * 5000, "Which rank?", "y" * 5000)
+    assert main(["chat", "--server", url]) == 1
+    shown = capsys.readouterr()
+    assert shown.err.count("at most 4000 characters") == shown.err.count("\n") == 2
+    assert "list_findings →" in shown.out and "kept: argus chat --resume " in shown.out
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "key", "said"),
     [

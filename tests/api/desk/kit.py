@@ -10,14 +10,16 @@ from functools import cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter
+from sqlalchemy import select
 
 from argus.agent.case import case_of
 from argus.analytics.incident import Incident
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store.engine import Store
+from argus.analytics.store.tables import INCIDENTS
 from argus.api.notify.decide import Rules
 from argus.api.notify.dispatcher import Desk, Dispatcher
-from argus.api.notify.matter import Matter, Origin, matter_of
+from argus.api.notify.matter import Matter, Origin, matters_of
 from argus.api.notify.notifier import Delivery, Digest, Json, Keep, Notifier
 from argus.api.notify.pace import Pace
 from argus.api.notify.post import Answer
@@ -82,8 +84,8 @@ def save(store: Store, incident: Incident, *, now_s: float, attempt_id: int = 1)
 def matter(store: Store, incident: Incident, *, now_s: float, origin: Origin | None = None) -> Matter:
     """What a notifier is told of it."""
     with store.read() as connection:
-        found = matter_of(connection, incident.id, silences=(), now_s=now_s, origin=origin or Origin())
-    assert found is not None
+        rows = connection.execute(select(INCIDENTS).where(INCIDENTS.c.id == incident.id)).all()
+        (found,) = matters_of(connection, rows, silences=(), now_s=now_s, origin=origin or Origin())
     return found
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import delete
 from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
 from argus.analytics.store import marks, silences
+from argus.analytics.store.conversations import forget_conversations
 from argus.analytics.store.desk_tables import HEARD, INCIDENT_MARKS, SILENCES
 from argus.api.notify.settings import NotifySettings
 from argus.api.slack.double import APP_TOKEN, CHANNEL, SECRET, TOKEN, SlackDouble
@@ -154,6 +155,16 @@ def test_a_question_in_the_thread_is_answered_there_by_the_agent(
     assert "why <rank 2>?" in sent and len(model.requests) > before
     latest = at.client.get("/v1/conversations").json()["items"][0]
     assert latest["title"] == "why <rank 2>?"
+
+
+def test_a_thread_whose_conversation_is_forgotten_is_answered_too(at: Lived, double: SlackDouble) -> None:
+    assert post(at, said(double, "<@U0ARGUS> why?")) == 200
+    with at.service.store.write() as connection:
+        forget_conversations(connection, before_s=at.clock.now_s + 1)
+    assert post(at, said(double, "and its host?", ts="9.3")) == 200
+    assert double.messages[-1]["text"].startswith("Triage, ")
+    latest = at.client.get("/v1/conversations").json()["items"][0]
+    assert latest["title"] == "and its host?"
 
 
 @pytest.mark.parametrize(
