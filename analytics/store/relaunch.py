@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, select, update
 
 from argus.analytics.store.documents import load
 from argus.analytics.store.intake import AttemptKey
@@ -46,14 +47,23 @@ def make_room(connection: Connection, layouts: Sequence[Layout], *, now_s: float
             before += [row] if is_earlier else []
         if before:
             since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(before[0].first_seen_s))
+            # Of a silent one nobody waits to speak again: what still comes of it must not wake it as a job of its own.
+            status = case((ATTEMPTS.c.status == "silent", "ended"), else_=ATTEMPTS.c.status)
             renamed = {"run": f"{launch_prefix(run)}{since}.{before[0].id}", "end_reason": RELAUNCHED}
             those = ATTEMPTS.c.id.in_([row.id for row in before])
-            connection.execute(update(ATTEMPTS).where(those).values(**renamed))
+            connection.execute(update(ATTEMPTS).where(those).values(status=status, **renamed))
+
+
+MAX_PREFIX = 220
+"""Characters of a run's name in those of its earlier launches, so that date and number have room beside it."""
 
 
 def launch_prefix(run: str) -> str:
-    """How the names of a run's earlier launches begin."""
-    return f"{run[:220]}@"
+    """How the names of a run's earlier launches begin; of names too long, a digest tells those that begin alike."""
+    if len(run) > MAX_PREFIX:
+        digest = sha256(run.encode()).hexdigest()[:16]
+        run = f"{run[: MAX_PREFIX - 1 - len(digest)]}~{digest}"
+    return f"{run}@"
 
 
 def is_earlier_launch(run: str) -> ColumnElement[bool]:
