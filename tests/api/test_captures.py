@@ -219,3 +219,7 @@ def test_of_a_long_open_step_two_peers_on_other_hosts_are_asked_once_in_a_while(
     observe(client, replace(dump, ts_s=44.0, open_s=44.0))
     clock.now_s += 2.0
     assert len(orders(client, "h-1")) == 2
+    clock.now_s -= 3600.0
+    observe(client, replace(dump, ts_s=75.0, open_s=75.0))
+    clock.now_s += 2.0
+    assert len(orders(client, "h-1")) == 3
