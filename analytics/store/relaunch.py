@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, select, update
 
 from argus.analytics.store.documents import load
-from argus.analytics.store.intake import AttemptKey
+from argus.analytics.store.intake import CHUNK, AttemptKey
 from argus.analytics.store.tables import ATTEMPTS, HEARTBEATS, LAYOUTS
 from argus.collectors.records.layout import Layout
 
@@ -31,11 +31,10 @@ def make_room(connection: Connection, layouts: Sequence[Layout], *, now_s: float
     for layout in layouts:
         if layout.pid:
             by_key.setdefault((layout.run, layout.attempt), []).append(layout)
+    by_run = _locked(connection, {run for run, _ in by_key})
     for (run, attempt), members in sorted(by_key.items()):
-        here = (ATTEMPTS.c.run == run, ATTEMPTS.c.attempt >= attempt)
-        statement = select(ATTEMPTS).where(*here).order_by(ATTEMPTS.c.id).with_for_update(key_share=True)
         before: list[Row[Any]] = []
-        for row in sorted(connection.execute(statement), key=lambda row: int(row.attempt)):
+        for row in (row for row in by_run.get(run, ()) if row.attempt >= attempt):
             is_over = row.status != "live" or now_s - row.last_seen_s > silent_s
             if row.attempt == attempt:
                 is_earlier = _is_launched_anew(connection, row.id, members, is_over=is_over)
@@ -52,6 +51,22 @@ def make_room(connection: Connection, layouts: Sequence[Layout], *, now_s: float
             renamed = {"run": f"{launch_prefix(run)}{since}.{before[0].id}", "end_reason": RELAUNCHED}
             those = ATTEMPTS.c.id.in_([row.id for row in before])
             connection.execute(update(ATTEMPTS).where(those).values(status=status, **renamed))
+            by_run[run] = [row for row in by_run[run] if row not in before]
+
+
+def _locked(connection: Connection, runs: Collection[str]) -> dict[str, list[Row[Any]]]:
+    """The attempts of each run, in order; locked as the intake locks them, lest two wait for each other."""
+    rows: list[Row[Any]] = []
+    wanted = sorted(runs)
+    for start in range(0, len(wanted), CHUNK):
+        here = ATTEMPTS.c.run.in_(wanted[start : start + CHUNK])
+        rows += connection.execute(
+            select(ATTEMPTS).where(here).order_by(ATTEMPTS.c.id).with_for_update(key_share=True)
+        )
+    by_run: dict[str, list[Row[Any]]] = {}
+    for row in sorted(rows, key=lambda row: int(row.attempt)):
+        by_run.setdefault(row.run, []).append(row)
+    return by_run
 
 
 MAX_PREFIX = 220
