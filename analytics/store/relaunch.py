@@ -90,6 +90,15 @@ def is_earlier_launch(run: str) -> ColumnElement[bool]:
     return and_(begins, is_dated, ATTEMPTS.c.end_reason == RELAUNCHED)
 
 
+def run_of_launches() -> ColumnElement[str]:
+    """The name that an attempt's run has or had: the same of all launches under it, but for names too long for a prefix."""
+    dated = func.rtrim(
+        ATTEMPTS.c.run, "0123456789"
+    )  # without the number; what is left ends with "@", date and dot
+    before = func.substr(dated, 1, func.length(dated) - len("@____-__-__T__:__:__."))
+    return case((ATTEMPTS.c.end_reason == RELAUNCHED, before), else_=ATTEMPTS.c.run)
+
+
 def launch_of(connection: Connection, run: str, *, attempt_id: int) -> int:
     """What tells an attempt from those of earlier launches of its run; 0 where there is none."""
     earlier = (is_earlier_launch(run), ATTEMPTS.c.id < attempt_id)
