@@ -226,7 +226,15 @@ def test_an_incident_of_the_launch_before_is_shown_with_that_launch(
     beat(service, clock, attempt=attempt, state="exited")
     turn(service, clock, after_s=2)
     service.receive_layouts(layouts_body(2, pid=900, began_ns=int(clock.now_s * 1e9)))
+    tools = toolbox_of(service)
+    case = agent_of(Settings())[0].case(tools, incident=one["id"])
     turn(service, clock)
+    listed, shown = (client.get(f"/v1/incidents{path}").json() for path in ("", f"/{one['id']}"))
+    for told in (*listed["items"], shown, *tools.incidents(limit=9), tools.incident(one["id"])):
+        assert told is not None and told["run"] == case.facts.run
+    assert case.facts.run.startswith(launch_prefix("job"))
+    seen = client.get(f"/v1/runs/{shown['run']}/windows", params={"attempt": attempt, "status": "analysed"})
+    assert [item["window"] for item in seen.json()["items"]] == [1, 0]
     assert client.get(f"/v1/incidents/{one['id']}/card").json()["text"].endswith("of 4")
     (kept,) = client.get("/v1/captures", params={"incident": one["id"]}).json()["items"]
     assert kept["id"] == captured
