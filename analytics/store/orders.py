@@ -95,7 +95,8 @@ def ranks_of(incident: Incident, *, world_size: int) -> tuple[int, ...]:
     """Suspects, then the two nearest ranks that are no suspects, those that are no victims first."""
     suspects = incident.cause.suspects[:MAX_SUSPECTS]
     near = suspects[0] if suspects else 0
-    others = [rank for rank in range(world_size) if rank not in incident.cause.suspects]
+    accused = set(incident.cause.suspects)
+    others = [rank for rank in range(world_size) if rank not in accused]
     victims = set(incident.cause.victims)
     others.sort(key=lambda rank: (rank in victims, abs(rank - near), rank))
     return (*suspects, *others[:NUM_PEERS])
