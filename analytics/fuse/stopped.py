@@ -27,9 +27,7 @@ def stop_cause(view: View, finding: Finding) -> Cause:
     is_seen = exited or bool(running - accused) if lost else bool(finding.ranks)
     # One that ended in order may have been meant to, and an exit without a reason may have been in order.
     is_sure = lost and not left and all(b.state != "exited" or b.exit_reason for b in suspects)
-    failed = (
-        {b.rank for b in view.beats if b.state == "exited" and b.exit_reason != "code 0"} if left else set()
-    )
+    failed = {b.rank for b in view.beats if left and b.state == "exited" and b.exit_reason != "code 0"}
     victims = tuple(sorted((running | failed) - accused))
     look_alike = "stop.hang" if lost else "stop.lost"
     why = "the process is gone" if lost else _why_not_lost(view)
