@@ -163,6 +163,9 @@ class Facts(Protocol):
     def incident(self, incident_id: str) -> Incident | None:
         """An incident by id."""
 
+    def run_of(self, incident: Incident, /) -> str:
+        """How the incident's run is called by now: another launch may have its name."""
+
     def incidents(self, *, run: str | None = None, fault_class: str | None = None) -> Sequence[Incident]:
         """Incidents, open ones first, then the latest."""
 

@@ -174,6 +174,10 @@ class HeldFacts:
         """An incident by id."""
         return next((i for i in self.incidents() if i.id == incident_id), None)
 
+    def run_of(self, incident: Incident, /) -> str:
+        """The name it was recorded under: nothing that is held takes over another's."""
+        return incident.run
+
     def incidents(self, *, run: str | None = None, fault_class: str | None = None) -> Sequence[Incident]:
         """Incidents, open ones first, then the latest."""
         mine = [i for one in self.held if run in (None, one.run) for i in one.incidents]

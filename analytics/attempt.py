@@ -369,6 +369,7 @@ def _opened(state: AttemptState, view: View, cause: Cause, window: int, *, count
         world=view.topology.world_size,
         counted_to=counted_to,
         launch=state.launch,
+        before=state.incidents,
     )
 
 

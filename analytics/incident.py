@@ -83,7 +83,8 @@ class Cause:
 class Incident:
     """A cause with its life; `diagnosis` is filled by the triage, None before, `ended` says why it was resolved.
 
-    `launch` tells apart launches of one run under the same name and attempt; 0 is the first.
+    `launch` tells apart launches of one run under the same name and attempt; 0 is the first. `again` counts those like
+    it that opened in the same window before: a job may stand still several times in one.
     """
 
     run: str
@@ -99,6 +100,7 @@ class Incident:
     diagnosis: dict[str, Any] | None = None
     ended: str = ""
     launch: int = 0
+    again: int = 0
 
     @property
     def counted_to(self) -> int:
@@ -114,7 +116,9 @@ class Incident:
     @property
     def id(self) -> str:
         """One opening of the fingerprint."""
-        parts = (self.fingerprint, self.attempt, self.opened_window, *((self.launch,) if self.launch else ()))
+        parts: tuple[object, ...] = (self.fingerprint, self.attempt, self.opened_window)
+        parts += (self.launch,) if self.launch else ()
+        parts += (f"again {self.again}",) if self.again else ()
         return "i-" + hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def to_json(self) -> dict[str, Any]:

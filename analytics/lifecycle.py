@@ -36,10 +36,12 @@ def open_incident(
     world: int,
     counted_to: int = -1,
     launch: int = 0,
+    before: Sequence[Incident] = (),
 ) -> Incident:
     """A new incident from its first cause; `steps_done` = last known step.
 
-    Steps up to `counted_to` are in the cost of the incident that it takes over from.
+    Steps up to `counted_to` are in the cost of the incident that it takes over from. A stop after one of `before` in the
+    same window is another one: it would take the place of the first, with what that cost.
     """
     incident = Incident(
         run=run,
@@ -54,7 +56,13 @@ def open_incident(
         cost=replace(NONE, num_steps=max(counted_to - cause.onset_step + 1, 0)),
         launch=launch,
     )
+    incident = replace(incident, again=_num_like(incident, before) if is_stop(incident) else 0)
     return _weigh(incident, steps_done=steps_done, world=world)
+
+
+def _num_like(incident: Incident, before: Sequence[Incident]) -> int:
+    same = [one for one in before if one.opened_window == incident.opened_window]
+    return sum(one.fingerprint == incident.fingerprint for one in same)
 
 
 def update_incident(

@@ -9,6 +9,7 @@ from argus.analytics.run_diff import RunDiff
 from argus.collectors.records.outside_event import OutsideEvent
 from argus.collectors.records.stacks import StackDump
 from argus.topology.collect import bus_id, gpu_id
+from argus.topology.hosts import host_in_id
 from argus.topology.layout import Topology
 from argus.topology.names import NotInTopology
 
@@ -55,7 +56,7 @@ def ranks_under(topology: Topology, node: str) -> tuple[int, ...]:
         if kind == "group":
             return topology.group(name).ranks
         if kind in ("nic", "pcie", "half") and "/" in name:
-            return topology.ranks_of_host(name.partition("/")[0])
+            return topology.ranks_of_host(host_in_id(node))
     except NotInTopology:
         return ()
     return ()
@@ -63,7 +64,7 @@ def ranks_under(topology: Topology, node: str) -> tuple[int, ...]:
 
 def _is_gpu(topology: Topology, rank: int, node: str) -> bool:
     host, device = topology.host_of(rank), topology.devices[rank]
-    own, _, place = node.removeprefix("gpu:").partition("/")
+    own, _, place = node.removeprefix("gpu:").rpartition("/")
     if gpu_id(host, device) == node or node == f"gpu:{device}":
         return True
     if own != host or not place:

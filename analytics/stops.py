@@ -73,8 +73,8 @@ def is_over(beats: Sequence[Heartbeat]) -> bool:
 
 def was_cancelled(beats: Sequence[Heartbeat]) -> bool:
     """Every rank is gone and nobody died of anything but being told to stop."""
-    stopped = [b for b in beats if b.state in GONE and b.exit_reason in STOP_REASONS]
-    return bool(stopped) and all(b in stopped or b.state == "ended" or _ended_quietly(b) for b in beats)
+    rest = [b for b in beats if not (b.state in GONE and b.exit_reason in STOP_REASONS)]
+    return len(rest) < len(beats) and all(b.state == "ended" or _ended_quietly(b) for b in rest)
 
 
 def all_gone_s(beats: Sequence[Heartbeat], *, world_size: int, now_s: float) -> float | None:
@@ -112,9 +112,10 @@ def ranks_left(
     end_s = min(_last_s(beat) + (STATUS_S if beat.exit_reason == "signal 6" else 0.0) for beat in lost)
     ended = {beat.rank for beat in beats if beat.state == "ended" and _last_s(beat) < end_s}
     left: dict[int, Behind] = {}
+    both = victims | ended
     for group, members in _counts(beats, topology).items():
         if not group.startswith("pp/") and victims & members.keys():
-            pairs = {rank: pair for rank, pair in members.items() if rank in victims | ended}
+            pairs = {rank: pair for rank, pair in members.items() if rank in both}
             for item in _late_members(group, pairs):
                 if item.rank in ended and item.entered < item.furthest_entered:
                     left.setdefault(item.rank, item)
@@ -207,12 +208,17 @@ def ranks_behind(beats: Sequence[Heartbeat], topology: Topology) -> tuple[Behind
 def _held_by_unheard(beats: Sequence[Heartbeat], topology: Topology) -> set[int]:
     """Ranks as far as any in a call that a member nobody has heard of keeps from ending."""
     heard = {beat.rank for beat in beats}
+    whole: dict[str, bool] = {}  # once a group: its ranks may be all, and each of them tells of it
     furthest: dict[str, int] = {}
     waiting: list[tuple[int, str, int]] = []
     for beat in beats:
         for name, (entered, completed) in beat.status.groups.items():
             group = topology.named.get((beat.rank, name))
-            if group is None or heard.issuperset(group.ranks):
+            if group is None:
+                continue
+            if group.id not in whole:
+                whole[group.id] = heard.issuperset(group.ranks)
+            if whole[group.id]:
                 continue
             furthest[group.id] = max(furthest.get(group.id, 0), entered)
             if entered > completed:

@@ -73,9 +73,7 @@ class Agent:
             if found is None:
                 known = [one.id for one in facts.incidents(run=run)]
                 raise Unknown(f"no incident {incident[:80]!r}", close=known[:3])
-            # Its run may have been launched again since: then it is called otherwise, and another one has its name.
-            past = () if found.status == "open" else facts.past(found.cause.fault_class)
-            name = next((one.run for one in past if one.incident.id == found.id), found.run)
+            name = facts.run_of(found)
             of_run = toolbox.context(run=name, attempt=found.attempt).of_run(name)
             return case_of(of_run, found, books=self.books)
         of_run = toolbox.context(run=run).of_run(run)

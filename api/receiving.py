@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 
 from sqlalchemy import Connection
@@ -76,8 +75,6 @@ class Receiving:
     def store_windows(self, batch: Sequence[Parsed[Arrival]]) -> list[Told]:
         """Each rank window once and the kernels that came along, in one transaction."""
         now_s = self.clock()
-        unknown: list[AbstractSet[int]] = []
-        known: set[int] = set()
         with self.store.write() as connection:
             batch = _by_launch(connection, batch, now_s=now_s)
             keys = {(item.run, item.attempt) for parsed in batch for item in parsed.items}
@@ -85,23 +82,22 @@ class Receiving:
             received = intake.add_uploads(
                 connection, [parsed.items for parsed in batch], attempts=attempts, now_s=now_s
             )
-            for parsed, taken in zip(batch, received, strict=True):
-                refused = {item.index for item in taken.rejected}
-                arrivals = [item for item in parsed.items if item.kernels and item.index not in refused]
-                named = kernels.add_kernels(
-                    connection, arrivals, attempts=attempts, known=self.known_names, now_s=now_s
-                )
-                unknown.append(named.unknown)
-                known |= named.known
+            named = kernels.add_kernels(
+                connection,
+                [_with_kernels(parsed, taken) for parsed, taken in zip(batch, received, strict=True)],
+                attempts=attempts,
+                known=self.known_names,
+                now_s=now_s,
+            )
         if len(self.known_names) < MAX_NAMES:
-            self.known_names.update(known)
+            self.known_names.update(*(one.known for one in named))
         return [
             Told(
                 attempts={key: attempts[key] for key in {(i.run, i.attempt) for i in parsed.items}},
                 received=replace(taken, rejected=_all_rejected(parsed, taken)),
-                unknown_names=names,
+                unknown_names=names.unknown,
             )
-            for parsed, taken, names in zip(batch, received, unknown, strict=True)
+            for parsed, taken, names in zip(batch, received, named, strict=True)
         ]
 
     def attempts(
@@ -164,6 +160,12 @@ def _named(parsed: Parsed[Arrival], names: Mapping[Moment, str | None]) -> Parse
 
 def _moment(item: Arrival) -> Moment:
     return Moment(run=item.run, attempt=item.attempt, rank=item.rank, at_ns=item.ended_ns, age_s=item.age_s)
+
+
+def _with_kernels(parsed: Parsed[Arrival], taken: Received) -> list[Arrival]:
+    """What carries kernels of what was not refused."""
+    refused = {item.index for item in taken.rejected}
+    return [item for item in parsed.items if item.kernels and item.index not in refused]
 
 
 def _all_rejected(parsed: Parsed[Arrival], taken: Received) -> tuple[Rejection, ...]:

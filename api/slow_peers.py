@@ -29,7 +29,9 @@ def ask_peers(
     """
     for dump in dumps:
         attempt = attempts[dump.run, dump.attempt]
-        is_due = now_s - asked_s.get(attempt.id, float("-inf")) >= EVERY_S
+        is_due = (
+            not 0 <= now_s - asked_s.get(attempt.id, float("-inf")) < EVERY_S
+        )  # or the clock was set back
         if dump.reason != "slow_step" or dump.open_s < LONG_OPEN_S or not is_due:
             continue
         asked_s[attempt.id] = now_s

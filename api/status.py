@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import Connection
 
 from argus.analytics.store import control, levels, observations, queries
-from argus.analytics.store.queries import Which
+from argus.analytics.store.queries import Json, Which
 from argus.collectors.host.reporting import product_version
 from argus.collectors.records.channels import off_at
 from argus.collectors.records.upload import OLDEST_WIRE, WIRE_VERSION
@@ -17,13 +15,16 @@ MAX_CHANGES = 8
 """Changes of the governor that are shown, the newest first."""
 
 
-def run_status(connection: Connection, which: Which, *, now_s: float, mixed: str = "") -> dict[str, Any]:
+def run_status(connection: Connection, which: Which, *, now_s: float, mixed: str = "") -> Json:
     """The status document of an attempt: versions, switch, last window's coverage, hosts with their ranks.
 
     `mixed` says that it is two jobs under one name, "" if it is one.
     """
     beats = queries.heartbeats(connection, which.id, limit=MAX_RANKS, offset=0).items
-    hosts = sorted({beat["host"] for beat in beats})
+    by_host: dict[str, list[Json]] = {}
+    for beat in beats:
+        by_host.setdefault(beat["host"], []).append(beat)
+    hosts = sorted(by_host)
     reports = control.reports(connection, hosts)
     samples = observations.latest_samples(connection, hosts)
     last = queries.windows(connection, which.id, status="analysed", limit=1, offset=0).items
@@ -46,18 +47,18 @@ def run_status(connection: Connection, which: Which, *, now_s: float, mixed: str
                 "host": host,
                 "processor": _aged(reports.get(host), now_s),
                 "sample": _aged(samples.get(host), now_s),
-                "ranks": [_rank(beat, now_s) for beat in beats if beat["host"] == host],
+                "ranks": [_rank(beat, now_s) for beat in by_host[host]],
             }
             for host in hosts
         ],
     }
 
 
-def _aged(document: dict[str, Any] | None, now_s: float) -> dict[str, Any] | None:
+def _aged(document: Json | None, now_s: float) -> Json | None:
     return None if document is None else {**document, "age_s": max(0.0, now_s - document["received_s"])}
 
 
-def _rank(beat: dict[str, Any], now_s: float) -> dict[str, Any]:
+def _rank(beat: Json, now_s: float) -> Json:
     status = beat["status"]
     return {
         "rank": beat["rank"],

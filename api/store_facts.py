@@ -95,6 +95,12 @@ class StoreFacts:
         with self.store.read() as connection:
             return queries.whole_incident(connection, incident_id)
 
+    def run_of(self, incident: Incident, /) -> str:
+        """How the incident's run is called by now: another launch may have its name."""
+        with self.store.read() as connection:
+            which = queries.attempt_of_incident(connection, incident.id)
+        return incident.run if which is None else which.run
+
     def incidents(self, *, run: str | None = None, fault_class: str | None = None) -> Sequence[Incident]:
         """Incidents, open ones first, then the latest."""
         with self.store.read() as connection:

@@ -85,11 +85,15 @@ class Toolbox:
     def incident(self, incident_id: str) -> Json | None:
         """An incident by id."""
         found = self.facts.incident(incident_id)
-        return None if found is None else found.to_json()
+        return None if found is None else self._shown(found)
 
     def incidents(self, *, limit: int) -> Sequence[Json]:
         """Incidents, open ones first, then the latest."""
-        return [one.to_json() for one in self.facts.incidents()[:limit]]
+        return [self._shown(one) for one in self.facts.incidents()[:limit]]
+
+    def _shown(self, incident: Incident) -> Json:
+        """Under the name by which tools find its run."""
+        return {**incident.to_json(), "run": self.facts.run_of(incident)}
 
 
 def toolbox_of(service: Service) -> Toolbox:

@@ -197,7 +197,7 @@ def _runs(connection: Connection, one: Alert) -> list[str]:
     if one.run:
         return list(connection.execute(live.where(ATTEMPTS.c.run == one.run).limit(1)).scalars())
     kind, _, name = one.node.partition(":")
-    host = name.partition("/")[0]
+    host = name if kind == "host" else name.rpartition("/")[0]
     if kind not in ("host", "gpu") or not host:
         return []
     here = select(HEARTBEATS.c.attempt_id).where(HEARTBEATS.c.host == host)

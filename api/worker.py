@@ -202,7 +202,7 @@ class Worker:
             raise
 
     def _forget(self) -> None:
-        """What was read may not be in the store any more: it is another one, or another service led since."""
+        """What was read may not be in the store any more: it is another one, or another service leads or led since."""
         self._watches.clear()
         self._unread.clear()
         self._late.forget()
@@ -211,11 +211,7 @@ class Worker:
 
     def _follow(self, now_s: float) -> None:
         """Another service analyses: know how far it is, so that no more is taken than it can bear."""
-        self._watches.clear()
-        self._late.forget()
-        with self._lock:
-            self._inbox.clear()
-        self._published.show_troubles(())
+        self._forget()
         self._publish((), now_s=now_s)
 
     def _open_inbox(self) -> list[_Heard]:

@@ -16,13 +16,15 @@ ON_A_HOST = ("host", "gpu", "nic", "pcie", "half", "nvlink_domain")
 def host_in_id(element: str) -> str:
     """The host an id is of, "" if it is of none.
 
-    >>> host_in_id("nic:n7/mlx5_0"), host_in_id("leaf:12"), host_in_id("gpu:GPU-4f")
-    ('n7', '', '')
+    >>> host_in_id("nic:n7/mlx5_0"), host_in_id("leaf:12"), host_in_id("gpu:GPU-4f"), host_in_id("half:r1/n7/0")
+    ('n7', '', '', 'r1/n7')
     """
     kind, name = kind_of_id(element), name_of_id(element)
-    if kind not in ON_A_HOST or (kind != "host" and "/" not in name and kind != "nvlink_domain"):
-        return ""
-    return name.partition("/")[0]
+    if kind in ("host", "nvlink_domain"):
+        return name
+    return (
+        name.rpartition("/")[0] if kind in ON_A_HOST else ""
+    )  # a host's name may hold a slash, its parts' do not
 
 
 def one_name_per_host(topology: Topology, parts: Sequence[Facts]) -> dict[str, str]:

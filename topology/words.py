@@ -53,7 +53,7 @@ def short_name(fleet: Fleet, element: str) -> str:
         index = fleet.attributes.get(element, {}).get("index", "")
         name = index or name
     if kind in _NAMED_AFTER_HOST and "/" in name:
-        name = name.partition("/")[2]
+        name = name.rpartition("/")[2]
     return f"{kind}-{name}" if name.isdigit() and kind not in ("gpu", "half", "stage") else name
 
 
@@ -61,7 +61,7 @@ def describe_element(fleet: Fleet, element: str) -> str:
     """One element in words: "NIC mlx5_3 of host h-0231", "second half of host h-0231", "stage 3"."""
     element = fleet.element(element)
     kind, name = kind_of_id(element), name_of_id(element)
-    host = name.partition("/")[0] if "/" in name and kind in _NAMED_AFTER_HOST else _host(fleet, element)
+    host = name.rpartition("/")[0] if "/" in name and kind in _NAMED_AFTER_HOST else _host(fleet, element)
     if kind == "rank":
         return describe_rank(fleet, int(name))
     if kind == "half":

@@ -69,7 +69,7 @@ def _unit(context: ToolContext, node: str) -> tuple[str | None, str | None]:
     if kind == "host":
         return name, None
     if kind == "gpu":
-        host, slash, place = name.partition("/")
+        host, slash, place = name.rpartition("/")
         return (host, place) if slash else (None, name)
     raise ArgumentError(f"node must be a host, a gpu or a rank, got {node[:60]!r}")
 

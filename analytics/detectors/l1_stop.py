@@ -57,18 +57,18 @@ def detect(
         or all(beat.state != "running" for beat in beats)
     ):
         return ()
-    found = tuple(item for item in ranks_behind(beats, view.topology) if _is_waited_for(item, beats))
+    found = _waited_for(ranks_behind(beats, view.topology), beats)
     behind, limit = _overdue(view, beats, found, stall_s=stall, limit_s=limit, patience_s=patience_s)
     if not behind and not view.is_stopped and (found or in_known_pause(beats)):
         return ()
-    if behind and len(_gone_of(behind, beats)) == len(behind):
+    if behind and _gone(beats).issuperset(item.rank for item in behind):
         return (_left_finding(view, beats, behind),)
     pending = pending_groups(beats, view.topology)
     group = behind[0].group if behind else (pending[0] if pending else None)
     evidence = (
         Evidence(name="stalled_s", value=stall, unit="s", baseline=limit, note="no step ended"),
         *((Evidence(name="median_step_s", value=median_s, unit="s"),) if median_s > 0 else ()),
-        *(part for item in behind for part in _behind_evidence(item, beats)),
+        *_behind_evidence(behind, beats),
     )
     return (_finding(view, beats, tuple(item.rank for item in behind), evidence, group),)
 
@@ -81,8 +81,7 @@ def _left_finding(
     then = f": {failed} failed after it" if failed else ", which waits for it"
     said = {beat.rank: f"{_how_ended(beat)} at step {beat.status.step}" for beat in beats}
     gone = (_of_rank("left", item.rank, f"{said[item.rank]}, before its group{then}") for item in left)
-    behind = (part for item in left for part in _behind_evidence(item, beats))
-    evidence = (*gone, *behind, *_stalled(stalled_s(beats)))
+    evidence = (*gone, *_behind_evidence(left, beats), *_stalled(stalled_s(beats)))
     return _finding(view, beats, tuple(item.rank for item in left), evidence, left[0].group)
 
 
@@ -90,17 +89,17 @@ def _how_ended(beat: Heartbeat) -> str:
     return "ended in order" if beat.state == "ended" else f"exited ({_reason(beat)})"
 
 
-def _gone_of(behind: tuple[Behind, ...], beats: tuple[Heartbeat, ...]) -> tuple[Behind, ...]:
-    gone = {beat.rank for beat in beats if beat.state in ("ended", "exited")}
-    return tuple(item for item in behind if item.rank in gone)
+def _gone(beats: tuple[Heartbeat, ...]) -> set[int]:
+    return {beat.rank for beat in beats if beat.state in ("ended", "exited")}
 
 
-def _is_waited_for(item: Behind, beats: tuple[Heartbeat, ...]) -> bool:
+def _waited_for(behind: tuple[Behind, ...], beats: tuple[Heartbeat, ...]) -> tuple[Behind, ...]:
     """A rank that has left makes nobody wait who is in no call: they may have a longer way to their own end."""
-    if not _gone_of((item,), beats):
-        return True
     running = [beat.status.groups for beat in beats if beat.state == "running"]
-    return any(entered > completed for groups in running for entered, completed in groups.values())
+    if any(entered > completed for groups in running for entered, completed in groups.values()):
+        return behind
+    gone = _gone(beats)
+    return tuple(item for item in behind if item.rank not in gone)
 
 
 def _overdue(
@@ -153,8 +152,12 @@ def _stalled(stall_s: float | None) -> tuple[Evidence, ...]:
     return () if stall_s is None else (Evidence(name="stalled_s", value=stall_s, unit="s"),)
 
 
-def _behind_evidence(item: Behind, beats: tuple[Heartbeat, ...]) -> tuple[Evidence, ...]:
-    beat = next(beat for beat in beats if beat.rank == item.rank)
+def _behind_evidence(behind: tuple[Behind, ...], beats: tuple[Heartbeat, ...]) -> tuple[Evidence, ...]:
+    by_rank = {beat.rank: beat for beat in beats}
+    return tuple(part for item in behind for part in _counts_of(item, by_rank[item.rank]))
+
+
+def _counts_of(item: Behind, beat: Heartbeat) -> tuple[Evidence, ...]:
     seen = f", phase {beat.status.phase}" if beat.status.phase else ""
     if beat.state == "running":
         seen += f", process {beat.process_state}" if beat.process_state else ""
@@ -186,7 +189,8 @@ def _finding(
     group: str | None,
 ) -> Finding:
     last = max(beat.status.step for beat in beats)
-    phases = {beat.status.phase for beat in beats if beat.rank in ranks and beat.status.phase}
+    accused = frozenset(ranks)
+    phases = {beat.status.phase for beat in beats if beat.rank in accused and beat.status.phase}
     return Finding(
         run=view.run,
         attempt=view.attempt,

@@ -49,7 +49,8 @@ def clean_members(cause: Cause, view: View) -> Cause:
     window = view.window
     if window is None or cause.fault_class != "link.slow":
         return cause
-    stopped = [b for b in view.beats if b.rank in cause.suspects and b.process_state[:1] in BLOCKED]
+    suspects = frozenset(cause.suspects)
+    stopped = [b for b in view.beats if b.rank in suspects and b.process_state[:1] in BLOCKED]
     dirty = tuple(
         Evidence(name="member_state", value=float(beat.rank), unit="rank", note=beat.process_state)
         for beat in stopped

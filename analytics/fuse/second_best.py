@@ -63,7 +63,8 @@ def _filled(command: str, cause: Cause, view: View) -> str:
     hosts = list(dict.fromkeys(topology.host_of(rank) for rank in cause.suspects if topology.host_of(rank)))
     known = [host for host in dict.fromkeys(topology.hosts.values()) if host]
     hosts = hosts or known[:1]  # where nobody is suspected one host is as good as another
-    peers = [host for host in known if host not in hosts]
+    asked = set(hosts)
+    peers = [host for host in known if host not in asked]
     words = {
         "{run}": shlex.quote(view.run),
         "{ranks}": " ".join(f"--rank {rank}" for rank in cause.suspects[:MAX_SUSPECTS]),

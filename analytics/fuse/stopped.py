@@ -21,15 +21,14 @@ def stop_cause(view: View, finding: Finding) -> Cause:
     else:
         scope = f"group:{finding.group}" if finding.group else f"run:{view.run}"
     running = {beat.rank for beat in view.beats if beat.state == "running"}
-    suspects = [beat for beat in view.beats if beat.rank in finding.ranks]
+    accused = frozenset(finding.ranks)
+    suspects = [beat for beat in view.beats if beat.rank in accused]
     exited = any(beat.state in ("exited", "ended") for beat in suspects)
-    is_seen = exited or bool(running - set(finding.ranks)) if lost else bool(finding.ranks)
+    is_seen = exited or bool(running - accused) if lost else bool(finding.ranks)
     # One that ended in order may have been meant to, and an exit without a reason may have been in order.
     is_sure = lost and not left and all(b.state != "exited" or b.exit_reason for b in suspects)
-    failed = (
-        {b.rank for b in view.beats if b.state == "exited" and b.exit_reason != "code 0"} if left else set()
-    )
-    victims = tuple(sorted((running | failed) - set(finding.ranks)))
+    failed = {b.rank for b in view.beats if left and b.state == "exited" and b.exit_reason != "code 0"}
+    victims = tuple(sorted((running | failed) - accused))
     look_alike = "stop.hang" if lost else "stop.lost"
     why = "the process is gone" if lost else _why_not_lost(view)
     is_ruled_out = bool(why) and (is_seen or not lost)

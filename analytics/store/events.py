@@ -30,12 +30,11 @@ def add_events(
             "text": event.text,
             "value": event.value,
         }
-        for event in {event.id: event for event in events}.values()
+        for event in sorted({event.id: event for event in events}.values(), key=lambda event: event.id)
     ]
-    had = _count(connection)
-    if rows:
-        connection.execute(insert_new(connection, OUTSIDE_EVENTS), rows)
-    new = _count(connection) - had
+    # In one order, lest two who tell the same at once wait for each other; what the other stored is not counted.
+    statement = insert_new(connection, OUTSIDE_EVENTS).returning(OUTSIDE_EVENTS.c.id)
+    new = len(connection.execute(statement, rows).all()) if rows else 0
     connection.execute(delete(OUTSIDE_EVENTS).where(OUTSIDE_EVENTS.c.received_s < before_s))
     _make_room(connection)
     return new

@@ -17,6 +17,7 @@ from argus.analytics.store.engine import add_up, upsert
 from argus.analytics.store.history_tables import BOUTS, ROLLED, UNIT_DAYS
 from argus.analytics.store.intake import CHUNK
 from argus.analytics.store.queries import Found, Json
+from argus.analytics.store.relaunch import is_earlier_launch, run_of_launches
 from argus.analytics.store.tables import ATTEMPTS, WINDOWS
 from argus.analytics.symptom import PhaseExcess, RankSymptom
 from argus.topology.layout import Topology
@@ -224,14 +225,19 @@ def _bout(row: RowMapping, rank: int, *, attempt: int) -> Bout:
 
 
 def other_runs(connection: Connection, run: str, units: Sequence[Unit]) -> dict[Unit, int]:
-    """In how many other runs each GPU was bad, as far as the history goes; those in none are left out."""
+    """In how many other runs each GPU was bad, as far as the history goes; those in none are left out.
+
+    Launches of a run again are that run: what it does to a GPU, it does in each of them.
+    """
     found: dict[Unit, int] = {}
     hosts = sorted({host for host, _ in units})
     for start in range(0, len(hosts), CHUNK):
         statement = (
-            select(BOUTS.c.host, BOUTS.c.device, func.count(func.distinct(ATTEMPTS.c.run)))
+            select(BOUTS.c.host, BOUTS.c.device, func.count(func.distinct(run_of_launches())))
             .join(ATTEMPTS, ATTEMPTS.c.id == BOUTS.c.attempt_id)
-            .where(BOUTS.c.host.in_(hosts[start : start + CHUNK]), ATTEMPTS.c.run != run)
+            .where(
+                BOUTS.c.host.in_(hosts[start : start + CHUNK]), ATTEMPTS.c.run != run, ~is_earlier_launch(run)
+            )
             .group_by(BOUTS.c.host, BOUTS.c.device)
         )
         found.update({(host, device): num for host, device, num in connection.execute(statement)})
@@ -240,7 +246,7 @@ def other_runs(connection: Connection, run: str, units: Sequence[Unit]) -> dict[
 
 def offenders(connection: Connection, *, since_s: float, limit: int, offset: int) -> Found:
     """GPUs by the number of runs they were bad in since a time, then by bad windows."""
-    runs = func.count(func.distinct(ATTEMPTS.c.run)).label("runs")
+    runs = func.count(func.distinct(run_of_launches())).label("runs")
     windows = func.sum(BOUTS.c.num).label("windows")
     statement = (
         select(

@@ -38,44 +38,49 @@ class Named:
 
 def add_kernels(
     connection: Connection,
-    arrivals: Sequence[Arrival],
+    uploads: Sequence[Sequence[Arrival]],
     *,
     attempts: Mapping[AttemptKey, AttemptRow],
     known: AbstractSet[int] = frozenset(),
     now_s: float,
-) -> Named:
-    """Store the blobs that came with rank windows; the store is not asked for the names in `known`.
+) -> list[Named]:
+    """Store the blobs that came with rank windows of several uploads; the store is not asked for the names in `known`.
 
     The blobs are checked by the intake before.
     """
     names: dict[int, str] = {}
-    used: set[int] = set()
+    used: list[set[int]] = []
     rows = []
-    for arrival in arrivals:
-        blob = open_blob(arrival.kernels)
-        names |= blob.texts()
-        used |= {*blob.index["name"].tolist(), *blob.index["role"].tolist()}
-        rows.append(
-            {
-                "attempt_id": attempts[arrival.run, arrival.attempt].id,
-                "window": arrival.window,
-                "host": arrival.host,
-                "rank": int(blob.ranks["rank"][0]),
-                "received_s": now_s,
-                "num_bytes": len(arrival.kernels),
-                "body": arrival.kernels,
-            }
-        )
-    if not rows:
-        return Named(known=frozenset(), unknown=frozenset())
-    connection.execute(insert_new(connection, KERNEL_BLOBS), rows)
+    for arrival_blobs in ([(one, open_blob(one.kernels)) for one in upload] for upload in uploads):
+        used.append(set())
+        for arrival, blob in arrival_blobs:
+            names |= blob.texts()
+            used[-1] |= {*blob.index["name"].tolist(), *blob.index["role"].tolist()}
+            rows.append(
+                _row(arrival, blob, attempt_id=attempts[arrival.run, arrival.attempt].id, now_s=now_s)
+            )
+    if rows:
+        connection.execute(insert_new(connection, KERNEL_BLOBS), rows)
     new = {key: name for key, name in names.items() if key not in known}
     if new:
+        # All at once and in one order, lest two who name the same kernels wait for each other.
         texts = [{"hash": f"{key:x}", "name": name} for key, name in sorted(new.items())]
         connection.execute(insert_new(connection, KERNEL_NAMES), texts)
-    asked = names_of(connection, used - new.keys() - known)
+    asked = names_of(connection, set().union(*used) - new.keys() - known)
     found = new.keys() | asked.keys()
-    return Named(known=found, unknown=used - found - known)
+    return [Named(known=found & mine, unknown=mine - found - known) for mine in used]
+
+
+def _row(arrival: Arrival, blob: Blob, *, attempt_id: int, now_s: float) -> dict[str, object]:
+    return {
+        "attempt_id": attempt_id,
+        "window": arrival.window,
+        "host": arrival.host,
+        "rank": int(blob.ranks["rank"][0]),
+        "received_s": now_s,
+        "num_bytes": len(arrival.kernels),
+        "body": arrival.kernels,
+    }
 
 
 def names_of(connection: Connection, keys: Collection[int]) -> dict[int, str]:

@@ -15,6 +15,9 @@ from argus.collectors.records.plan import WindowPlan
 ORDER_S = 600.0
 """How long an order waits for a host that is out of reach."""
 
+NUMBERS_PER_S = 1000
+"""Orders that may be given in a second, all the time, before their numbers run ahead of the clock."""
+
 NUM_PEERS = 2
 MAX_ONSET_WINDOWS = 3
 """Windows kept from the onset on; how a fault began is in them, that it goes on is in the summaries."""
@@ -38,14 +41,21 @@ def add_order(connection: Connection, attempt_id: int, order: Order, *, now_s: f
     for rank in order.ranks:
         if rank in hosts:
             by_host.setdefault(hosts[rank], []).append(rank)
-    rows = [
-        {"host": host, "expires_s": now_s + ORDER_S, "body": dump({**order.to_json(), "ranks": ranks})}
-        for host, ranks in sorted(by_host.items())
-    ]
-    if rows and connection.dialect.name == "postgresql":
+    if by_host and connection.dialect.name == "postgresql":
         # Hosts ask for what came after the last number they know: of two transactions the one that is committed last
         # must not have the lower numbers.
         connection.execute(text(f"LOCK TABLE {ORDERS.name} IN SHARE ROW EXCLUSIVE MODE"))
+    # From the clock on: to hosts that know numbers of a database that was lost since, small ones would be past for ever.
+    first = max(newest_order(connection) + 1, int(now_s * NUMBERS_PER_S)) if by_host else 0
+    rows = [
+        {
+            "id": number,
+            "host": host,
+            "expires_s": now_s + ORDER_S,
+            "body": dump({**order.to_json(), "ranks": ranks}),
+        }
+        for number, (host, ranks) in enumerate(sorted(by_host.items()), start=first)
+    ]
     if rows:
         connection.execute(insert(ORDERS), rows)
     connection.execute(delete(ORDERS).where(ORDERS.c.expires_s < now_s))
@@ -85,7 +95,8 @@ def ranks_of(incident: Incident, *, world_size: int) -> tuple[int, ...]:
     """Suspects, then the two nearest ranks that are no suspects, those that are no victims first."""
     suspects = incident.cause.suspects[:MAX_SUSPECTS]
     near = suspects[0] if suspects else 0
-    others = [rank for rank in range(world_size) if rank not in incident.cause.suspects]
+    accused = set(incident.cause.suspects)
+    others = [rank for rank in range(world_size) if rank not in accused]
     victims = set(incident.cause.victims)
     others.sort(key=lambda rank: (rank in victims, abs(rank - near), rank))
     return (*suspects, *others[:NUM_PEERS])

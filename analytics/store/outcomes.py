@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Connection, RowMapping, func, insert, or_, select
+from sqlalchemy import Connection, RowMapping, and_, func, insert, or_, select
 
 from argus.analytics.incident import Incident
 from argus.analytics.outcome import (
@@ -95,6 +95,7 @@ def _seen(connection: Connection, incident: Incident) -> Outcome | None:
     statement = (
         select(
             INCIDENTS.c.attempt_id,
+            INCIDENTS.c.opened_s,
             INCIDENTS.c.updated_s,
             ATTEMPTS.c.run,
             ATTEMPTS.c.end_reason,
@@ -107,7 +108,7 @@ def _seen(connection: Connection, incident: Incident) -> Outcome | None:
     if row is None or incident.status == "open":
         return None
     if not ended_with_attempt(incident):
-        came_back = _came_back(connection, row.attempt_id, incident)
+        came_back = _came_back(connection, row.attempt_id, incident, opened_s=row.opened_s)
         return seen_in_attempt(incident, at_s=row.updated_s, came_back=came_back)
     for later in _followers(connection, row._mapping, incident):
         if (found := seen_in_follower(incident, later)) is not None:
@@ -115,11 +116,12 @@ def _seen(connection: Connection, incident: Incident) -> Outcome | None:
     return None
 
 
-def _came_back(connection: Connection, attempt_id: int, incident: Incident) -> bool:
+def _came_back(connection: Connection, attempt_id: int, incident: Incident, *, opened_s: float) -> bool:
+    in_its_window = and_(INCIDENTS.c.opened_window == incident.last_window, INCIDENTS.c.opened_s > opened_s)
     again = (
         INCIDENTS.c.attempt_id == attempt_id,
         INCIDENTS.c.fingerprint == incident.fingerprint,
-        INCIDENTS.c.opened_window > incident.last_window,
+        or_(INCIDENTS.c.opened_window > incident.last_window, in_its_window),
     )
     return connection.execute(select(INCIDENTS.c.id).where(*again).limit(1)).one_or_none() is not None
 

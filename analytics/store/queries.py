@@ -249,16 +249,14 @@ def incidents(
     if fault_class is not None:
         wanted.append(INCIDENTS.c.fault_class == fault_class)
     statement = (
-        select(INCIDENTS)
-        .where(*wanted)
-        .order_by(INCIDENTS.c.status, INCIDENTS.c.opened_s.desc(), INCIDENTS.c.id)
+        _incidents().where(*wanted).order_by(INCIDENTS.c.status, INCIDENTS.c.opened_s.desc(), INCIDENTS.c.id)
     )
     return page_of_rows(connection, statement, limit=limit, offset=offset, read=_incident)
 
 
 def incident(connection: Connection, incident_id: str) -> Json | None:
     """One incident with what happened to it; None if there is none."""
-    row = connection.execute(select(INCIDENTS).where(INCIDENTS.c.id == incident_id)).one_or_none()
+    row = connection.execute(_incidents().where(INCIDENTS.c.id == incident_id)).one_or_none()
     if row is None:
         return None
     events = (
@@ -278,9 +276,14 @@ def whole_incident(connection: Connection, incident_id: str) -> Incident | None:
     return None if row is None else read_incident(row._mapping)
 
 
+def _incidents() -> Select[Any]:
+    return select(INCIDENTS, ATTEMPTS.c.run).join(ATTEMPTS, ATTEMPTS.c.id == INCIDENTS.c.attempt_id)
+
+
 def _incident(row: RowMapping) -> Json:
-    times = {"opened_s": row["opened_s"], "updated_s": row["updated_s"]}
-    return {**read_incident(row).to_json(), **times}
+    """Under the name that its run has by now: another launch may have the one it was opened under."""
+    by_now = {name: row[name] for name in ("run", "opened_s", "updated_s")}
+    return {**read_incident(row).to_json(), **by_now}
 
 
 def page_of_rows(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, select, update
 
 from argus.analytics.store.documents import load
-from argus.analytics.store.intake import AttemptKey
+from argus.analytics.store.intake import CHUNK, AttemptKey
 from argus.analytics.store.tables import ATTEMPTS, HEARTBEATS, LAYOUTS
 from argus.collectors.records.layout import Layout
 
@@ -30,11 +31,10 @@ def make_room(connection: Connection, layouts: Sequence[Layout], *, now_s: float
     for layout in layouts:
         if layout.pid:
             by_key.setdefault((layout.run, layout.attempt), []).append(layout)
+    by_run = _locked(connection, {run for run, _ in by_key})
     for (run, attempt), members in sorted(by_key.items()):
-        here = (ATTEMPTS.c.run == run, ATTEMPTS.c.attempt >= attempt)
-        statement = select(ATTEMPTS).where(*here).order_by(ATTEMPTS.c.id).with_for_update(key_share=True)
         before: list[Row[Any]] = []
-        for row in sorted(connection.execute(statement), key=lambda row: int(row.attempt)):
+        for row in (row for row in by_run.get(run, ()) if row.attempt >= attempt):
             is_over = row.status != "live" or now_s - row.last_seen_s > silent_s
             if row.attempt == attempt:
                 is_earlier = _is_launched_anew(connection, row.id, members, is_over=is_over)
@@ -46,14 +46,39 @@ def make_room(connection: Connection, layouts: Sequence[Layout], *, now_s: float
             before += [row] if is_earlier else []
         if before:
             since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(before[0].first_seen_s))
+            # Of a silent one nobody waits to speak again: what still comes of it must not wake it as a job of its own.
+            status = case((ATTEMPTS.c.status == "silent", "ended"), else_=ATTEMPTS.c.status)
             renamed = {"run": f"{launch_prefix(run)}{since}.{before[0].id}", "end_reason": RELAUNCHED}
             those = ATTEMPTS.c.id.in_([row.id for row in before])
-            connection.execute(update(ATTEMPTS).where(those).values(**renamed))
+            connection.execute(update(ATTEMPTS).where(those).values(status=status, **renamed))
+            by_run[run] = [row for row in by_run[run] if row not in before]
+
+
+def _locked(connection: Connection, runs: Collection[str]) -> dict[str, list[Row[Any]]]:
+    """The attempts of each run, in order; locked as the intake locks them, lest two wait for each other."""
+    rows: list[Row[Any]] = []
+    wanted = sorted(runs)
+    for start in range(0, len(wanted), CHUNK):
+        here = ATTEMPTS.c.run.in_(wanted[start : start + CHUNK])
+        rows += connection.execute(
+            select(ATTEMPTS).where(here).order_by(ATTEMPTS.c.id).with_for_update(key_share=True)
+        )
+    by_run: dict[str, list[Row[Any]]] = {}
+    for row in sorted(rows, key=lambda row: int(row.attempt)):
+        by_run.setdefault(row.run, []).append(row)
+    return by_run
+
+
+MAX_PREFIX = 220
+"""Characters of a run's name in those of its earlier launches, so that date and number have room beside it."""
 
 
 def launch_prefix(run: str) -> str:
-    """How the names of a run's earlier launches begin."""
-    return f"{run[:220]}@"
+    """How the names of a run's earlier launches begin; of names too long, a digest tells those that begin alike."""
+    if len(run) > MAX_PREFIX:
+        digest = sha256(run.encode()).hexdigest()[:16]
+        run = f"{run[: MAX_PREFIX - 1 - len(digest)]}~{digest}"
+    return f"{run}@"
 
 
 def is_earlier_launch(run: str) -> ColumnElement[bool]:
@@ -63,6 +88,15 @@ def is_earlier_launch(run: str) -> ColumnElement[bool]:
     begins = func.substr(ATTEMPTS.c.run, 1, len(prefix)) == prefix
     is_dated = func.substr(ATTEMPTS.c.run, len(prefix) + 1).like("____-__-__T__:__:__.%")
     return and_(begins, is_dated, ATTEMPTS.c.end_reason == RELAUNCHED)
+
+
+def run_of_launches() -> ColumnElement[str]:
+    """The name that an attempt's run has or had: the same of all launches under it, but for names too long for a prefix."""
+    dated = func.rtrim(
+        ATTEMPTS.c.run, "0123456789"
+    )  # without the number; what is left ends with "@", date and dot
+    before = func.substr(dated, 1, func.length(dated) - len("@____-__-__T__:__:__."))
+    return case((ATTEMPTS.c.end_reason == RELAUNCHED, before), else_=ATTEMPTS.c.run)
 
 
 def launch_of(connection: Connection, run: str, *, attempt_id: int) -> int:

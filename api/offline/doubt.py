@@ -90,7 +90,8 @@ def _unread(job: Job, waits: Waited) -> str:
         if len(np.unique(one.steps["step"])) < MIN_SHARE_SEEN * job.num_steps
     ]
     if short:
-        return f"{ranks(short)} was seen in fewer than half of the {job.num_steps} steps"
+        seen = "was" if len(short) == 1 else "were"
+        return f"{ranks(short)} {seen} seen in fewer than half of the {job.num_steps} steps"
     whole = sum(len(seen.calls.first) for _, seen in waits)
     num = whole + job.num_unmatched + sum(len(seen.calls.cut_group) for _, seen in waits)
     if whole < MIN_SHARE_SEEN * num:

@@ -72,7 +72,7 @@ class OutsideEvent:
         kind, _, name = self.node.partition(":")
         if kind == "host":
             return name
-        return name.partition("/")[0] if kind in ("gpu", "nic", "pcie", "half") and "/" in name else ""
+        return name.rpartition("/")[0] if kind in ("gpu", "nic", "pcie", "half") and "/" in name else ""
 
     def to_json(self) -> dict[str, Any]:
         """The event as JSON-ready dict, with its id."""

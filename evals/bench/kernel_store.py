@@ -78,7 +78,7 @@ def _window(store: Store, packed: Sequence[bytes], *, window: int, key: tuple[in
     start_s = time.perf_counter()
     with store.write() as connection:
         attempts = intake.ensure_attempts(connection, [("bench", 0)], plan=WindowPlan(), now_s=0.0)
-        kernels.add_kernels(connection, arrivals, attempts=attempts, now_s=0.0)
+        kernels.add_kernels(connection, [arrivals], attempts=attempts, now_s=0.0)
     written_s = time.perf_counter()
     with store.read() as connection:
         back = kernels.blobs_of(connection, attempts["bench", 0].id, window)

@@ -35,6 +35,36 @@ def stopped(kind: str) -> Simulation:
     return simulate(JOB, (Fault(kind=kind, ranks=(2,), start_step=20),), rng=np.random.default_rng(0))
 
 
+def test_a_job_that_stands_still_twice_in_a_window_has_two_incidents_each_with_its_cost() -> None:
+    done = stopped("hang")
+    topology, seen = build(done.layouts), done.beats(done.job.start_s + 5.0)
+    state = AttemptState.start(done.job.run, done.job.attempt)
+
+    def look(now_s: float, step: int, since_s: float) -> None:
+        nonlocal state
+        beats = []
+        for one in seen:
+            groups = {"0": (step + (one.rank != 2), step)}
+            status = replace(one.status, step=step, step_since_ns=int(since_s * 1e9), groups=groups)
+            beats.append(
+                replace(one, ts_s=now_s, status=replace(status, step_p50_ns=500_000_000, in_mark=""))
+            )
+        state = advance(state, topology=topology, now_s=now_s, beats=beats).state
+
+    for step, stall_s in ((20, 900.0), (22, 90.0)):
+        since_s = done.job.start_s + 1000.0 * step
+        look(since_s, step, since_s)
+        look(since_s + stall_s, step, since_s)
+        look(since_s + stall_s + 1.0, step + 1, since_s + stall_s)
+    costs = [one.cost.gpu_hours_so_far for one in state.incidents]
+    assert costs == pytest.approx([900.0 * 4 / 3600, 90.0 * 4 / 3600])
+    assert [(one.status, one.onset_step, one.opened_window) for one in state.incidents] == [
+        ("resolved", 20, 0),
+        ("resolved", 22, 0),
+    ]
+    assert len({one.id for one in state.incidents}) == 2
+
+
 def test_a_hang_is_an_incident_after_a_minute_and_only_one() -> None:
     steps = listen(stopped("hang"), (5.0, 40.0, 120.0, 180.0))
     assert [len(step.state.incidents) for step in steps] == [0, 0, 1, 1]

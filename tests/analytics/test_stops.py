@@ -294,6 +294,17 @@ def test_an_exit_for_an_unknown_reason_is_not_sure() -> None:
     ]
 
 
+def test_that_a_job_was_cancelled_is_seen_without_comparing_each_rank_with_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(one: Heartbeat, other: object) -> bool:
+        raise AssertionError(f"{one.rank} was compared")
+
+    beats = [beat(rank, {}, state="exited", reason="signal 15") for rank in range(WORLD)]
+    monkeypatch.setattr(Heartbeat, "__eq__", refuse)
+    assert was_cancelled(beats) and detect(beats) == ()
+
+
 def test_ranks_told_to_stop_that_leave_with_a_code_are_cancelled() -> None:
     reasons = ("code 143", "signal 15", "code 143", "code 130")
     beats = [beat(r, {}, state="exited", reason=reason) for r, reason in enumerate(reasons)]

@@ -22,13 +22,18 @@ from argus.collectors.records.layout import Layout
 from argus.collectors.records.order import RECORDING_TYPE
 from argus.collectors.records.stacks import StackDump, encode_stacks
 from argus.collectors.records.switch import is_off
-from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, upload
+from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
 from tests.api.process import Running, environment, start, wait_for
 from tests.api.test_http import JSON, WINDOWS
 
 
 @pytest.fixture
 def client(service: Service, clock: FakeClock) -> TestClient:
+    return client_of(service, clock)
+
+
+def client_of(service: Service, clock: FakeClock) -> TestClient:
+    """A client of a service that knows a job."""
     client = TestClient(make_app(service), raise_server_exceptions=False)
     client.post("/v1/ingest/layouts", content=layouts_body(), headers=JSON)
     beats = beats_body(*(make_beat(rank, ts_s=clock.now_s, step=57) for rank in range(4)))
@@ -194,6 +199,20 @@ def _use_commands(
     assert "switched OFF" in capsys.readouterr().out
 
 
+def test_orders_of_a_database_in_the_place_of_a_lost_one_come_after_those_that_hosts_know(
+    client: TestClient, clock: FakeClock, tmp_path: Path
+) -> None:
+    for _ in range(3):
+        client.post("/v1/runs/job/burst", json={})
+    *_, last = orders(client, "h-1")
+    clock.now_s += 60.0
+    with service_at(tmp_path / "fresh.sqlite", clock=clock) as service:
+        fresh = client_of(service, clock)
+        fresh.post("/v1/runs/job/burst", json={})
+        (order,) = orders(fresh, "h-1", after=last["id"])
+    assert order["ranks"] == [2, 3]
+
+
 def observe(client: TestClient, *dumps: StackDump) -> None:
     raw = {"host": "h-0", **encode_stacks(dumps), "samples": []}
     assert client.post("/v1/ingest/observations", content=json.dumps(raw), headers=JSON).status_code == 200
@@ -219,3 +238,7 @@ def test_of_a_long_open_step_two_peers_on_other_hosts_are_asked_once_in_a_while(
     observe(client, replace(dump, ts_s=44.0, open_s=44.0))
     clock.now_s += 2.0
     assert len(orders(client, "h-1")) == 2
+    clock.now_s -= 3600.0
+    observe(client, replace(dump, ts_s=75.0, open_s=75.0))
+    clock.now_s += 2.0
+    assert len(orders(client, "h-1")) == 3

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, insert, select
 from starlette.testclient import TestClient
 
 from argus.analytics.history import DAY_S, Rolling, UnitDays, day_of, kernel_days
@@ -17,6 +17,7 @@ from argus.analytics.store import history, queries
 from argus.analytics.store.engine import Store
 from argus.analytics.store.history import Rolled
 from argus.analytics.store.history_tables import BOUTS, UNIT_DAYS
+from argus.analytics.store.tables import ATTEMPTS
 from argus.api.cli.serve import product_analyses
 from argus.api.http.app import make_app
 from argus.api.service import Service
@@ -206,6 +207,28 @@ def test_an_offender_is_remembered_over_runs(store: Store) -> None:
     evidence = {item["name"]: item["value"] for item in tuesday["diagnosis"]["evidence"]}
     assert evidence["earlier_runs"] == 1.0
     assert day_of(job.start_s) > 0
+
+
+@pytest.mark.parametrize("kind", ["store", "postgres"])
+def test_launches_of_a_run_again_are_no_other_runs(
+    kind: str, clock: FakeClock, request: pytest.FixtureRequest
+) -> None:
+    store: Store = request.getfixturevalue(kind)
+    service = new_service(store, clock=clock)
+    for run, pid in (("job", 100), ("job", 300), ("job", 500), ("other", 100), ("other", 300)):
+        clock.now_s += 20
+        service.receive_layouts(layouts_body(run=run, pid=pid, began_ns=int(clock.now_s * 1e9)))
+    numbers = dict.fromkeys(("rank", "first_window", "last_window", "num"), 1)
+    bout = {**numbers, "host": "h-0", "device": "slot:0", "since_s": 0.0, "until_s": 1.0, "body": "{}"}
+    with store.write() as connection:
+        ids = connection.execute(select(ATTEMPTS.c.id)).scalars().all()
+        assert len(ids) == 5
+        connection.execute(insert(BOUTS), [{**bout, "attempt_id": key} for key in ids])
+    with store.read() as connection:
+        (item,) = history.offenders(connection, since_s=0.0, limit=9, offset=0).items
+        found = [history.other_runs(connection, run, [("h-0", "slot:0")]) for run in ("job", "new")]
+    assert item["runs"] == 2 and [list(one.values()) for one in found] == [[1], [2]]
+    service.worker.stop()
 
 
 def test_postgres_adds_days_up(postgres: Store, clock: FakeClock) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import insert, update
 
 from argus.analytics.incident import Incident
-from argus.analytics.lifecycle import SIGNAL_GONE
+from argus.analytics.lifecycle import SIGNAL_GONE, STEPS_GO_ON
 from argus.analytics.outcome import CALM_WINDOWS, HOST_LEFT, RESTART
 from argus.analytics.store import outcomes, queries
 from argus.analytics.store.incidents import save_incident
@@ -119,6 +119,18 @@ def test_what_goes_by_itself_may_come_back(service: Service) -> None:
     with service.store.read() as connection:
         (seen,) = outcomes.outcomes_of(connection, [gone])[gone.id]
     assert seen.text.endswith("back later in the attempt")
+
+
+def test_a_second_stop_in_the_same_window_came_back_and_the_first_did_not(service: Service) -> None:
+    mine = begin(service, 0)
+    first = replace(OVER, ended=STEPS_GO_ON, opened_window=20, last_window=20)
+    stops = [first, replace(first, again=1)]
+    for at_s, stop in enumerate(stops, start=5000):
+        with service.store.write() as connection:
+            save_incident(connection, mine, stop, now_s=float(at_s))
+    with service.store.read() as connection:
+        seen = outcomes.outcomes_of(connection, stops)
+    assert [seen[stop.id][0].text.endswith("back later in the attempt") for stop in stops] == [True, False]
 
 
 def test_a_new_incident_remembers_and_is_asked_once(service: Service) -> None:

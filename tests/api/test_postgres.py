@@ -4,16 +4,37 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy import Connection, text
 
-from argus.analytics.store import conversations, investigations, orders, queries
+from argus.analytics.store import conversations, events, intake, investigations, orders, queries
 from argus.analytics.store.conversations import Conversation
-from argus.analytics.store.engine import Store
+from argus.analytics.store.documents import dump
+from argus.analytics.store.engine import Store, insert_new
+from argus.analytics.store.intake import Arrival
 from argus.analytics.store.investigations import Investigation
+from argus.analytics.store.kernel_tables import KERNEL_NAMES
+from argus.api.ingest import Parsed, parse_windows
+from argus.collectors.records.kernel_blob import encode
+from argus.collectors.records.kernels import CLUSTER, KernelSummary, name_hash
 from argus.collectors.records.order import Order
-from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, new_service, upload
+from argus.collectors.records.outside_event import OutsideEvent
+from argus.collectors.records.plan import WindowPlan
+from tests.api.kit import (
+    FakeClock,
+    beats_body,
+    layouts_body,
+    make_beat,
+    make_layout,
+    make_window,
+    new_service,
+    upload,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -52,8 +73,6 @@ def test_text_no_database_can_hold_is_refused_before_it(postgres: Store) -> None
     service = new_service(postgres, clock=FakeClock())
     beat = make_beat(0, ts_s=1.0).to_json()
     beat["exit_reason"] = "signal\x00\ud8009"
-    from argus.analytics.store.documents import dump
-
     answer = service.receive_heartbeats(dump({"host": "h", "heartbeats": [beat]}).encode())
     assert answer["accepted"] == 1
     with postgres.read() as connection:
@@ -85,12 +104,80 @@ def test_an_order_that_is_committed_after_a_later_one_reaches_its_host(postgres:
 
 def _orders_once_it_waits(store: Store, done: Future[None]) -> list[int]:
     """Orders of a host once the other writer has committed, or waits for a lock."""
+    _until_it_waits(store, done)
+    with store.read() as connection:
+        return [one["id"] for one in orders.orders_for(connection, "h-0", after=0, now_s=1.0)]
+
+
+def _until_it_waits(store: Store, done: Future[Any]) -> None:
+    """Until the other writer waits for a lock, or has committed."""
     waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
-    while True:
+    while not done.done():
         with store.read() as connection:
-            if done.done() or connection.execute(waiting).scalar_one():
-                return [one["id"] for one in orders.orders_for(connection, "h-0", after=0, now_s=1.0)]
+            if connection.execute(waiting).scalar_one():
+                return
         time.sleep(0.01)
+
+
+def test_those_who_launch_and_those_who_beat_wait_for_each_other_in_one_order(postgres: Store) -> None:
+    service = new_service(postgres, clock=FakeClock())
+    for run in "ba":  # the later one stands first by name
+        service.receive_layouts(layouts_body(run=run))
+    both = dump({"layouts": [make_layout(0, run=run).to_json() for run in "ab"]}).encode()
+    with ThreadPoolExecutor(1) as pool:
+        with postgres.write() as connection:
+            intake.ensure_attempts(connection, [("b", 0)], plan=WindowPlan(), now_s=1.0)
+            done = pool.submit(service.receive_layouts, both)
+            _until_it_waits(postgres, done)
+            intake.ensure_attempts(connection, [("a", 0), ("b", 0)], plan=WindowPlan(), now_s=1.0)
+        assert done.result()["accepted"] == 2
+    service.worker.stop()
+
+
+def kernel_blob(name: str) -> bytes:
+    """The packed summary of one kernel, with its name alone."""
+    clusters = np.ones(1, CLUSTER)
+    clusters["kernel"] = 0
+    summary = KernelSummary(rank=0, kernels=((name, "compute"),), clusters=clusters)
+    return encode([summary], names={name_hash(name): name})
+
+
+def test_those_who_name_the_same_kernels_wait_for_each_other_in_one_order(postgres: Store) -> None:
+    service = new_service(postgres, clock=FakeClock())
+    names = sorted(("first", "second"), key=name_hash)
+
+    def arrivals(window: int, name: str) -> Parsed[Arrival]:
+        carrying = replace(make_window(0, window), kernels=kernel_blob(name))
+        return parse_windows(upload(carrying), max_bytes=1 << 20)
+
+    with ThreadPoolExecutor(1) as pool:
+        with postgres.write() as connection:
+            define = partial(connection.execute, insert_new(connection, KERNEL_NAMES))
+            first, last = ({"hash": f"{name_hash(name):x}", "name": name} for name in names)
+            define([first])
+            batch = [arrivals(window, name) for window, name in enumerate(reversed(names))]
+            done = pool.submit(service.receiving.store_windows, batch)
+            _until_it_waits(postgres, done)
+            define([last])
+        assert [told.received is not None for told in done.result()] == [True, True]
+    service.worker.stop()
+
+
+def test_events_that_two_tell_at_once_are_stored_and_counted_once(postgres: Store) -> None:
+    told = [OutsideEvent(time_s=float(n), node="host:h-1", source="ufm", text="port down") for n in range(2)]
+    first, last = sorted(told, key=lambda one: one.id)
+
+    def second() -> int:
+        with postgres.write() as connection:
+            return events.add_events(connection, [last, first], now_s=2.0, before_s=0.0)
+
+    with ThreadPoolExecutor(1) as pool:
+        with postgres.write() as connection:
+            new = events.add_events(connection, [first], now_s=2.0, before_s=0.0)
+            done = pool.submit(second)
+            _until_it_waits(postgres, done)
+            new += events.add_events(connection, [last], now_s=2.0, before_s=0.0)
+        assert (new, done.result()) == (2, 0)
 
 
 def test_two_who_speak_in_one_conversation_at_once_are_both_kept(postgres: Store) -> None:

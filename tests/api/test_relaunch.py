@@ -106,6 +106,9 @@ def test_a_layout_that_waited_through_an_outage_ousts_no_later_restart(
     assert attempts_by_run(service) == {"job": [0, 1]}
 
 
+LONG = "sweep/" + 220 * "x"
+
+
 @pytest.mark.parametrize("other", ["job@lr3", "JOB"])
 def test_launches_of_a_run_with_a_name_like_it_are_none_of_its_own(
     service: Service, clock: FakeClock, other: str
@@ -126,6 +129,21 @@ def test_launches_of_a_run_with_a_name_like_it_are_none_of_its_own(
     theirs_ns = int((clock.now_s - 15) * 1e9)  # in the time of the other's launches, before this run's own
     with pytest.raises(NothingTaken, match="earlier launch of run job"):
         service.receive_windows(upload(at(make_window(0, 1), theirs_ns)), age_s=15.0)
+
+
+def test_launches_of_runs_with_long_names_that_begin_alike_are_told_apart(
+    service: Service, clock: FakeClock
+) -> None:
+    for run, pid in ((LONG + "1", 100), (LONG + "2", 300), (LONG + "1", 500)):
+        clock.now_s += 20
+        service.receive_layouts(layouts_body(run=run, pid=pid, began_ns=int(clock.now_s * 1e9)))
+        turn(service, clock)
+    with service.store.read() as connection:
+        one, two = (queries.attempt_of(connection, LONG + end, attempt=None) for end in "12")
+        assert one is not None and two is not None
+        before = attempts.attempt_before(connection, one)
+        assert before is not None and before.id == 1 and len(before.run) < 256
+        assert attempts.attempt_before(connection, two) is None
 
 
 def test_the_last_window_of_the_launch_before_is_looked_at_and_waits_for_nobody(
@@ -208,7 +226,15 @@ def test_an_incident_of_the_launch_before_is_shown_with_that_launch(
     beat(service, clock, attempt=attempt, state="exited")
     turn(service, clock, after_s=2)
     service.receive_layouts(layouts_body(2, pid=900, began_ns=int(clock.now_s * 1e9)))
+    tools = toolbox_of(service)
+    case = agent_of(Settings())[0].case(tools, incident=one["id"])
     turn(service, clock)
+    listed, shown = (client.get(f"/v1/incidents{path}").json() for path in ("", f"/{one['id']}"))
+    for told in (*listed["items"], shown, *tools.incidents(limit=9), tools.incident(one["id"])):
+        assert told is not None and told["run"] == case.facts.run
+    assert case.facts.run.startswith(launch_prefix("job"))
+    seen = client.get(f"/v1/runs/{shown['run']}/windows", params={"attempt": attempt, "status": "analysed"})
+    assert [item["window"] for item in seen.json()["items"]] == [1, 0]
     assert client.get(f"/v1/incidents/{one['id']}/card").json()["text"].endswith("of 4")
     (kept,) = client.get("/v1/captures", params={"incident": one["id"]}).json()["items"]
     assert kept["id"] == captured
@@ -284,6 +310,26 @@ def test_windows_that_waited_while_their_run_was_launched_anew_are_of_the_launch
     assert num_windows(service) == {"job": 4, "before": 8}
     turn(service, clock)
     assert attempts_by_run(service) == {"job": [0], "before": [0]}
+
+
+def test_a_silent_launch_whose_name_was_taken_stays_the_launch_before_when_its_windows_come(
+    service: Service, clock: FakeClock
+) -> None:
+    first_ns = int(clock.now_s * 1e9)
+    begin(service, clock, attempt=0, pid=100)
+    turn(service, clock, after_s=service.settings.forget_s + 1)
+    service.receive_layouts(layouts_body(pid=500, began_ns=int(clock.now_s * 1e9)))
+    turn(service, clock, after_s=5)
+    left = upload(*(at(make_window(rank, 1), first_ns + 2_000_000_000) for rank in range(4)))
+    service.receive_windows(left, age_s=clock.now_s - first_ns * 1e-9 - 3)
+    turn(service, clock)
+    with service.store.read() as connection:
+        which = queries.attempt_of(connection, "job", attempt=None)
+        assert which is not None
+        before = attempts.attempt_before(connection, which)
+        assert before is not None and launch_of(connection, "job", attempt_id=which.id) == which.id
+        (kept,) = queries.attempts(connection, before.run)
+    assert (kept["status"], kept["end_reason"]) == ("ended", "relaunched")
 
 
 def test_windows_of_an_earlier_launch_that_nobody_knows_are_refused_in_words(

@@ -6,13 +6,13 @@ import time
 import urllib.request
 
 import pytest
-from sqlalchemy import event, select, text
+from sqlalchemy import event, select, text, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from argus.analytics.store import intake, queries
 from argus.analytics.store.engine import Store, open_store
 from argus.analytics.store.leader import Leadership, NotLeading
-from argus.analytics.store.tables import FINDINGS, INCIDENT_EVENTS, RANK_WINDOWS
+from argus.analytics.store.tables import FINDINGS, HEARTBEATS, INCIDENT_EVENTS, RANK_WINDOWS
 from argus.api.service import Service
 from argus.collectors.records.plan import WindowPlan
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, new_service, upload
@@ -174,6 +174,30 @@ def test_who_was_cut_off_and_leads_again_knows_what_the_other_did_meanwhile(
         event.remove(mine.engine, "do_connect", refuse)
         turn(cut, clock)
         assert cut.worker.is_leader and cut.published.open_now() == ()
+    finally:
+        cut.worker.stop()
+        other.worker.stop()
+        mine.close()
+
+
+def test_who_leads_no_more_complains_of_no_attempt_that_the_other_looks_at(
+    postgres: Store, postgres_url: str
+) -> None:
+    clock, mine = FakeClock(), open_store(postgres_url)
+    cut, other = new_service(mine, clock=clock), new_service(postgres, clock=clock)
+    try:
+        cut.receive_layouts(layouts_body())
+        cut.receive_heartbeats(beats_body(make_beat(0, ts_s=clock.now_s)))
+        with postgres.write() as connection:
+            connection.execute(update(HEARTBEATS).values(body="{"))
+        turn(cut, clock)
+        assert cut.worker.is_leader and "'job' cannot be taken up" in "".join(cut.published.troubles_now())
+        with postgres.write() as connection:
+            held = "FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            connection.execute(text(f"SELECT pg_terminate_backend(pid) {held}"))
+        wait_for(lambda: other.worker.turn(clock.now_s) or other.worker.is_leader)
+        turn(cut, clock)
+        assert not cut.worker.is_leader and cut.published.troubles_now() == ()
     finally:
         cut.worker.stop()
         other.worker.stop()

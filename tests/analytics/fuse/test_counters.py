@@ -15,6 +15,7 @@ from argus.analytics.view import View
 from argus.collectors.records.outside_event import OutsideEvent
 from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
+from argus.topology.hosts import host_in_id
 from argus.topology.layout import build
 from tests.analytics.test_attempt import windows
 from tests.api.kit import make_layout
@@ -121,6 +122,22 @@ def test_nodes_are_tied_to_ranks() -> None:
         "leaf:1": (),
     }
     assert {node: ranks_under(TOPOLOGY, node) for node in nodes} == nodes
+
+
+def test_a_host_whose_name_has_a_slash_is_told_from_its_parts() -> None:
+    hosts = {0: "r1/n7", 1: "r1/n7", 2: "r1", 3: "r1"}
+    topology = replace(TOPOLOGY, hosts=hosts, devices=dict.fromkeys(hosts, ""))
+    nodes = {
+        "host:r1/n7": (0, 1),
+        "gpu:r1/n7/1": (1,),
+        "nic:r1/n7/mlx5_3": (0, 1),
+        "nic:r1/mlx5_3": (2, 3),
+        "half:r1/n7/0": (0, 1),
+        "nic:n7/mlx5_3": (),
+    }
+    assert {node: ranks_under(topology, node) for node in nodes} == nodes
+    for node in ("host:r1/n7", "gpu:r1/n7/1", "nic:r1/n7/mlx5_3"):
+        assert event("xid", node).host == host_in_id(node) == "r1/n7"
 
 
 def test_growth_needs_two_readings() -> None:
