@@ -106,6 +106,15 @@ class CallLog:
             if name in self.groups:
                 self.groups[name].timer = timer
 
+    def off_group(self, name: str, timer: Timer) -> None:
+        """The group that `timer` is of is gone; one that has taken its name has its own way, or none."""
+        with self._lock:
+            if self._timers.get(name) == timer:
+                del self._timers[name]
+            state = self.groups.get(name)
+            if state is not None and state.timer == timer:
+                state.timer = None
+
     def status(self) -> dict[str, tuple[int, int]]:
         """Calls entered and completed, by group."""
         items = list(self.groups.copy().items())[:MAX_GROUPS]  # the training thread adds to it
