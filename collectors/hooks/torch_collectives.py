@@ -211,8 +211,9 @@ class CollectiveHook:
         except (KeyError, ValueError, RuntimeError):
             ranks = list(range(group.size()))  # not registered (yet): its own numbering
         self._session.groups_changed()
-        state = self.log.group(group.group_name or str(group.group_desc), ranks)
-        self._groups[id(group)] = (weakref.ref(group), state)
+        of = weakref.ref(group)
+        state = self.log.group(group.group_name or str(group.group_desc), ranks, of=of)
+        self._groups[id(group)] = (of, state)
         return state
 
 

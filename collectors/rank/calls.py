@@ -16,7 +16,7 @@ Timer = Callable[["Call"], None]
 class GroupState:
     """One process group as this rank uses it. `ranks` are global, by group rank."""
 
-    __slots__ = ("completed", "entered", "index", "p2p_seq", "ranks", "seq", "timer")
+    __slots__ = ("completed", "entered", "index", "of", "p2p_seq", "ranks", "seq", "timer")
 
     def __init__(self, *, index: int, ranks: Sequence[int]) -> None:
         self.index = index
@@ -25,6 +25,7 @@ class GroupState:
         self.p2p_seq: dict[tuple[int, int], int] = {}
         self.entered = 0
         self.completed = 0
+        self.of: Callable[[], object | None] | None = None  # gives the runtime's group while it lives
         self.timer: Timer | None = None  # learns the end in its own way, if there is one
 
 
@@ -84,20 +85,31 @@ class CallLog:
         self._outside = {self._send: names["pp_send"], self._recv: names["pp_recv"]}
         self._grad_sync, self._other = names["grad_sync"], names["other"]
 
-    def group(self, name: str, ranks: Sequence[int]) -> GroupState:
+    def group(
+        self, name: str, ranks: Sequence[int], *, of: Callable[[], object | None] | None = None
+    ) -> GroupState:
         """State of the group the runtime calls `name`; with other ranks it is another one, whose calls begin anew.
 
-        Names are counted: after `destroy_process_group` a job that goes on uses them again.
+        Names are counted: after `destroy_process_group` a job that goes on uses them again. `of` gives the
+        runtime's group while it lives.
         """
-        state = self.groups.get(name)
-        if state is None or state.ranks != tuple(ranks):
-            with self._lock:
-                state = self.groups.get(name)
-                if state is None or state.ranks != tuple(ranks):
-                    state = GroupState(index=self.recorder.ring.intern(name), ranks=ranks)
-                    state.timer = self._timers.get(name)
-                    self.groups[name] = state
+        with self._lock:
+            state = self.groups.pop(name, None)
+            if state is None or state.ranks != tuple(ranks):
+                self._make_room()
+                state = GroupState(index=self.recorder.ring.intern(name), ranks=ranks)
+                state.timer = self._timers.get(name)
+            state.of = of
+            self.groups[name] = state  # as the last: in the order of their use
         return state
+
+    def _make_room(self) -> None:
+        """Forget groups that are gone, those used longest ago first: a job may make one a step for ever."""
+        if len(self.groups) < MAX_GROUPS:
+            return
+        gone = [name for name, state in self.groups.items() if state.of is not None and state.of() is None]
+        for name in gone[: MAX_GROUPS // 2]:
+            del self.groups[name]
 
     def on_group(self, name: str, timer: Timer) -> None:
         """The group has its own way to tell when a call is over."""
@@ -117,7 +129,8 @@ class CallLog:
 
     def status(self) -> dict[str, tuple[int, int]]:
         """Calls entered and completed, by group."""
-        items = list(self.groups.copy().items())[:MAX_GROUPS]  # the training thread adds to it
+        with self._lock:  # the training thread adds to it
+            items = list(self.groups.items())[-MAX_GROUPS:]
         return {name: (group.entered, group.completed) for name, group in items}
 
     def begin(self, op: int, group: GroupState, *, peer: int, num_bytes: int) -> Call | None:
