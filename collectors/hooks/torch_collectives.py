@@ -117,14 +117,22 @@ class CollectiveHook:
             else:
                 recorder.here().blocking = (work, call)
 
-        begin_safe, issued_safe = part.guard(begin), part.guard(issued)
+        def refused(group: ProcessGroup, call: Call | None, args: Args) -> None:
+            state = self.state_of(group) if call is None else call.group
+            log.refused(op, state, peer=peer_of(args) if peer_of else -1, call=call)
+
+        begin_safe, issued_safe, refused_safe = part.guard(begin), part.guard(issued), part.guard(refused)
 
         def wrapper(group: ProcessGroup, *args: object, **kwargs: object) -> Work | None:
             if not part.is_on:
                 return original(group, *args, **kwargs)
             values = (*args, *kwargs.values()) if kwargs else args
             call = begin_safe(group, values)
-            work = original(group, *args, **kwargs)
+            try:
+                work = original(group, *args, **kwargs)
+            except BaseException:
+                refused_safe(group, call, values)
+                raise
             if call is not None:
                 issued_safe(call, work, values)
             return work
@@ -230,6 +238,7 @@ class Buckets:
         self._hook, self._part, self._original = hook, part, original
         self._log, self._recorder = hook.log, hook.log.recorder
         self._op, self._phase = self._recorder.names["all_reduce"], self._recorder.names["grad_sync"]
+        self._refused_safe = part.guard(self._refused)
 
     def reduce(self, group: ProcessGroup, tensors: Sequence[torch.Tensor], options: object) -> Work:
         """The all-reduce of one bucket. Its launch never stands still: its time is its CPU time."""
@@ -239,7 +248,11 @@ class Buckets:
                 call = self._begin(group, tensors)
             except Exception as error:  # noqa: BLE001 a collector may fail, training may not
                 self._part.fail(error)
-        work = self._original(group, tensors, options)
+        try:
+            work = self._original(group, tensors, options)
+        except BaseException:
+            self._refused_safe(group, call)
+            raise
         if call is not None:
             try:
                 self._issued(call, work)
@@ -268,6 +281,10 @@ class Buckets:
         call._open = [None]
         call.entry_ns = recorder.now_ns()
         return call
+
+    def _refused(self, group: ProcessGroup, call: Call | None) -> None:
+        state = self._hook.state_of(group) if call is None else call.group
+        self._log.refused(self._op, state, peer=-1, call=call)
 
     def _issued(self, call: Call, work: Work) -> None:
         now_ns, log = self._recorder.now_ns(), self._log

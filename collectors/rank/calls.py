@@ -154,6 +154,25 @@ class CallLog:
         call.entry_ns = recorder.now_ns()
         return call
 
+    def refused(self, op: int, group: GroupState, *, peer: int, call: Call | None) -> None:
+        """A call of this thread, `call` if it is recorded, raised instead of being issued: no other rank counts it.
+
+        `peer` is a group rank. If another thread has made a call meanwhile the number stays taken.
+        """
+        seq = None if call is None else call.seq
+        if op == self._send or op == self._recv:
+            key = (op, group.ranks[peer] if 0 <= peer < len(group.ranks) else -1)
+            group.p2p_seq[key] -= seq is None or group.p2p_seq[key] == seq + 1
+        else:
+            group.seq -= seq is None or group.seq == seq + 1
+        group.entered -= 1
+        if call is None:
+            group.completed -= 1
+            return
+        here = self.recorder.here()
+        if here.comm is not None:
+            self.recorder.comm_leave(here, end_ns=self.recorder.now_ns(), cpu_ns=self.recorder.cpu_ns())
+
     def _number(self, op: int, group: GroupState, *, peer: int) -> int:
         """The next sequence number of the group, or of the pair for send and recv."""
         if op == self._send or op == self._recv:
