@@ -263,7 +263,7 @@ class Buckets:
     def _begin(self, group: ProcessGroup, tensors: Sequence[torch.Tensor]) -> Call | None:
         recorder, state = self._recorder, self._hook.state_of(group)
         recorder.bucket_ready()
-        if not recorder.channels.collectives:
+        if not recorder.channels.collectives or not state.index:
             self._log.count(self._op, state)
             return None
         call = Call()

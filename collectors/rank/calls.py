@@ -14,7 +14,10 @@ Timer = Callable[["Call"], None]
 
 
 class GroupState:
-    """One process group as this rank uses it. `ranks` are global, by group rank."""
+    """One process group as this rank uses it. `ranks` are global, by group rank.
+
+    `index` is that of its name, 0 where there was no room for one: its calls would be taken for another group's.
+    """
 
     __slots__ = ("completed", "entered", "index", "of", "p2p_seq", "ranks", "seq", "timer")
 
@@ -136,7 +139,7 @@ class CallLog:
     def begin(self, op: int, group: GroupState, *, peer: int, num_bytes: int) -> Call | None:
         """A call starts on this thread. `peer` is a group rank, -1 if none. None: only counted."""
         recorder = self.recorder
-        if not recorder.channels.collectives:
+        if not recorder.channels.collectives or not group.index:
             self.count(op, group, peer=group.ranks[peer] if 0 <= peer < len(group.ranks) else -1)
             return None
         here = recorder.here()

@@ -7,7 +7,7 @@ from weakref import ref
 from argus.collectors.host.check import parse_status
 from argus.collectors.rank.calls import CallLog
 from argus.collectors.rank.recorder import Recorder
-from argus.collectors.rank.ring import Ring
+from argus.collectors.rank.ring import MAX_NAMES, Ring
 from argus.collectors.records.heartbeat import MAX_GROUPS
 
 
@@ -53,3 +53,15 @@ def test_of_groups_made_for_ever_those_that_are_gone_are_forgotten() -> None:
     assert len(calls.groups) <= MAX_GROUPS
     assert told["world"] == (9, 9) and told["seldom"] == (1, 1)
     assert str(2 * MAX_GROUPS - 1) in told
+
+
+def test_calls_of_groups_without_room_for_their_names_are_only_counted() -> None:
+    calls = log()
+    for number in range(MAX_NAMES):
+        calls.recorder.ring.intern(f"name {number}")
+    for name in ("a", "b"):
+        call = calls.begin(
+            calls.recorder.names["all_reduce"], calls.group(name, [0, 1]), peer=-1, num_bytes=8
+        )
+        assert call is None
+    assert calls.status() == {"a": (1, 1), "b": (1, 1)}
