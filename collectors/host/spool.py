@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -152,17 +153,22 @@ class Spool:
 
     def _write(self, entry: Entry, payload: bytes) -> None:
         part = self._directory / f"{entry.file_name}{_PART}"
+        whole = self._directory / entry.file_name
         try:
             with part.open("wb") as file:
                 file.write(payload)
                 file.flush()
                 os.fsync(file.fileno())
-            part.rename(self._directory / entry.file_name)
+            part.rename(whole)
+            _sync_directory(self._directory)
         except OSError:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
+            for path in (
+                part,
+                whole,
+            ):  # it waits in memory: left behind, it would be sent by the next processor too
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
             raise
-        _sync_directory(self._directory)
 
     def _keep_in_memory(self, entry: Entry, payload: bytes) -> bool:
         with self._lock:
@@ -224,5 +230,11 @@ def _sync_directory(directory: Path) -> None:
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (
+            errno.EINVAL,
+            errno.EOPNOTSUPP,
+        ):  # a network's file system may know no such thing
+            raise
     finally:
         os.close(fd)
