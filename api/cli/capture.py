@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
-from argus.api.cli.numbers import add_ranks, whole
+from argus.api.cli.numbers import DAY_S, add_ranks, seconds, whole
 from argus.api.cli.over_http import add_server, ask, ask_bytes, quoted, server_of
 from argus.collectors.records.events import RankRecords
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--to", default=".", metavar="DIR", help="folder or fsspec URL such as s3://bucket/x")
     parser.add_argument(
-        "--timeout-s", type=float, default=60.0, metavar="S", help="wait for the hosts so long"
+        "--timeout-s", type=seconds(DAY_S), default=60.0, metavar="S", help="wait for the hosts so long"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_server(parser)

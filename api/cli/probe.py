@@ -17,6 +17,7 @@ from typing import Any
 
 from argus.analytics.probe import Reading, Verdict, events_of, judged, slow_pairs
 from argus.api.cli.errors import CliError
+from argus.api.cli.numbers import DAY_S, seconds
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
 from argus.collectors.launch import own_env
 from argus.collectors.probe.__main__ import MARK
@@ -49,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--launch", metavar="TEMPLATE", help="instead of --via: words with {host} and {command}"
     )
-    parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="in all (default 30)")
+    parser.add_argument(
+        "--seconds", type=seconds(DAY_S), default=30.0, metavar="S", help="in all (default 30)"
+    )
     parser.add_argument(
         "--rounds", type=int, default=3, metavar="N", help="partners each host meets (default 3)"
     )

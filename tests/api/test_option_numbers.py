@@ -24,6 +24,12 @@ from argus.api.http import capturing, wiring
         ("stacks --run r --rank -1", "argument --rank: must be a whole number from 0 to "),
         ("stacks --run r --burst 0", "argument --burst: must be seconds above 0, at most 60, got '0'"),
         ("stacks --run r --burst nan", "argument --burst: must be seconds above 0, at most 60, got 'nan'"),
+        (
+            "capture --run r --rank 0 --timeout-s nan",
+            "argument --timeout-s: must be seconds above 0, at most 86400, got 'nan'",
+        ),
+        ("probe --hosts a --seconds nan", "argument --seconds: must be seconds above 0, at most 86400"),
+        ("probe --hosts a --seconds -1", "argument --seconds: must be seconds above 0, at most 86400"),
         ("topology show --run r --attempt -1", "argument --attempt: must be a whole number from 0 to "),
     ],
 )
