@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
@@ -214,7 +215,10 @@ def refused(rank: int, world: int) -> None:
         if rank == 1:
             with pytest.raises((RuntimeError, ValueError)):
                 dist.all_gather([torch.zeros(3)], torch.zeros(5))
+            with pytest.raises((RuntimeError, ValueError)):
+                functional.all_reduce(torch.zeros(4), "no such operation", dist.group.WORLD)
         dist.all_reduce(torch.zeros(4))
+        functional.wait_tensor(functional.all_reduce(torch.zeros(4), "sum", dist.group.WORLD))
 
 
 def test_a_call_that_raised_has_no_number(receiver: FakeReceiver) -> None:
