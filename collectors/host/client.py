@@ -210,6 +210,6 @@ def parse_retry_after(value: str | None, date: str | None) -> float | None:
         try:
             now = parsedate_to_datetime(date or "")
             seconds = (parsedate_to_datetime(value) - now).total_seconds()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_S) if math.isfinite(seconds) else None

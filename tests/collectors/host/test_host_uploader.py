@@ -225,6 +225,8 @@ def test_a_request_carries_key_and_prefix_and_the_answer_its_reason() -> None:
         ("1e9", 300.0),
         ("nan", None),
         ("soon", None),
+        ("Sun, 29 Nov 99999999999 10:00:30 GMT", None),
+        ("Sun, 29 Nov 2026 10:00:30 +99999999999999", None),
     ],
 )
 def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) -> None:
