@@ -46,6 +46,7 @@ from argus.collectors.host.stack_taker import StackTaker
 from argus.collectors.host.switches import Switches
 from argus.collectors.host.uploader import Uploader
 from argus.collectors.records.endpoint import private_directory, socket_path
+from argus.collectors.records.upload import own_key
 
 __all__ = ["add_arguments", "run"]
 
@@ -328,7 +329,7 @@ def _server(url: str, env: Mapping[str, str]) -> HttpPost | None:
     if not url:
         return None
     try:
-        return parse_server(url, key=env.get("ARGUS_KEY", ""))
+        return parse_server(url, key=own_key(env))
     except ValueError as error:
         raise CliError(f"--server: {error}") from None
 
