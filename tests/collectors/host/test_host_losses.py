@@ -88,8 +88,8 @@ def test_a_window_that_names_all_reasons_it_may_tells_of_those_lost_on_the_way(
         rank.send(Kind.DROPS, {f"reason {number}": 1 for number in range(first, first + 32)})
     rank.play(0, 21)
     assert service.wait_for(lambda s: len(s.windows) == 2)
-    first = min(service.windows.items())[1]
-    assert len(first.dropped) == MAX_REASONS and first.dropped["windows_lost"] == 1
+    window = min(service.windows.items())[1]
+    assert len(window.dropped) == MAX_REASONS and window.dropped["windows_lost"] == 1
 
 
 @pytest.mark.slow

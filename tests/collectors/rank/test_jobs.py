@@ -218,7 +218,8 @@ def refused(rank: int, world: int) -> None:
             with pytest.raises((RuntimeError, ValueError)):
                 functional.all_reduce(torch.zeros(4), "no such operation", dist.group.WORLD)
         dist.all_reduce(torch.zeros(4))
-        functional.wait_tensor(functional.all_reduce(torch.zeros(4), "sum", dist.group.WORLD))
+        result = functional.all_reduce(torch.zeros(4), "sum", dist.group.WORLD)
+        functional.wait_tensor(result)  # type: ignore[no-untyped-call]
 
 
 def test_a_call_that_raised_has_no_number(receiver: FakeReceiver) -> None:
