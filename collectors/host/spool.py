@@ -29,6 +29,9 @@ TOO_SMALL = "spool_too_small"
 
 NO_DISK = "disk"
 """The disk did not take it, nor is there room in memory."""
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Out of descriptors or memory: that says nothing of the file."""
+
 _PART = ".part"
 
 
@@ -130,12 +133,14 @@ class Spool:
         return found
 
     def read(self, entry: Entry) -> bytes | None:
-        """Its bytes, None if they are gone."""
+        """Its bytes, None if they are gone. OSError if they may be read later."""
         if entry.payload is not None:
             return entry.payload
         try:
             return (self._directory / entry.file_name).read_bytes()
-        except OSError:
+        except OSError as error:
+            if error.errno in PASSING:
+                raise
             return None
 
     def age_s(self, entry: Entry) -> float:
