@@ -119,8 +119,9 @@ class HttpPost:
     @property
     def url(self) -> str:
         """Where it sends to."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port is None else f":{self.port}"
-        return f"{self.scheme}://{self.host}{port}{self.prefix}"
+        return f"{self.scheme}://{host}{port}{self.prefix}"
 
     def __call__(self, path: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
         """See `Post`."""
