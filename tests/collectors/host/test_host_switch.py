@@ -94,3 +94,9 @@ def test_a_report_names_losses_and_survives_the_wire() -> None:
 def test_a_report_that_is_none_is_refused(raw: object) -> None:
     with pytest.raises(WireError):
         Report.from_json(raw)
+
+
+def test_a_report_names_no_more_runs_than_the_service_reads() -> None:
+    runs = [f"run {number}" for number in range(1000)]
+    report = make_report(Counters(), host="h", started_s=1.0, parts={}, off=runs)
+    assert Report.from_json(report.to_json()).off == tuple(runs[: len(report.off)])
