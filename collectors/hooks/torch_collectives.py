@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from argus.collectors.rank.calls import Call, CallLog, GroupState
@@ -96,32 +97,15 @@ class CollectiveHook:
         op_name, position = METHODS[name]
         op = self._recorder.names[op_name]
         peer_of = _PEER.get(name)
-        part, log, recorder = self._part, self.log, self._recorder
-        has_future = name not in NO_FUTURE
+        part, log = self._part, self.log
 
         def begin(group: ProcessGroup, args: Args) -> Call | None:
             state = self.state_of(group)
             num_bytes = _bytes(args[position]) if 0 <= position < len(args) else 0
             return log.begin(op, state, peer=peer_of(args) if peer_of else -1, num_bytes=num_bytes)
 
-        def issued(call: Call, work: Work | None, args: Args) -> None:
-            is_async = getattr(args[-1] if args else None, "asyncOp", True)
-            log.issued(call, is_blocking=work is None or not is_async)
-            if call.group.timer is not None:
-                call.group.timer(call)
-            elif work is None:
-                log.over(call, recorder.now_ns())
-                log.emit(call)
-            elif is_async:
-                self.follow(call, work, wants_future=has_future)
-            else:
-                recorder.here().blocking = (work, call)
-
-        def refused(group: ProcessGroup, call: Call | None, args: Args) -> None:
-            state = self.state_of(group) if call is None else call.group
-            log.refused(op, state, peer=peer_of(args) if peer_of else -1, call=call)
-
-        begin_safe, issued_safe, refused_safe = part.guard(begin), part.guard(issued), part.guard(refused)
+        begin_safe, refused_safe = part.guard(begin), self._refusal(op, peer_of)
+        issued_safe = part.guard(partial(self._issued, has_future=name not in NO_FUTURE))
 
         def wrapper(group: ProcessGroup, *args: object, **kwargs: object) -> Work | None:
             if not part.is_on:
@@ -138,6 +122,30 @@ class CollectiveHook:
             return work
 
         return wrapper
+
+    def _issued(self, call: Call, work: Work | None, args: Args, *, has_future: bool) -> None:
+        is_async = getattr(args[-1] if args else None, "asyncOp", True)
+        self.log.issued(call, is_blocking=work is None or not is_async)
+        if call.group.timer is not None:
+            call.group.timer(call)
+        elif work is None:
+            self.log.over(call, self._recorder.now_ns())
+            self.log.emit(call)
+        elif is_async:
+            self.follow(call, work, wants_future=has_future)
+        else:
+            self._recorder.here().blocking = (work, call)
+
+    def _refusal(
+        self, op: int, peer_of: Callable[[Args], int] | None
+    ) -> Callable[[ProcessGroup, Call | None, Args], None]:
+        """What takes back a call that raised."""
+
+        def refused(group: ProcessGroup, call: Call | None, args: Args) -> None:
+            state = self.state_of(group) if call is None else call.group
+            self.log.refused(op, state, peer=peer_of(args) if peer_of else -1, call=call)
+
+        return self._part.guard(refused)
 
     def wait(self, original: Callable[..., bool]) -> Callable[..., bool]:
         """The wrapper of `Work.wait`."""

@@ -79,14 +79,8 @@ class FunctionalHook:
             named = self._log.group(found.group_name, get_process_group_ranks(found), of=ref(found))
             return self._log.begin(number, named, peer=-1, num_bytes=tensor.nbytes)
 
-        def refused(call: Call) -> None:
-            self._log.refused(number, call.group, peer=-1, call=call)
-
-        begin_safe, issued_safe, refused_safe = (
-            part.guard(begin),
-            part.guard(self._issued),
-            part.guard(refused),
-        )
+        begin_safe, issued_safe = part.guard(begin), part.guard(self._issued)
+        refused_safe = part.guard(self._refused)
 
         @wraps(original)
         def wrapper(*args: object, **kwargs: object) -> torch.Tensor:
@@ -118,6 +112,9 @@ class FunctionalHook:
         elif len(self._open) >= MAX_OPEN:
             self._over(self._open.pop(next(iter(self._open))))
         self._open[_address(result)] = call
+
+    def _refused(self, call: Call) -> None:
+        self._log.refused(call.op, call.group, peer=-1, call=call)
 
     def _over(self, call: Call) -> None:
         self._log.over(call, self._recorder.now_ns())
