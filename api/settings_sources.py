@@ -55,7 +55,9 @@ def load_settings(
     warnings = []
     for name in sorted(name for name in env if name.startswith("ARGUS_")):
         if name in known:
-            values[known[name].name] = _parse(known[name], env[name], where=name)
+            # A key with the line's end of the file it came from could be in no request.
+            text = env[name].strip() if known[name].metadata["secret"] else env[name]
+            values[known[name].name] = _parse(known[name], text, where=name)
         elif name not in JOB_VARIABLES and name not in notifier_variables():
             warnings.append(f"{name} is not a variable of argus; it is ignored")
     values.update(overrides or {})

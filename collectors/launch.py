@@ -138,7 +138,7 @@ def ensure_processor(
     private_directory(plan.socket.parent)
     lock = os.open(plan.socket.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _lock(lock, within_s=wait_s)
         log = plan.socket.with_suffix(".log")
         is_there = answers(plan.socket)
         if plan.record and not is_there:  # one that is there records where it was told to
@@ -154,6 +154,22 @@ def ensure_processor(
         return f"no processor answers yet, see {log}"
     finally:
         os.close(lock)
+
+
+def _lock(fd: int, *, within_s: float) -> None:
+    """Wait until no other launcher starts a processor here; one that was stopped in the middle is not waited for.
+
+    Two that start one at once do no harm: the processors themselves see to it that one stays.
+    """
+    end_s = time.monotonic() + within_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > end_s:
+                return
+            time.sleep(POLL_S)
 
 
 def _make_folder(path: Path) -> None:

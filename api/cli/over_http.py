@@ -14,6 +14,7 @@ from http.client import HTTPException, HTTPResponse
 from typing import Any
 
 from argus.api.cli.errors import CliError
+from argus.collectors.records.upload import own_key
 
 DEFAULT_SERVER = "http://127.0.0.1:8321"
 TIMEOUT_S = 30.0
@@ -43,6 +44,14 @@ def server_of(args: argparse.Namespace, env: Mapping[str, str]) -> str:
 def quoted(name: str) -> str:
     """A name as part of a path."""
     return urllib.parse.quote(name, safe="/")
+
+
+def key_of(env: Mapping[str, str]) -> str:
+    """What the service wants to see. Raises CliError."""
+    try:
+        return own_key(env)
+    except ValueError as error:
+        raise CliError(str(error)) from None
 
 
 def ask(url: str, *, method: str = "GET", body: object = None) -> dict[str, Any]:
@@ -101,7 +110,7 @@ def _object(text: str) -> dict[str, Any] | None:
 @contextmanager
 def _open(url: str, *, method: str, body: object) -> Iterator[HTTPResponse]:
     """An answer that is a success; what goes wrong while it is read is told in one sentence too."""
-    key = os.environ.get("ARGUS_KEY", "")
+    key = key_of(os.environ)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     payload = None
     if body is not None:

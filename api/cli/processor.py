@@ -46,6 +46,7 @@ from argus.collectors.host.stack_taker import StackTaker
 from argus.collectors.host.switches import Switches
 from argus.collectors.host.uploader import Uploader
 from argus.collectors.records.endpoint import private_directory, socket_path
+from argus.collectors.records.upload import own_key
 
 __all__ = ["add_arguments", "run"]
 
@@ -57,13 +58,24 @@ def run(args: argparse.Namespace) -> int:
     path = args.socket or socket_path(os.environ)
     server = _server(args.server or os.environ.get("ARGUS_SERVER", ""), os.environ)
     launchers = _note_launcher(path, args.launcher_pid)
+    while _serve(args, path, server=server, launchers=launchers):
+        # A launcher that came while we were ending found us listening, and so started none that stays.
+        if launchers is None or not launchers.any_alive():
+            break
+    return 0
+
+
+def _serve(
+    args: argparse.Namespace, path: Path, *, server: HttpPost | None, launchers: Launchers | None
+) -> bool:
+    """Listen and work until nobody needs it; False if it was stopped, or if another one listens."""
     try:
         listener = listen(path, target=_target(args, server))
     except (ValueError, OSError) as error:
         raise CliError(f"cannot listen on {path}: {error}") from None
     if listener is None:
         _say(f"another processor listens on {path}")
-        return 0
+        return False
     give_way()
     with ExitStack() as stack:
         with ExitStack() as unless_composed:
@@ -80,8 +92,7 @@ def run(args: argparse.Namespace) -> int:
         target = f"reports to {server.url}" if server else "reports to no service"
         record = f", records into {args.record}" if args.record else ""
         _say(f"listens on {path}, {target}{record}{metrics}")
-        processor.run()
-    return 0
+        return processor.run()
 
 
 def _compose(
@@ -318,7 +329,7 @@ def _server(url: str, env: Mapping[str, str]) -> HttpPost | None:
     if not url:
         return None
     try:
-        return parse_server(url, key=env.get("ARGUS_KEY", ""))
+        return parse_server(url, key=own_key(env))
     except ValueError as error:
         raise CliError(f"--server: {error}") from None
 

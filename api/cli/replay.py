@@ -114,9 +114,10 @@ def _send(args: argparse.Namespace, found: _Found, *, server: str, bar: Bar) -> 
     """Send it. Raises CliError."""
     from argus.api.replay import NotSent, Replay
     from argus.collectors.host.client import parse_server
+    from argus.collectors.records.upload import own_key
 
     try:
-        post = parse_server(server, key=os.environ.get("ARGUS_KEY", ""))
+        post = parse_server(server, key=own_key(os.environ))
     except ValueError as error:
         raise CliError(str(error), code=NOTHING) from None
     replay = Replay(

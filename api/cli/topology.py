@@ -18,6 +18,7 @@ from typing import Any
 from argus.agent.wording import counted, printable
 from argus.api.cli.errors import CliError
 from argus.api.cli.numbers import whole
+from argus.api.cli.over_http import key_of
 from argus.collectors.records.errors import WireError
 from argus.topology.compare import difference
 from argus.topology.export import fleet_to_json, layouts_from_json
@@ -132,7 +133,7 @@ def from_service(args: argparse.Namespace, *, fetch: Fetch) -> Facts:
     query = f"?attempt={args.attempt}" if args.attempt is not None else ""
     url = f"{server}/v1/runs/{urllib.parse.quote(args.run, safe='')}/topology{query}"
     try:
-        raw = json.loads(fetch(url, os.environ.get("ARGUS_KEY", "")))
+        raw = json.loads(fetch(url, key_of(os.environ)))
         layouts = layouts_from_json(raw)
     except urllib.error.HTTPError as error:
         raise CliError(_refusal(args.run, server, error)) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from argus.collectors.rank.calls import Call, CallLog, GroupState
@@ -96,40 +97,55 @@ class CollectiveHook:
         op_name, position = METHODS[name]
         op = self._recorder.names[op_name]
         peer_of = _PEER.get(name)
-        part, log, recorder = self._part, self.log, self._recorder
-        has_future = name not in NO_FUTURE
+        part, log = self._part, self.log
 
         def begin(group: ProcessGroup, args: Args) -> Call | None:
             state = self.state_of(group)
             num_bytes = _bytes(args[position]) if 0 <= position < len(args) else 0
             return log.begin(op, state, peer=peer_of(args) if peer_of else -1, num_bytes=num_bytes)
 
-        def issued(call: Call, work: Work | None, args: Args) -> None:
-            is_async = getattr(args[-1] if args else None, "asyncOp", True)
-            log.issued(call, is_blocking=work is None or not is_async)
-            if call.group.timer is not None:
-                call.group.timer(call)
-            elif work is None:
-                log.over(call, recorder.now_ns())
-                log.emit(call)
-            elif is_async:
-                self.follow(call, work, wants_future=has_future)
-            else:
-                recorder.here().blocking = (work, call)
-
-        begin_safe, issued_safe = part.guard(begin), part.guard(issued)
+        begin_safe, refused_safe = part.guard(begin), self._refusal(op, peer_of)
+        issued_safe = part.guard(partial(self._issued, has_future=name not in NO_FUTURE))
 
         def wrapper(group: ProcessGroup, *args: object, **kwargs: object) -> Work | None:
             if not part.is_on:
                 return original(group, *args, **kwargs)
             values = (*args, *kwargs.values()) if kwargs else args
             call = begin_safe(group, values)
-            work = original(group, *args, **kwargs)
+            try:
+                work = original(group, *args, **kwargs)
+            except BaseException:
+                refused_safe(group, call, values)
+                raise
             if call is not None:
                 issued_safe(call, work, values)
             return work
 
         return wrapper
+
+    def _issued(self, call: Call, work: Work | None, args: Args, *, has_future: bool) -> None:
+        is_async = getattr(args[-1] if args else None, "asyncOp", True)
+        self.log.issued(call, is_blocking=work is None or not is_async)
+        if call.group.timer is not None:
+            call.group.timer(call)
+        elif work is None:
+            self.log.over(call, self._recorder.now_ns())
+            self.log.emit(call)
+        elif is_async:
+            self.follow(call, work, wants_future=has_future)
+        else:
+            self._recorder.here().blocking = (work, call)
+
+    def _refusal(
+        self, op: int, peer_of: Callable[[Args], int] | None
+    ) -> Callable[[ProcessGroup, Call | None, Args], None]:
+        """What takes back a call that raised."""
+
+        def refused(group: ProcessGroup, call: Call | None, args: Args) -> None:
+            state = self.state_of(group) if call is None else call.group
+            self.log.refused(op, state, peer=peer_of(args) if peer_of else -1, call=call)
+
+        return self._part.guard(refused)
 
     def wait(self, original: Callable[..., bool]) -> Callable[..., bool]:
         """The wrapper of `Work.wait`."""
@@ -211,8 +227,9 @@ class CollectiveHook:
         except (KeyError, ValueError, RuntimeError):
             ranks = list(range(group.size()))  # not registered (yet): its own numbering
         self._session.groups_changed()
-        state = self.log.group(group.group_name or str(group.group_desc), ranks)
-        self._groups[id(group)] = (weakref.ref(group), state)
+        of = weakref.ref(group)
+        state = self.log.group(group.group_name or str(group.group_desc), ranks, of=of)
+        self._groups[id(group)] = (of, state)
         return state
 
 
@@ -229,6 +246,7 @@ class Buckets:
         self._hook, self._part, self._original = hook, part, original
         self._log, self._recorder = hook.log, hook.log.recorder
         self._op, self._phase = self._recorder.names["all_reduce"], self._recorder.names["grad_sync"]
+        self._refused_safe = part.guard(self._refused)
 
     def reduce(self, group: ProcessGroup, tensors: Sequence[torch.Tensor], options: object) -> Work:
         """The all-reduce of one bucket. Its launch never stands still: its time is its CPU time."""
@@ -238,7 +256,11 @@ class Buckets:
                 call = self._begin(group, tensors)
             except Exception as error:  # noqa: BLE001 a collector may fail, training may not
                 self._part.fail(error)
-        work = self._original(group, tensors, options)
+        try:
+            work = self._original(group, tensors, options)
+        except BaseException:
+            self._refused_safe(group, call)
+            raise
         if call is not None:
             try:
                 self._issued(call, work)
@@ -249,7 +271,7 @@ class Buckets:
     def _begin(self, group: ProcessGroup, tensors: Sequence[torch.Tensor]) -> Call | None:
         recorder, state = self._recorder, self._hook.state_of(group)
         recorder.bucket_ready()
-        if not recorder.channels.collectives:
+        if not recorder.channels.collectives or not state.index:
             self._log.count(self._op, state)
             return None
         call = Call()
@@ -267,6 +289,10 @@ class Buckets:
         call._open = [None]
         call.entry_ns = recorder.now_ns()
         return call
+
+    def _refused(self, group: ProcessGroup, call: Call | None) -> None:
+        state = self._hook.state_of(group) if call is None else call.group
+        self._log.refused(self._op, state, peer=-1, call=call)
 
     def _issued(self, call: Call, work: Work) -> None:
         now_ns, log = self._recorder.now_ns(), self._log

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from argus.collectors.hooks.torch_collectives import BUCKET, METHODS
 from argus.collectors.rank.calls import Call
@@ -163,7 +163,7 @@ def _buffers(session: Session, part: Part, original: Callable[..., None]) -> Cal
     def begin(group: ProcessGroup, tensors: Sequence[torch.Tensor], root: int) -> Begun | None:
         from torch.distributed import get_process_group_ranks
 
-        state = calls.group(group.group_name, get_process_group_ranks(group))
+        state = calls.group(group.group_name, get_process_group_ranks(group), of=ref(group))
         size = sum(tensor.nbytes for tensor in tensors)
         call = calls.begin(broadcast, state, peer=root, num_bytes=size)
         return None if call is None else (call, recorder.now_ns(), recorder.cpu_ns())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from argus.collectors.rank import state
 from argus.collectors.rank.calls import Call, CallLog
@@ -75,10 +76,11 @@ class FunctionalHook:
 
             if tensor.requires_grad:
                 self._session.unseen("functional collectives of autograd's backward")
-            named = self._log.group(found.group_name, get_process_group_ranks(found))
+            named = self._log.group(found.group_name, get_process_group_ranks(found), of=ref(found))
             return self._log.begin(number, named, peer=-1, num_bytes=tensor.nbytes)
 
         begin_safe, issued_safe = part.guard(begin), part.guard(self._issued)
+        refused_safe = part.guard(self._refused)
 
         @wraps(original)
         def wrapper(*args: object, **kwargs: object) -> torch.Tensor:
@@ -86,7 +88,12 @@ class FunctionalHook:
                 return original(*args, **kwargs)
             group = kwargs["group"] if "group" in kwargs else args[position] if len(args) > position else None
             call = begin_safe(args[0] if args else kwargs.get("self"), group)  # type: ignore[arg-type]
-            result = original(*args, **kwargs)
+            try:
+                result = original(*args, **kwargs)
+            except BaseException:
+                if call is not None:
+                    refused_safe(call)
+                raise
             if call is not None:
                 issued_safe(call, result)
             return result
@@ -105,6 +112,9 @@ class FunctionalHook:
         elif len(self._open) >= MAX_OPEN:
             self._over(self._open.pop(next(iter(self._open))))
         self._open[_address(result)] = call
+
+    def _refused(self, call: Call) -> None:
+        self._log.refused(call.op, call.group, peer=-1, call=call)
 
     def _over(self, call: Call) -> None:
         self._log.over(call, self._recorder.now_ns())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Protocol
@@ -51,15 +52,15 @@ def install(session: Session, part: Part) -> None:
         return
     session.unseen("NCCL: entry is the launch on the host, the end is entry plus time on the stream")
     session.unseen("NCCL: send and recv")
-    seen: set[str] = set()
+    seen: weakref.WeakSet[NcclGroup] = weakref.WeakSet()  # not by name: after a destroy names are used again
 
     lock = threading.Lock()  # training and writer thread both notice a new group
 
     def changed() -> None:
         with lock:
             for group in nccl_groups():
-                if group.group_name not in seen:
-                    seen.add(group.group_name)
+                if group not in seen:
+                    seen.add(group)
                     watch(group, session, part)
 
     session.on_group_change(part.guard(changed))
@@ -75,23 +76,28 @@ def nccl_groups() -> Iterable[NcclGroup]:
 
 def watch(group: NcclGroup, session: Session, part: Part) -> None:
     """Let the group report its finished works; a group that cannot, or has a hook already, is unseen."""
+    log, name = session.calls, group.group_name
     needed = ("_has_hooks", "_enable_collectives_timing", "_register_on_completion_hook")
-    if not all(hasattr(group, name) for name in needed) or group._has_hooks():
-        session.unseen(f"NCCL: group {group.group_name} does not report its works")
-        log = session.calls
-        log.on_group(group.group_name, lambda call: log.over(call, call.entry_ns))  # entered, end unknown
-        return
-    timer = NcclTimer(group, session.calls)
-    group._enable_collectives_timing()
-    group._register_on_completion_hook(part.guard(timer.finished))
-    session.calls.on_group(group.group_name, timer.issued)
+    if not all(hasattr(group, method) for method in needed) or group._has_hooks():
+        session.unseen(f"NCCL: group {name} does not report its works")
+
+        def timer(call: Call) -> None:
+            log.over(call, call.entry_ns)  # entered, end unknown
+
+    else:
+        joined = NcclTimer(group, log)
+        group._enable_collectives_timing()
+        group._register_on_completion_hook(part.guard(joined.finished))
+        timer = joined.issued
+    log.on_group(name, timer)
+    weakref.finalize(group, log.off_group, name, timer).atexit = False
 
 
 class NcclTimer:
     """Joins issued calls with finished works of one group by its sequence number."""
 
     def __init__(self, group: NcclGroup, log: CallLog) -> None:
-        self._group = group
+        self._group = weakref.ref(group)  # it holds us by its hook: a destroyed one would live for ever
         self._log = log
         self._open: dict[int, Call] = {}
         names = log.recorder.names
@@ -99,13 +105,14 @@ class NcclTimer:
 
     def issued(self, call: Call) -> None:
         """The call was issued just now, so the group's number is its own; send and recv have none."""
-        if call.op in self._p2p:
+        group = self._group()
+        if group is None or call.op in self._p2p:
             self._log.over(call, call.entry_ns)
             return
         if len(self._open) >= MAX_OPEN:
             self._log.recorder.ring.drop("nccl_unreported", 1)
             self._open.pop(next(iter(self._open)), None)
-        self._open[self._group._get_sequence_number_for_group()] = call
+        self._open[group._get_sequence_number_for_group()] = call
 
     def finished(self, info: WorkInfo) -> None:
         """A work is over."""

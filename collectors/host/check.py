@@ -30,7 +30,8 @@ MAX_NS = 1 << 62
 MAX_DUR_NS = 1 << 53
 """A duration of 104 days; keeps sums over a window inside int64."""
 
-MAX_REASONS = 32
+MAX_REASONS = 64
+"""Reasons for which a rank may have lost records: each of its collectors may have failed, and some ten more."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -119,8 +119,9 @@ class HttpPost:
     @property
     def url(self) -> str:
         """Where it sends to."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port is None else f":{self.port}"
-        return f"{self.scheme}://{self.host}{port}{self.prefix}"
+        return f"{self.scheme}://{host}{port}{self.prefix}"
 
     def __call__(self, path: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
         """See `Post`."""
@@ -210,6 +211,6 @@ def parse_retry_after(value: str | None, date: str | None) -> float | None:
         try:
             now = parsedate_to_datetime(date or "")
             seconds = (parsedate_to_datetime(value) - now).total_seconds()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_S) if math.isfinite(seconds) else None

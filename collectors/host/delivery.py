@@ -6,7 +6,6 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from argus.collectors.host.counters import Counters
@@ -137,8 +136,7 @@ class Delivery:
         new, self._told_lost = lost - self._told_lost, lost
         if not new:
             return windows
-        first = windows[0]
-        return [replace(first, dropped={**first.dropped, "windows_lost": new}), *windows[1:]]
+        return [windows[0].with_loss("windows_lost", new), *windows[1:]]
 
     def _encode(self, items: Items) -> bytes:
         for item in items:

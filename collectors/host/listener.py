@@ -56,11 +56,8 @@ def listen(path: Path, *, target: Target | None = None) -> Listener | None:
     """Listen on `path`; None if another processor does. ValueError, OSError: the path cannot be used."""
     check_socket_path(path)
     private_directory(path.parent)
-    lock_fd = os.open(f"{path}.owner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock_fd)
+    lock_fd = _own(Path(f"{path}.owner.lock"))
+    if lock_fd is None:
         return None
     os.ftruncate(lock_fd, 0)
     os.write(lock_fd, json.dumps(asdict(target or Target())).encode())
@@ -76,6 +73,22 @@ def listen(path: Path, *, target: Target | None = None) -> Listener | None:
         os.close(lock_fd)
         raise
     return Listener(path=path, sock=sock, lock_fd=lock_fd)
+
+
+def _own(file: Path) -> int | None:
+    """The locked file, None if another process has it. OSError."""
+    while True:
+        fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        if os.fstat(fd).st_nlink:
+            return fd
+        os.close(
+            fd
+        )  # swept away in between, as of a run that ended long ago: the next one would lock another file
 
 
 def target_of(path: Path) -> Target | None:

@@ -98,8 +98,8 @@ class HostWatch:
         while (ranks := self._queue.get()) is not None:
             try:
                 sample = self._look(ranks, now_s=self._wall_clock())
-            except (OSError, ValueError) as error:
-                # A kernel that writes its files in another way: the next sample may do without that one.
+            except Exception as error:  # noqa: BLE001 one look that fails must not end the others
+                # A kernel that writes its files in another way, a driver that answers so: the next may do without.
                 self._counters.add("argus_collector_host_samples_total", "error")
                 self.unseen = (f"host: {type(error).__name__}: {error}"[:200],)
                 continue

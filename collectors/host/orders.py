@@ -88,13 +88,15 @@ class Orders:
             self._stopping.wait(self.poll())
 
     def _take(self, raw: object) -> None:
+        number = raw.get("id") if isinstance(raw, dict) else None
+        if isinstance(number, int):  # one that makes no sense too: a newer service would send it for ever
+            self._after = max(self._after, number)
         try:
             order = Order.from_json(raw)
         except WireError as error:
             self._counters.add("argus_collector_rejected_total", "order")
             self._notices.once("order", f"the service sent an order that makes no sense: {error}")
             return
-        self._after = max(self._after, order.id)
         self._counters.add("argus_collector_orders_total", order.kind)
         keys = [(order.run, order.attempt, rank) for rank in order.ranks]
         if order.kind == "burst":

@@ -110,8 +110,8 @@ class Processor:
         """End soon; safe in a signal handler and from other threads."""
         self._is_stopping = True
 
-    def run(self) -> None:
-        """Serve until stopped or no longer needed, then deliver what can be delivered."""
+    def run(self) -> bool:
+        """Serve until no longer needed, or stopped: then False; then deliver what can be delivered."""
         self._selector.register(self._listener.sock, selectors.EVENT_READ, self._accept)
         try:
             while not self._is_stopping and not self._is_idle():
@@ -121,6 +121,7 @@ class Processor:
                 self._tick()
         finally:
             self._finish()
+        return not self._is_stopping
 
     def _accept(self) -> bool:
         """Take one connection; False if none waits."""

@@ -39,7 +39,7 @@ def make_report(
         num_ranks=int(values.get(("argus_collector_ranks", ""), 0)),
         parts=parts,
         dropped=dict(list(dropped.items())[:MAX_ENTRIES]),
-        off=tuple(off),
+        off=tuple(off[:MAX_ENTRIES]),
         spool_bytes=values.get(("argus_collector_spool_bytes", ""), 0.0),
         ring_bytes=values.get(("argus_collector_ring_bytes", ""), 0.0),
         bytes_per_rank_step=values.get(("argus_collector_ring_bytes_per_rank_step", ""), 0.0),

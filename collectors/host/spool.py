@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -28,6 +29,9 @@ TOO_SMALL = "spool_too_small"
 
 NO_DISK = "disk"
 """The disk did not take it, nor is there room in memory."""
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Out of descriptors or memory: that says nothing of the file."""
+
 _PART = ".part"
 
 
@@ -129,12 +133,14 @@ class Spool:
         return found
 
     def read(self, entry: Entry) -> bytes | None:
-        """Its bytes, None if they are gone."""
+        """Its bytes, None if they are gone. OSError if they may be read later."""
         if entry.payload is not None:
             return entry.payload
         try:
             return (self._directory / entry.file_name).read_bytes()
-        except OSError:
+        except OSError as error:
+            if error.errno in PASSING:
+                raise
             return None
 
     def age_s(self, entry: Entry) -> float:
@@ -152,17 +158,22 @@ class Spool:
 
     def _write(self, entry: Entry, payload: bytes) -> None:
         part = self._directory / f"{entry.file_name}{_PART}"
+        whole = self._directory / entry.file_name
         try:
             with part.open("wb") as file:
                 file.write(payload)
                 file.flush()
                 os.fsync(file.fileno())
-            part.rename(self._directory / entry.file_name)
+            part.rename(whole)
+            _sync_directory(self._directory)
         except OSError:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
+            for path in (
+                part,
+                whole,
+            ):  # it waits in memory: left behind, it would be sent by the next processor too
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
             raise
-        _sync_directory(self._directory)
 
     def _keep_in_memory(self, entry: Entry, payload: bytes) -> bool:
         with self._lock:
@@ -224,5 +235,11 @@ def _sync_directory(directory: Path) -> None:
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (
+            errno.EINVAL,
+            errno.EOPNOTSUPP,
+        ):  # a network's file system may know no such thing
+            raise
     finally:
         os.close(fd)

@@ -91,7 +91,7 @@ class StackTaker:
                 dump = self.dump(request)
                 self._done.append(dump)
                 self.is_urgent |= dump.reason == "slow_step" and dump.open_s >= LONG_OPEN_S
-            except (OSError, ValueError, RuntimeError) as error:
+            except Exception as error:  # noqa: BLE001 one dump that fails must not end the others
                 # Out of descriptors or processes: the next dump may find some.
                 self._counters.add("argus_collector_stack_dumps_total", "error")
                 self.last_error = f"{type(error).__name__}: {error}"[:200]

@@ -213,7 +213,12 @@ class Uploader:
         self._hear(answer, frozenset((b.run, b.attempt, b.rank) for b in final))
 
     def _send_entry(self, entry: Entry) -> None:
-        body = self._spool.read(entry)
+        try:
+            body = self._spool.read(entry)
+        except OSError as error:
+            self._next_try_s = self._clock() + FIRST_DELAY_S
+            self._notices.once("unread", f"the spool cannot be read now: {error}; it waits")
+            return
         if body is None:
             self._lose(entry, "unreadable")
             self._notices.once("unreadable", f"{entry.file_name} vanished from the spool")

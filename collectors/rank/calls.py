@@ -14,9 +14,12 @@ Timer = Callable[["Call"], None]
 
 
 class GroupState:
-    """One process group as this rank uses it. `ranks` are global, by group rank."""
+    """One process group as this rank uses it. `ranks` are global, by group rank.
 
-    __slots__ = ("completed", "entered", "index", "p2p_seq", "ranks", "seq", "timer")
+    `index` is that of its name, 0 where there was no room for one: its calls would be taken for another group's.
+    """
+
+    __slots__ = ("completed", "entered", "index", "of", "p2p_seq", "ranks", "seq", "timer")
 
     def __init__(self, *, index: int, ranks: Sequence[int]) -> None:
         self.index = index
@@ -25,6 +28,7 @@ class GroupState:
         self.p2p_seq: dict[tuple[int, int], int] = {}
         self.entered = 0
         self.completed = 0
+        self.of: Callable[[], object | None] | None = None  # gives the runtime's group while it lives
         self.timer: Timer | None = None  # learns the end in its own way, if there is one
 
 
@@ -84,20 +88,31 @@ class CallLog:
         self._outside = {self._send: names["pp_send"], self._recv: names["pp_recv"]}
         self._grad_sync, self._other = names["grad_sync"], names["other"]
 
-    def group(self, name: str, ranks: Sequence[int]) -> GroupState:
+    def group(
+        self, name: str, ranks: Sequence[int], *, of: Callable[[], object | None] | None = None
+    ) -> GroupState:
         """State of the group the runtime calls `name`; with other ranks it is another one, whose calls begin anew.
 
-        Names are counted: after `destroy_process_group` a job that goes on uses them again.
+        Names are counted: after `destroy_process_group` a job that goes on uses them again. `of` gives the
+        runtime's group while it lives.
         """
-        state = self.groups.get(name)
-        if state is None or state.ranks != tuple(ranks):
-            with self._lock:
-                state = self.groups.get(name)
-                if state is None or state.ranks != tuple(ranks):
-                    state = GroupState(index=self.recorder.ring.intern(name), ranks=ranks)
-                    state.timer = self._timers.get(name)
-                    self.groups[name] = state
+        with self._lock:
+            state = self.groups.pop(name, None)
+            if state is None or state.ranks != tuple(ranks):
+                self._make_room()
+                state = GroupState(index=self.recorder.ring.intern(name), ranks=ranks)
+                state.timer = self._timers.get(name)
+            state.of = of
+            self.groups[name] = state  # as the last: in the order of their use
         return state
+
+    def _make_room(self) -> None:
+        """Forget groups that are gone, those used longest ago first: a job may make one a step for ever."""
+        if len(self.groups) < MAX_GROUPS:
+            return
+        gone = [name for name, state in self.groups.items() if state.of is not None and state.of() is None]
+        for name in gone[: MAX_GROUPS // 2]:
+            del self.groups[name]
 
     def on_group(self, name: str, timer: Timer) -> None:
         """The group has its own way to tell when a call is over."""
@@ -106,15 +121,25 @@ class CallLog:
             if name in self.groups:
                 self.groups[name].timer = timer
 
+    def off_group(self, name: str, timer: Timer) -> None:
+        """The group that `timer` is of is gone; one that has taken its name has its own way, or none."""
+        with self._lock:
+            if self._timers.get(name) == timer:
+                del self._timers[name]
+            state = self.groups.get(name)
+            if state is not None and state.timer == timer:
+                state.timer = None
+
     def status(self) -> dict[str, tuple[int, int]]:
         """Calls entered and completed, by group."""
-        items = list(self.groups.copy().items())[:MAX_GROUPS]  # the training thread adds to it
+        with self._lock:  # the training thread adds to it
+            items = list(self.groups.items())[-MAX_GROUPS:]
         return {name: (group.entered, group.completed) for name, group in items}
 
     def begin(self, op: int, group: GroupState, *, peer: int, num_bytes: int) -> Call | None:
         """A call starts on this thread. `peer` is a group rank, -1 if none. None: only counted."""
         recorder = self.recorder
-        if not recorder.channels.collectives:
+        if not recorder.channels.collectives or not group.index:
             self.count(op, group, peer=group.ranks[peer] if 0 <= peer < len(group.ranks) else -1)
             return None
         here = recorder.here()
@@ -131,6 +156,25 @@ class CallLog:
         call.cpu_ns = -recorder.cpu_ns()
         call.entry_ns = recorder.now_ns()
         return call
+
+    def refused(self, op: int, group: GroupState, *, peer: int, call: Call | None) -> None:
+        """A call of this thread, `call` if it is recorded, raised instead of being issued: no other rank counts it.
+
+        `peer` is a group rank. If another thread has made a call meanwhile the number stays taken.
+        """
+        seq = None if call is None else call.seq
+        if op == self._send or op == self._recv:
+            key = (op, group.ranks[peer] if 0 <= peer < len(group.ranks) else -1)
+            group.p2p_seq[key] -= seq is None or group.p2p_seq[key] == seq + 1
+        else:
+            group.seq -= seq is None or group.seq == seq + 1
+        group.entered -= 1
+        if call is None:
+            group.completed -= 1
+            return
+        here = self.recorder.here()
+        if here.comm is not None:
+            self.recorder.comm_leave(here, end_ns=self.recorder.now_ns(), cpu_ns=self.recorder.cpu_ns())
 
     def _number(self, op: int, group: GroupState, *, peer: int) -> int:
         """The next sequence number of the group, or of the pair for send and recv."""

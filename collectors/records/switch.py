@@ -17,7 +17,7 @@ def off_file(socket: Path, run: str = "") -> Path:
     """
     if not run:
         return socket.parent / OFF
-    return socket.parent / f"{OFF}-{hashlib.sha256(run.encode()).hexdigest()[:16]}"
+    return socket.parent / f"{OFF}-{hashlib.sha256(run.encode('utf-8', 'replace')).hexdigest()[:16]}"
 
 
 def is_off(socket: Path, run: str) -> bool:

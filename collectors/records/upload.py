@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from argus.collectors.records.errors import NewerError, WireError
@@ -37,6 +37,18 @@ LEVEL = 1
 _LENGTH = struct.Struct("<I")
 _MAGIC = b"\x28\xb5\x2f\xfd"
 """How a zstd frame begins (RFC 8878 §3.1.1)."""
+
+
+def own_key(env: Mapping[str, str]) -> str:
+    r"""`ARGUS_KEY`, without the line's end that a file or a secret may have. ValueError, which does not show it.
+
+    >>> own_key({"ARGUS_KEY": "k-1\n"}), own_key({})
+    ('k-1', '')
+    """
+    key = env.get("ARGUS_KEY", "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ValueError("ARGUS_KEY holds characters that no request can carry")
+    return key
 
 
 def check_wire(header: str | None) -> int:

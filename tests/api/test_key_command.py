@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from argus.analytics.store import keys as rows
 from argus.analytics.store.engine import open_store
-from argus.api.cli import main
+from argus.api.cli import main, processor
 from argus.api.cli.errors import CliError
 from argus.api.cli.serve import serve
 from argus.api.cli.serve_checks import check_key
@@ -20,6 +20,7 @@ from argus.api.keyring import Keyring
 from argus.api.keys import SCOPES, Wish, check_wish, digest, parse_token
 from argus.api.masking import mask, mask_logs, secrets_of
 from argus.api.settings import Settings
+from argus.collectors.host.client import parse_server
 from tests.api.guarded import BOOTSTRAP, Guarded, bearer, guarded
 from tests.api.kit import FAKE_ANALYSES, FakeClock, new_store
 from tests.api.served import listening_on
@@ -174,3 +175,20 @@ def test_keys_are_in_nobodys_repr(tmp_path: Path) -> None:
         assert isinstance(site, Guarded)
         assert BOOTSTRAP not in repr(site.guard) and BOOTSTRAP not in repr(site.guard.keyring)
         assert all(token[-64:] not in repr(site.guard) for token in site.tokens.values())
+
+
+@pytest.mark.parametrize("words", [("status",), ("topology", "show", "--run", "r")])
+def test_a_key_that_no_request_can_carry_is_not_shown(
+    words: Sequence[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, told in (("s3cret\n", "no answer from"), ("s3\ncret", "ARGUS_KEY holds characters")):
+        monkeypatch.setenv("ARGUS_KEY", key)
+        assert main([*words, "--server", "http://127.0.0.1:9"]) > 0
+        err = capsys.readouterr().err
+        assert told in err and "s3" not in err
+
+
+def test_a_processor_sends_a_key_without_the_line_end_of_its_file() -> None:
+    assert processor._server("http://h", {"ARGUS_KEY": "s3cret\n"}) == parse_server("http://h", key="s3cret")
+    with pytest.raises(CliError, match="ARGUS_KEY holds characters"):
+        processor._server("http://h", {"ARGUS_KEY": "s3\ncret"})

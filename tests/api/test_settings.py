@@ -93,3 +93,8 @@ def test_every_setting_is_in_the_table_with_a_meaning() -> None:
     assert [name for name, _, _, _ in table] == [item.name for item in fields(Settings)]
     assert all(env.startswith("ARGUS_") and len(meaning) > 15 for _, env, _, meaning in table)
     assert len({env for _, env, _, _ in table}) == len(table)
+
+
+def test_a_key_comes_without_the_line_end_of_its_file() -> None:
+    settings, _ = load_settings(env={"ARGUS_KEY": "s3cret\n", "ARGUS_MODEL_KEY": "s3cret\r\n"})
+    assert (settings.key, settings.model_key) == ("s3cret", "s3cret")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from argus.api.cli import main
 from argus.collectors import launch
 from argus.collectors.host.listener import Target, listen
 from argus.collectors.rank.sink import connect_to
+from argus.collectors.records.endpoint import private_directory
 
 ROOT = Path(argus.__file__).parents[1]
 
@@ -129,6 +131,18 @@ def test_many_launchers_start_one_detached_processor(monkeypatch: pytest.MonkeyP
     os.kill(int(pid), signal.SIGTERM)
     assert int(parent) != os.getpid() and off == "1"
     assert plan.socket.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.slow
+def test_a_launcher_that_was_stopped_while_it_started_one_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan, _ = stub_processor(monkeypatch, tmp_path, script="")
+    private_directory(plan.socket.parent)
+    with plan.socket.with_suffix(".lock").open("w") as stopped:
+        fcntl.flock(stopped, fcntl.LOCK_EX)
+        said = launch.ensure_processor(plan, launcher_pid=1, env=dict(os.environ), wait_s=0.2)
+    assert said.startswith("no processor answers yet")
 
 
 @pytest.mark.slow

@@ -114,8 +114,8 @@ class Channel:
                 self.path.register()
                 self._is_registered = True
                 self.counts.registrations += 1
-            self._api.enable()
             self.anchor.measure()
+            self._api.enable()  # last: what is refused before leaves nothing on that nobody would switch off
         except Refused as error:
             self._wait(f"kernels: CUPTI refused: {error}")
             return

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from argus.collectors.host.check import MAX_AHEAD_STEPS, Checked, Checker, first_layout
+from argus.collectors.host.check import MAX_AHEAD_STEPS, Checked, Checker, first_layout, parse_counts
 from argus.collectors.host.fake_rank import NAMES, steps
 from argus.collectors.host.names import MAX_NAMES, OVERFLOW, NameTable
 from argus.collectors.host.recorder import encode
+from argus.collectors.rank.attach import find_hooks
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.events import DTYPES, Rows
 from argus.collectors.records.frames import Frame, FrameReader, Kind
@@ -176,3 +177,9 @@ def test_any_json_is_taken_or_refused_with_a_reason(kind: Kind, data: st.DataObj
         assert str(error)
     else:
         assert checked.frame is None or FrameReader().feed(encode(checked.frame)).__next__().kind == kind
+
+
+def test_a_rank_may_tell_that_each_of_its_collectors_failed() -> None:
+    names = [name for name, _ in find_hooks()]
+    drops = {**{f"{name}_error": 1 for name in names}, **{f"reason {number}": 1 for number in range(16)}}
+    assert parse_counts(drops) == drops

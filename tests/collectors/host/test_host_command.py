@@ -14,8 +14,11 @@ import pytest
 
 from argus.api.cli import main
 from argus.api.cli import processor as processor_command
+from argus.collectors.host import processor
 from argus.collectors.host.fake_rank import FakeRank
 from argus.collectors.host.fake_service import FakeService, Reply, serve
+from argus.collectors.host.launchers import Launchers
+from argus.collectors.host.listener import Listener
 from argus.collectors.host.priority import NICE
 from argus.collectors.readers.recording import read
 from argus.collectors.records.layout import Layout
@@ -163,6 +166,28 @@ def test_what_cannot_work_is_one_sentence(
     said = capsys.readouterr().err.strip().splitlines()
     assert said[-1].startswith("argus processor: ") and says in said[-1]
     assert not (tmp_path / "p" / "s").exists()
+
+
+@pytest.mark.slow
+def test_a_launcher_that_comes_while_the_processor_ends_has_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor_command, "give_way", lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda *_args: None)  # not those of these tests
+    monkeypatch.setattr(processor, "IDLE_S", 0.0)
+    path, came, close = tmp_path / "p" / "s", list[subprocess.Popen[bytes]](), Listener.close
+
+    def late(listener: Listener) -> None:
+        if not came:
+            came.append(subprocess.Popen(["sleep", "0.2"]))
+            Launchers(Path(f"{path}.launchers")).add(came[0].pid)
+        close(listener)
+
+    monkeypatch.setattr(Listener, "close", late)
+    words = ["processor", "--socket", str(path), "--metrics-port", "-1", "--no-stacks", "--no-host-samples"]
+    assert main([*words, "--launcher-pid", str(2**22)]) == 0
+    assert capsys.readouterr().err.count("listens on") == 2
+    assert came[0].wait() == 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Callable
@@ -63,3 +64,22 @@ def test_what_somebody_may_still_want_stays(tmp_path: Path, what: Callable[[Path
     what(tmp_path)
     assert sweep(tmp_path, now_s=later()) == ()
     assert (tmp_path / "run-a.log").exists()
+
+
+def test_a_processor_that_starts_in_the_moment_of_a_sweep_is_the_only_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(tmp_path, "run-a")
+    swept, lock = list[tuple[str, ...]](), fcntl.flock
+
+    def late(fd: int, how: int) -> None:
+        if not swept:
+            swept.append(())
+            swept.append(sweep(tmp_path, now_s=later()))
+        lock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    first = listen(tmp_path / "run-a.sock")
+    assert swept == [(), ("run-a.sock",)] and first is not None
+    assert listen(tmp_path / "run-a.sock") is None
+    first.close()

@@ -12,8 +12,10 @@ import pytest
 from argus.collectors.host import delivery
 from argus.collectors.host.fake_host import FakeHost
 from argus.collectors.host.fake_service import FakeService, Reply
+from argus.collectors.records.frames import Kind
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
+from argus.collectors.records.summary import MAX_REASONS
 
 LAYOUT = Layout(run="run", attempt=0, rank=0, world_size=8, host="host-1", pid=os.getpid())
 PLAN = WindowPlan()
@@ -73,6 +75,21 @@ def test_windows_lost_on_the_way_are_counted_in_the_next_one(
     told = [dict(window.dropped) for _, window in sorted(service.windows.items())]
     assert told == [{"windows_lost": 1}, {}]  # the refused one took along its word of the one before
     assert any("could not be packed" in line for line in host.said)
+
+
+@pytest.mark.slow
+def test_a_window_that_names_all_reasons_it_may_tells_of_those_lost_on_the_way(
+    start: Start, service: FakeService
+) -> None:
+    host = start()
+    host.counters.add("argus_collector_dropped_windows_total", "error")
+    rank = host.connect()
+    for first in (0, 32):
+        rank.send(Kind.DROPS, {f"reason {number}": 1 for number in range(first, first + 32)})
+    rank.play(0, 21)
+    assert service.wait_for(lambda s: len(s.windows) == 2)
+    window = min(service.windows.items())[1]
+    assert len(window.dropped) == MAX_REASONS and window.dropped["windows_lost"] == 1
 
 
 @pytest.mark.slow

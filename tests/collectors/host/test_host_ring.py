@@ -186,6 +186,14 @@ def orders_for(service: Service, bench: Bench) -> Orders:
     )
 
 
+def test_an_order_of_a_newer_service_is_not_asked_for_again(make: Make) -> None:
+    service = Service(Answer(status=200, body={"orders": [order(7, "burst"), {"id": 9, "kind": "reboot"}]}))
+    orders = orders_for(service, make())
+    orders.poll()
+    orders.poll()
+    assert [path.partition("after=")[2].partition("&")[0] for path in service.polled] == ["0", "9"]
+
+
 def test_orders_are_followed_once(tmp_path: Path, make: Make) -> None:
     bench = make()
     bench.play(0, 30)

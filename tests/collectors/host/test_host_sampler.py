@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from pathlib import Path
 from types import ModuleType
@@ -12,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from argus.collectors.host.counters import Counters
 from argus.collectors.host.fabric import ports_between, read_ports
 from argus.collectors.host.gpus import Gpus
 from argus.collectors.host.host_sampler import HostSampler, Roots, Seen
 from argus.collectors.host.kernel_log import KernelLog, parse_line, parse_record
+from argus.collectors.host.observers import HostWatch
 from argus.collectors.host.pressure import read_load, read_pressure, read_steal
 from argus.collectors.host.process_use import Counts, read_counts, read_throttling, use_between
 from argus.collectors.records.errors import WireError
@@ -200,6 +203,29 @@ def test_this_host_can_be_sampled(tmp_path: Path) -> None:
     assert use.numbers["cpu_s"] > 0 and "run_delay_s" in use.numbers
     assert any("kernel log" in text for text in sample.unseen)
     assert HostSample.from_json(json.loads(json.dumps(sample.to_json()))) == sample
+
+
+def test_an_answer_of_a_driver_that_nobody_foresaw_ends_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus, asked = Gpus(None), threading.Event()
+
+    def read() -> tuple[PartState, ...]:
+        asked.set()
+        raise KeyError("power")
+
+    monkeypatch.setattr(gpus, "read", read)
+    log, counters = KernelLog(tmp_path / "none"), Counters()
+    sampler = HostSampler(
+        host="h", gpus=gpus, log=log, uptime_clock=lambda: 1.0, roots=Roots(infiniband=tmp_path)
+    )
+    watch = HostWatch(sampler, counters=counters, wall_clock=lambda: 100.0)
+    watch.ask([])
+    watch.start()
+    assert asked.wait(10.0)
+    watch.stop()
+    assert counters.get("argus_collector_host_samples_total", "error") == 1
+    assert watch.unseen == ("host: KeyError: 'power'",)
 
 
 def test_a_sample_survives_the_wire() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,6 +115,35 @@ def test_a_disk_that_refuses_leaves_a_little_in_memory(
     assert [path.name for path in (tmp_path / "spool").iterdir()] == ["lock"]
     assert drain(spool) == [("windows", b"1234")]
     assert spool.num_bytes == 0
+
+
+def no_directory_syncs(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """From now on the system refuses to sync a directory."""
+    sync = os.fsync
+
+    def refused(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(code, os.strerror(code))
+        sync(fd)
+
+    monkeypatch.setattr("os.fsync", refused)
+
+
+def test_a_file_system_that_syncs_no_directories_takes_what_it_can(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_directory_syncs(monkeypatch, errno.EINVAL)
+    assert spool.put("windows", b"1234", num=1) is True
+    assert len(list((tmp_path / "spool").glob("*.windows"))) == 1
+
+
+def test_what_the_disk_may_not_keep_is_not_left_there_too(
+    spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_directory_syncs(monkeypatch, errno.EIO)
+    assert spool.put("windows", b"1234", num=1) is False
+    assert drain(spool) == [("windows", b"1234")]
+    assert [path.name for path in (tmp_path / "spool").iterdir()] == ["lock"]
 
 
 def test_a_disk_gone_read_only_stops_nobody(

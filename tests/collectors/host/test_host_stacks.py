@@ -380,9 +380,10 @@ def test_where_dumps_cannot_be_they_are_not_asked_for_and_it_is_said_once(
     assert len(said) == bool(error) and observers.parts()["stacks"] == (error or "ok")
 
 
-def test_a_taker_survives_what_a_dump_may_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyError("frames")])
+def test_a_taker_survives_what_a_dump_may_raise(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def fail(_request: Request) -> StackDump:
-        raise RuntimeError("can't start new thread")
+        raise error
 
     counters = Counters()
     taker = StackTaker(host=HOST, counters=counters, program="py-spy", wall_clock=lambda: 0.0)

@@ -27,6 +27,12 @@ def test_a_file_switches_one_run_or_all(tmp_path: Path) -> None:
     assert is_off(socket, "b")
 
 
+def test_a_name_that_is_no_text_is_switched_like_any_other(tmp_path: Path) -> None:
+    switches = Switches(tmp_path / "p.sock", notices=Notices(lambda _text: None))
+    switches.follow({"night\ud800": True})
+    assert switches.is_off("night\ud800") and not switches.is_off("night")
+
+
 def test_what_the_service_switched_is_undone_at_the_end_but_not_what_a_person_did(tmp_path: Path) -> None:
     socket, said = tmp_path / "p.sock", list[str]()
     switches = Switches(socket, notices=Notices(said.append))
@@ -88,3 +94,9 @@ def test_a_report_names_losses_and_survives_the_wire() -> None:
 def test_a_report_that_is_none_is_refused(raw: object) -> None:
     with pytest.raises(WireError):
         Report.from_json(raw)
+
+
+def test_a_report_names_no_more_runs_than_the_service_reads() -> None:
+    runs = [f"run {number}" for number in range(1000)]
+    report = make_report(Counters(), host="h", started_s=1.0, parts={}, off=runs)
+    assert Report.from_json(report.to_json()).off == tuple(runs[: len(report.off)])

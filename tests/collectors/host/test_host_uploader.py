@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -106,6 +107,23 @@ def test_what_may_pass_is_tried_again_and_kept(bench: Bench, status: int) -> Non
     assert bench.counters.get("argus_collector_uploaded_windows_total") == 1
 
 
+def test_what_cannot_be_read_for_want_of_descriptors_is_kept(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.spool.put("windows", b"w", num=1)
+
+    def out_of_descriptors(_path: Path) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", out_of_descriptors)
+        assert bench.steps() == [] and len(bench.spool) == 1
+    assert bench.steps() == []
+    bench.now_s += MAX_DELAY_S
+    assert bench.steps() == ["windows"] and len(bench.spool) == 0
+    assert len(bench.said) == 1 and "Too many open files" in bench.said[0]
+
+
 @pytest.mark.parametrize("status", [400, 413, 415, 422])
 def test_what_the_service_refuses_is_dropped_counted_and_said_once(bench: Bench, status: int) -> None:
     bench.answer = lambda path: Answer(status=status, error="bad window")
@@ -202,6 +220,10 @@ def test_stopping_sends_once_more_and_gives_up_at_the_first_failure(bench: Bench
     assert bench.sent == ["windows"] and len(bench.spool) == 1
 
 
+def test_an_address_of_version_6_is_told_as_it_is_written() -> None:
+    assert parse_server("http://[::1]:8321/argus").url == "http://[::1]:8321/argus"
+
+
 @pytest.mark.parametrize("url", ["ftp://h", "http://", "http://h:notaport", "https://:1"])
 def test_a_server_must_be_a_url(url: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
@@ -225,6 +247,8 @@ def test_a_request_carries_key_and_prefix_and_the_answer_its_reason() -> None:
         ("1e9", 300.0),
         ("nan", None),
         ("soon", None),
+        ("Sun, 29 Nov 99999999999 10:00:30 GMT", None),
+        ("Sun, 29 Nov 2026 10:00:30 +99999999999999", None),
     ],
 )
 def test_retry_after_is_a_number_or_a_date(value: str, seconds: float | None) -> None:

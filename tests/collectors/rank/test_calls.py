@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 from argus.collectors.host.check import parse_status
 from argus.collectors.rank.calls import CallLog
 from argus.collectors.rank.recorder import Recorder
-from argus.collectors.rank.ring import Ring
+from argus.collectors.rank.ring import MAX_NAMES, Ring
 from argus.collectors.records.heartbeat import MAX_GROUPS
 
 
@@ -31,3 +33,35 @@ def test_a_group_of_the_same_name_with_other_ranks_is_another_one() -> None:
     assert call is not None and (call.peer, call.seq) == (1, 0)
     assert calls.group("1", (0, 1, 3)) is after
     assert calls.status() == {"1": (1, 0)}
+
+
+class Made:
+    """Stands for a process group of the runtime."""
+
+
+def test_of_groups_made_for_ever_those_that_are_gone_are_forgotten() -> None:
+    calls, world, seldom = log(), Made(), Made()
+    calls.group("world", [0, 1], of=ref(world))
+    for number in range(2 * MAX_GROUPS):
+        if number % 1000 == 0:
+            calls.count(calls.recorder.names["barrier"], calls.group("world", [0, 1], of=ref(world)))
+        if number == 0:
+            calls.count(calls.recorder.names["barrier"], calls.group("seldom", [0, 1], of=ref(seldom)))
+        made = Made()
+        calls.group(str(number), [0, 1], of=ref(made))
+    told = calls.status()
+    assert len(calls.groups) <= MAX_GROUPS
+    assert told["world"] == (9, 9) and told["seldom"] == (1, 1)
+    assert str(2 * MAX_GROUPS - 1) in told
+
+
+def test_calls_of_groups_without_room_for_their_names_are_only_counted() -> None:
+    calls = log()
+    for number in range(MAX_NAMES):
+        calls.recorder.ring.intern(f"name {number}")
+    for name in ("a", "b"):
+        call = calls.begin(
+            calls.recorder.names["all_reduce"], calls.group(name, [0, 1]), peer=-1, num_bytes=8
+        )
+        assert call is None
+    assert calls.status() == {"a": (1, 1), "b": (1, 1)}

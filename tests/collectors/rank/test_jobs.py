@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
@@ -201,3 +202,28 @@ def test_loader_waits_are_data_and_its_workers_are_no_ranks(receiver: FakeReceiv
         assert list(flagged) == [STEPS]
         assert "eval" in phases(records, STEPS)
     assert len(receiver.heard) == 2
+
+
+def refused(rank: int, world: int) -> None:
+    """A call that raises before it is issued, on one rank only, and a program that goes on."""
+    net = jobs.model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        net(jobs.batch(rank)).square().mean().backward()
+        optimizer.step()
+        if rank == 1:
+            with pytest.raises((RuntimeError, ValueError)):
+                dist.all_gather([torch.zeros(3)], torch.zeros(5))
+            with pytest.raises((RuntimeError, ValueError)):
+                functional.all_reduce(torch.zeros(4), "no such operation", dist.group.WORLD)
+        dist.all_reduce(torch.zeros(4))
+        result = functional.all_reduce(torch.zeros(4), "sum", dist.group.WORLD)
+        functional.wait_tensor(result)  # type: ignore[no-untyped-call]
+
+
+def test_a_call_that_raised_has_no_number(receiver: FakeReceiver) -> None:
+    all_records = observe(refused, receiver, world=2)
+    for records in all_records:
+        assert_sound(records)
+    assert set(counts(all_records).values()) == {2}

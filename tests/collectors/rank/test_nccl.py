@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
+import pytest
+
+from argus.collectors.hooks import torch_nccl
 from argus.collectors.hooks.torch_nccl import watch
+from argus.collectors.rank.fake_gpu import FakeStream
 from argus.collectors.rank.fake_nccl import FakeNcclGroup
+from argus.collectors.rank.gpu import GpuClock
 from argus.collectors.rank.guard import Part
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.ring import Ring
@@ -68,3 +76,38 @@ def test_a_group_with_a_hook_of_its_own_keeps_it() -> None:
     rank = Rank(group)
     assert group.hook is None and not group.is_timing
     assert rank.session.notes == ["NCCL: group 7 does not report its works"]
+
+
+def test_a_group_made_anew_under_an_old_name_reports_its_own_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups: dict[FakeNcclGroup, tuple[str, None]] = {}
+    monkeypatch.setattr(torch_nccl, "nccl_groups", lambda: iter(list(groups)))
+    gpu = GpuClock(
+        new_event=FakeStream(gpu_now_ns=lambda: 0).new_event, is_capturing=lambda: False, now_ns=lambda: 1000
+    )
+    recorder = Recorder(ring=Ring(), now_ns=lambda: 1000, cpu_ns=lambda: 0, gpu=gpu)
+    session = Session(recorder)
+    torch_nccl.install(session, Part("nccl", ring=recorder.ring, on_off=session.unseen))
+    for _ in range(2):
+        groups[FakeNcclGroup("0")] = ("nccl", None)
+        session.groups_changed()
+        (group,) = groups
+        state = session.calls.group("0", [0, 1])
+        call = session.calls.begin(recorder.names["all_reduce"], state, peer=-1, num_bytes=8)
+        assert call is not None and state.timer is not None
+        seq = group.issue()
+        state.timer(call)
+        group.finish(seq, ran_us=5.0)
+        groups.clear()
+        del group
+    assert session.calls.status() == {"0": (2, 2)}
+    assert len(session.ring.take("collectives")) == 2
+
+
+def test_a_destroyed_group_is_let_go_of() -> None:
+    rank = Rank(FakeNcclGroup("0"))
+    rank.group.finish(rank.call(), ran_us=5.0)
+    gone = weakref.ref(rank.group)
+    del rank.group
+    gc.collect()
+    assert gone() is None
+    assert rank.session.calls.group("0", [0, 1]).timer is None

@@ -210,6 +210,7 @@ def test_a_refusal_is_said_and_tried_again(call: str) -> None:
     rank.cupti.refuses = call
     rank.run(2)
     assert not rank.channel.is_on and len(rank.notes) == 1 and call in rank.notes[0]
+    assert not rank.cupti.is_enabled
     rank.cupti.refuses = ""
     rank.now_ns += module.RETRY_NS
     rank.run(2)
