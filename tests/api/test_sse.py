@@ -60,7 +60,7 @@ def test_a_reader_that_goes_away_leaves_nothing_behind() -> None:
         reader.cancel()
         for _ in range(5):
             await asyncio.sleep(0)
-        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+        return asyncio.all_tasks() - {asyncio.current_task()}
 
     assert asyncio.run(gone()) == set()
 
