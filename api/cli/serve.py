@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from argus.api.cli.errors import CliError
-from argus.api.cli.serve_checks import check_agent, check_key, check_topology, tls_of
+from argus.api.cli.serve_checks import check_agent, check_callbacks, check_key, check_topology, tls_of
 from argus.api.cli.serve_http import listen, serve_http
 from argus.api.cli.serve_log import logging_lines
 from argus.api.cli.serve_store import claimed, opened, projects_of
@@ -118,6 +118,7 @@ def serve(
     check_key(settings)
     tls = tls_of(settings)
     check_agent(settings)
+    check_callbacks(settings)
     check_topology(settings)
     with logging_lines(), listen(settings) as listener, claimed(settings.db):
         unmask = mask_logs(settings, more=notify.secrets if notify else ())

@@ -84,6 +84,16 @@ def check_agent(settings: Settings) -> None:
         print(f"argus serve: {problem}", file=sys.stderr)
 
 
+def check_callbacks(settings: Settings) -> None:
+    """Say that nobody can be called back before anybody asks for it. Raises CliError."""
+    from argus.api.notify.post import signed
+
+    try:
+        signed(settings.callback_secret, b"", id="", now_s=0.0)
+    except ValueError as error:
+        raise CliError(f"ARGUS_CALLBACK_SECRET: {error}") from None
+
+
 def check_topology(settings: Settings) -> None:
     """Say what is wrong with the cluster's files before anybody connects. Raises CliError."""
     from argus.api.cluster import cluster_facts

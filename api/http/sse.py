@@ -93,6 +93,7 @@ async def live(
         queue.put_nowait(event(name, data))
 
     task = asyncio.ensure_future(work(push))
+    getting: asyncio.Future[bytes] | None = None
     quiet_s = 0.0
     try:
         while not (task.done() and queue.empty()):
@@ -110,8 +111,10 @@ async def live(
                 quiet_s = 0.0
                 yield b": waiting\n\n"
         yield event(*(_end_of(task) if task.done() else ENDING))
-    finally:
+    finally:  # also where the reader has gone
         task.cancel()
+        if getting is not None:
+            getting.cancel()
 
 
 async def whole(work: Awaitable[T], *, is_over: Callable[[], bool]) -> T:

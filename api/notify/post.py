@@ -88,6 +88,7 @@ class HttpxHttp:
             httpx.ConnectTimeout,
             httpx.UnsupportedProtocol,
             httpx.InvalidURL,
+            UnicodeError,  # of a host that no name server can be asked for, such as a..b
         ) as error:
             return Answer(status=0, text=_reason(error), is_sent=False)
         except httpx.HTTPError as error:

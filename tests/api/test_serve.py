@@ -51,6 +51,11 @@ def test_a_database_that_cannot_be_opened_is_said_in_a_sentence(db: str, tmp_pat
     assert said.code == 1 and "database" in str(said) and "pass" not in str(said)
 
 
+def test_a_secret_that_no_call_back_can_be_signed_with_is_said_at_once(tmp_path: Path) -> None:
+    said = refused(port=0, db=str(tmp_path / "a.sqlite"), callback_secret="whsec_no base64")
+    assert said.code == 2 and "ARGUS_CALLBACK_SECRET" in str(said) and "no base64" not in str(said)
+
+
 def test_a_database_in_use_is_left_alone(tmp_path: Path) -> None:
     db = tmp_path / "a.sqlite"
     with (tmp_path / "a.sqlite.lock").open("w") as file:

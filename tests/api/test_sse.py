@@ -44,6 +44,27 @@ def test_a_service_that_ends_breaks_off_what_is_under_way(monkeypatch: pytest.Mo
     assert b'"status":503' in told[-1] and len(told) == 2 and ended == ["given up"]
 
 
+def test_a_reader_that_goes_away_leaves_nothing_behind() -> None:
+    async def work(_push: sse.Push) -> tuple[str, object]:
+        await asyncio.Event().wait()
+        return "answer", "never"
+
+    async def gone() -> set[asyncio.Task[object]]:
+        async def reading() -> None:
+            async for _part in sse.live(work, is_over=lambda: False):
+                pass
+
+        reader = asyncio.ensure_future(reading())
+        for _ in range(5):  # turns of the loop: it waits for the first event
+            await asyncio.sleep(0)
+        reader.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(gone()) == set()
+
+
 def test_an_error_that_nobody_foresaw_is_the_last_event() -> None:
     async def work(_push: sse.Push) -> tuple[str, object]:
         raise RuntimeError("secret")

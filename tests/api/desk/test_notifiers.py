@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from argus.api.notify.notifier import (
     modules,
     notifiers_of,
 )
-from argus.api.notify.post import Answer
+from argus.api.notify.post import Answer, HttpxHttp
 from argus.api.notify.settings import load_notify
 from argus.api.service import Service
 from argus.api.settings_sources import load_settings
@@ -165,6 +166,13 @@ def test_what_a_receiver_answers_is_understood(
         if isinstance(caught.value, Later):
             assert caught.value.is_doubtful == is_doubtful
             assert caught.value.after_s == answer.retry_after_s
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 70}.x", "xn--zz"])
+def test_a_host_that_cannot_be_looked_up_is_one_that_does_not_answer(host: str) -> None:
+    with closing(HttpxHttp()) as http:
+        answer = http.post(f"http://{host}/hook", b"{}", headers={})
+    assert (answer.status, answer.is_sent) == (0, False)
 
 
 def test_alertmanagers_silences_are_read_as_ours() -> None:
