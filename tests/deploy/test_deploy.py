@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,18 @@ def test_the_commands_of_unit_and_daemonset_parse() -> None:
     for command in (words, container["command"]):
         assert command[:2] == ["argus", "processor"]
         assert build_parser("processor", load("processor")).parse_args(command[2:]).socket is not None
+
+
+def test_service_and_processor_have_no_folder_of_each_other() -> None:
+    """The service's user is dynamic: systemd keeps its state below /var/lib/private, which is root's alone."""
+    units = [unit.read_text() for unit in (UNIT.with_name("argus.service"), UNIT)]
+    (service,), (processor,) = (
+        re.findall(r"^StateDirectory=([^/\n]+)", text, re.MULTILINE) for text in units
+    )
+    assert "DynamicUser=yes" in units[0] and service != processor
+    (line,) = re.findall(r"^ExecStart=.*", units[1], re.MULTILINE)
+    kept = re.findall(r"/var/lib/([^/]+)/%i/", line)
+    assert kept == [processor, processor]
 
 
 def test_the_daemonset_may_see_processes_and_nothing_else() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from argus.api.webhooks import MAX_ALERTS, alerts_of
 from tests.api.desk.served import Lived, lived
 
 pytestmark = pytest.mark.slow
+
+RULES = Path(__file__).resolve().parents[3] / "deploy" / "prometheus" / "argus.rules.yml"
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +79,30 @@ def test_labels_are_read_with_care(labels: dict[str, str], node: str, run: str, 
     assert (one.node, one.run, one.kind) == (node, run, kind)
 
 
-def test_our_own_alerts_do_not_come_back(at: Lived) -> None:
-    own = alert(labels={"alertname": "ArgusIncident", "fingerprint": "x", "host": "h-0000"})
-    assert at.client.post("/v1/webhooks/alertmanager", json=body(own)).json()["accepted"] == 0
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"alertname": "ArgusIncident", "fingerprint": "x", "host": "h-0000"},  # from the notifier
+        {
+            "alertname": "ArgusIncident",
+            "run": "job",
+            "class": "link.slow",
+            "severity": "info",
+        },  # from the rules
+        {"alertname": "ArgusCoverageLow", "run": "job", "severity": "warning"},
+    ],
+)
+def test_our_own_alerts_do_not_come_back(at: Lived, labels: dict[str, str]) -> None:
+    told = at.client.post(
+        "/v1/webhooks/alertmanager", json=body(alert(labels=labels, fingerprint=str(labels)))
+    ).json()
+    assert (told["accepted"], told["investigations"]) == (0, [])
+
+
+def test_every_alert_of_our_rules_is_known_as_our_own() -> None:
+    text = RULES.read_text(encoding="utf-8")
+    names = re.findall(r"- alert: (\w+)", text)
+    assert names and not alerts_of(body(*(alert(labels={"alertname": name}) for name in names)))
 
 
 def test_an_alert_about_nothing_of_ours_is_only_kept(at: Lived) -> None:
