@@ -110,16 +110,16 @@ def compare(kernel: Kernel, peers: Peers) -> Comparison:
     if doubtful.any():
         whole = log_mass - reference.log_total[peers.of]
         p50 = np.where(doubtful, _lesser(p50, whole), p50)
-    others = _without_longest(kernel, peers, own=own)
-    alone = log_mass - reference.log_total[peers.of] - others
+    against = _against_others(own.present, peers, compared=agrees)
+    alone = _of_longest(kernel, peers, own=own, log_mass=log_mass)
     is_one = (p50 > 0) & (alone >= ONE_LAUNCH * p50)
+    others = log_mass - reference.log_total[peers.of] - alone
     p50 = np.where(is_one, _lesser(p50, others), p50)
     whole_mean, mean = mean, np.where(is_one, others, mean)
     top, peak = _top(kernel, peers, present=own.present)
     shift, sharper = _weighed(
         np.stack([p50, mean, np.where(clean & ~is_one, top, np.nan)]), present=own.present
     )
-    against = _against_others(own.present, peers)
     return Comparison(
         shift=shift * against,
         p50=p50 * against,
@@ -132,8 +132,11 @@ def compare(kernel: Kernel, peers: Peers) -> Comparison:
     )
 
 
-def _without_longest(kernel: Kernel, peers: Peers, *, own: _Own) -> Reals:
-    """Effect of the mean of all launches but the longest, NaN where that is not known. (rank,)"""
+def _of_longest(kernel: Kernel, peers: Peers, *, own: _Own, log_mass: Reals) -> Reals:
+    """What each rank's longest launch adds to the logarithm of its mean beyond what the peers' do, NaN if not known. (rank,)
+
+    Of each rank against itself first: where half of the ranks are slow, two medians may lie in different halves.
+    """
     total = kernel.count.sum(axis=0)
     longest = np.where(kernel.count > 0, kernel.log_max, -np.inf)
     at = longest.argmax(axis=0), np.arange(len(total))
@@ -144,16 +147,24 @@ def _without_longest(kernel: Kernel, peers: Peers, *, own: _Own) -> Reals:
     is_lost = left < 2.0 * LOG_STEP * time[at]
     time[at] = np.where(is_lost, (kernel.count[at] - 1.0) * np.exp(kernel.log_p50[at]), left)
     rest = np.log(np.maximum(time.sum(axis=0) / np.maximum(total - 1, 1.0), np.float32(1e-30)))
-    return np.asarray(np.where(known, rest - peers.medians(rest[None], valid=known)[0][peers.of], np.nan))
+    adds = log_mass - rest
+    beyond = adds - peers.medians(adds[None], valid=known)[0][peers.of]
+    return np.asarray(np.where(known, beyond * _against_others(known, peers, compared=known), np.nan))
 
 
-def _against_others(present: Bools, peers: Peers) -> Reals:
+def _against_others(present: Bools, peers: Peers, *, compared: Bools) -> Reals:
     """What an effect against the whole class is to be multiplied by to be one against its others. (rank,)
 
-    The median of two lies half way; who has no other cannot be compared (NaN), nor who has not the kernel.
+    The median of two lies half way, if both are `compared`; who has no other cannot be compared (NaN), nor who has not
+    the kernel.
     """
-    num = np.bincount(peers.of, weights=present, minlength=len(peers.rows))[peers.of]
-    return np.where(present & (num > 1), np.where(num == 2, 2.0, 1.0), np.nan).astype(np.float32)
+    num, both = (
+        np.bincount(peers.of, weights=some, minlength=len(peers.rows))[peers.of]
+        for some in (present, present & compared)
+    )
+    return np.where(present & (num > 1), np.where((num == 2) & (both == 2), 2.0, 1.0), np.nan).astype(
+        np.float32
+    )
 
 
 def _top(kernel: Kernel, peers: Peers, *, present: Bools) -> tuple[Reals, Reals]:
