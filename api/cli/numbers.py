@@ -7,9 +7,6 @@ from collections.abc import Callable
 
 from argus.collectors.records.layout import MAX_WORLD
 
-DAY_S = 86400.0
-"""Longest that a command may take or wait."""
-
 
 def whole(low: int, high: int) -> Callable[[str], int]:
     """What reads a whole number in [low, high]; argparse names the option beside what is wrong.
