@@ -19,10 +19,12 @@ from argus.analytics.beside import beside
 from argus.analytics.delays import path_of
 from argus.analytics.detectors import run_detectors
 from argus.analytics.digest import digest_of
+from argus.analytics.eras import Eras
 from argus.analytics.finding import Finding
 from argus.analytics.from_start import since_start
 from argus.analytics.fuse import Lasting, checked, decide, stop_cause
 from argus.analytics.fuse.paused import billed_to, go_on_by_rank
+from argus.analytics.fuse.restart import run_changes
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
 from argus.analytics.host_path import is_better_seen
 from argus.analytics.incident import Cause, Incident
@@ -42,10 +44,9 @@ from argus.analytics.lifecycle import (
     update_incident,
 )
 from argus.analytics.link_symptom import link_symptoms
-from argus.analytics.memory import remember
+from argus.analytics.memory import remember, retain
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.recurrence import Bout, Recurrence, as_recurring, extended, known_again, recurrences
-from argus.analytics.run_diff import change_finding
 from argus.analytics.same_cause import is_named_now, is_other_now, is_wider, member_of, that_it_may_name
 from argus.analytics.series.live import LiveSeries, hear
 from argus.analytics.silence import is_gone, quiet_steps
@@ -65,6 +66,7 @@ class AttemptState:
     run: str
     attempt: int
     past: tuple[Digest, ...] = ()
+    eras: Eras = field(default_factory=Eras, compare=False)
     ballots: tuple[Ballot, ...] = ()
     beats: Mapping[int, Heartbeat] = field(default_factory=dict)
     moves: Mapping[int, float] = field(default_factory=dict)
@@ -126,7 +128,7 @@ def advance(
         is_stopped=is_stopped,
         outside=outside,
     )
-    findings = (*run_detectors(view), *_run_changes(view))
+    findings = (*run_detectors(view), *run_changes(view))
     if view.digest is not None:
         state = _judge(state, view, findings, votes=votes, min_past=min_past)
     if with_kernels is not None:
@@ -163,18 +165,6 @@ def _news(state: AttemptState, window: Window | None) -> tuple[Window | None, Wi
     return None, kernels if window.index == newest.index and newest.kernels is None else None
 
 
-def _run_changes(view: View) -> tuple[Finding, ...]:
-    """That the run is slower than before it was started again, told with every window while it is known."""
-    if view.digest is None or view.outside.change is None:
-        return ()
-    first = view.past[0].first_step if view.past else view.digest.first_step
-    window = view.digest.index
-    found = change_finding(
-        view.outside.change, run=view.run, attempt=view.attempt, window=window, first_step=first
-    )
-    return () if found is None else (replace(found, launch=view.launch),)
-
-
 def _view(state: AttemptState, topology: Topology, *, window: Window | None, now_s: float) -> View:
     """What detectors see of the state and the new window, its kernels aside."""
     waits = heard = digest = None
@@ -191,6 +181,7 @@ def _view(state: AttemptState, topology: Topology, *, window: Window | None, now
         now_s=now_s,
         window=window,
         past=state.past,
+        eras=state.eras,
         series=state.series,
         heard=heard,
         beats=tuple(beat for _, beat in sorted(state.beats.items())),
@@ -268,9 +259,11 @@ def _judge(
         doubted=tuple(sorted(s.rank for s in ranks)),
         doubted_paths=tuple(sorted({path for f in findings if (path := path_of(f))})),
     )
+    past = remember(state.past, doubted, incidents=state.incidents)
     state = replace(
         state,
-        past=remember(state.past, doubted, incidents=state.incidents),
+        past=past,
+        eras=retain(state.eras, past, incidents=state.incidents),
         series=view.heard.series if view.heard is not None else state.series,
     )
     return _close(state, [i for i in state.incidents if is_gone(i, state.past, recurring)])

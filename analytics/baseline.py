@@ -313,6 +313,12 @@ def is_comparable(digest: Digest, min_coverage: float = MIN_COVERAGE) -> bool:
     )
 
 
+def is_usual(digest: Digest) -> bool:
+    """Whether a window says how fast the job is: no start-up, enough of it seen."""
+    known = is_comparable(digest) and bool(np.isfinite(digest.job_step_s).any())
+    return digest.index >= START_UP_WINDOWS and known
+
+
 def is_seen(coverage: float, *, num_usable: int, num_steps: int, least: float = MIN_COVERAGE) -> bool:
     """Whether a window with this share of its rank-steps can be compared."""
     return coverage >= least and 2 * num_usable >= num_steps

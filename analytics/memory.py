@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from argus.analytics.ballots import VOTE_WINDOWS
+from argus.analytics.baseline import is_usual
+from argus.analytics.eras import Eras
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.kernels.digest import KEPT, KernelDigest
 from argus.analytics.lifecycle import is_stop
@@ -28,6 +30,22 @@ def remember(past: Sequence[Digest], digest: Digest, *, incidents: Sequence[Inci
         for each in (*past, digest)
     )
     return _lighter(_forget(known))
+
+
+def retain(eras: Eras, past: Sequence[Digest], *, incidents: Sequence[Incident]) -> Eras:
+    """The windows of `past` that no incident marks any more, in what is remembered for long. Those in which anybody stood
+    accused, and those of a job that was told to be slow, say nothing of how fast it is."""
+    of_all = [i for i in incidents if not i.cause.suspects and not is_stop(i)]
+    for one in past[:-VOTE_WINDOWS]:
+        if one.index > eras.taken:
+            is_told = not one.is_clean or any(_covers(i, one) for i in of_all)
+            eras = eras.after(one.index, one if is_usual(one) and not is_told else None)
+    return eras
+
+
+def _covers(incident: Incident, window: Digest) -> bool:
+    has_begun = window.first_step + window.num_steps > incident.onset_step
+    return has_begun and (incident.status == "open" or window.index <= incident.last_window)
 
 
 def _flagged(digest: Digest, accused: Sequence[Incident]) -> Digest:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from argus.analytics.eras import Stretch
 from argus.analytics.window import Bools, Floats, Ints, Window
+from argus.analytics.work import amount
 from argus.collectors.records.pack import pack, unpack
 
 _DTYPES: Mapping[str, np.dtype[Any]] = {
@@ -24,7 +26,7 @@ class WindowNumbers:
 
     Shapes: `ranks`, `step_s` (rank,), `phase_s`, `wait_s`, `cpu_s` (phase, rank), `job_step_s` (step,) =
     the slowest rank of each usable step. `work` (rank,) = units of work of a usable step as the job told them
-    (tokens, else samples), NaN where it told none. `told` are figures of the whole window from the runtime's own
+    (tokens, else samples), NaN where it told none; `amount` that of the mean rank with its unit, `work.amount`. `told` are figures of the whole window from the runtime's own
     events: `compiles` (number), `compile_s` and `gc_s` (seconds a step of the mean rank), `host_gap` (mean share
     of a step in which a GPU had nothing to do), and of the hosts' clocks: `clock_residual_s`, `clock_offset_s`,
     `clock_drift`, `clocks_unusable` (ranks); what nobody told is missing.
@@ -40,6 +42,7 @@ class WindowNumbers:
     job_step_s: Floats
     work: Floats
     told: Mapping[str, float] = field(default_factory=dict)
+    amount: tuple[str, float] | None = None
 
     @property
     def typical_step_s(self) -> float | None:
@@ -58,7 +61,12 @@ class WindowNumbers:
             "wait_s": ("<f4", self.wait_s.astype("<f4").reshape(-1)),
             "cpu_s": ("<f4", self.cpu_s.astype("<f4").reshape(-1)),
         }
-        meta = {"phases": list(self.phases), "clocks": list(self.clocks), "told": dict(self.told)}
+        meta = {
+            "phases": list(self.phases),
+            "clocks": list(self.clocks),
+            "told": dict(self.told),
+            "amount": self.amount,
+        }
         return pack(meta, arrays)
 
     @staticmethod
@@ -78,8 +86,38 @@ class WindowNumbers:
             wait_s=square["wait_s"],
             cpu_s=square["cpu_s"],
             told={str(name): float(value) for name, value in meta.get("told", {}).items()},
+            amount=_amount(meta.get("amount")),
             work=np.asarray(arrays.get("work", np.full(shape[1], np.nan)), np.float64),
         )
+
+
+def job_times(numbers: WindowNumbers, *, first_step: int, num_steps: int) -> Stretch | None:
+    """What the whole job did in a window, of its numbers alone; None where no step was seen."""
+    typical_s = numbers.typical_step_s
+    if typical_s is None:
+        return None
+    own = numbers.phase_s - np.nan_to_num(numbers.wait_s)
+    in_waits = np.nansum(numbers.wait_s, axis=0) if len(numbers.phases) else 0.0
+    return Stretch(
+        first_step=first_step,
+        num_steps=num_steps,
+        steps=np.array([first_step]),
+        job_step_s=np.array([typical_s]),
+        typical_step_s=_middle(numbers.step_s),
+        own_s=np.array([_middle(numbers.step_s - in_waits)]),
+        phases=numbers.phases,
+        self_s=np.array([[_middle(row)] for row in own]).reshape(len(numbers.phases), 1),
+        amount=numbers.amount,
+    )
+
+
+def _middle(values: Floats) -> float:
+    seen = values[np.isfinite(values)]
+    return float(np.median(seen)) if seen.size else float("nan")
+
+
+def _amount(raw: Any) -> tuple[str, float] | None:
+    return None if raw is None else (str(raw[0]), float(raw[1]))
 
 
 def read_steps(payload: bytes) -> tuple[Ints, Floats, Floats]:
@@ -109,6 +147,7 @@ def window_numbers(window: Window) -> WindowNumbers:
         cpu_s=_mean(window.cpu_s[:, :, usable]),
         work=_work(window, usable),
         told=_told(window, usable) | _clocks(window),
+        amount=amount(window),
     )
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from argus.analytics.eras import Eras
 from argus.analytics.kernels.digest import KernelDigest
 from argus.analytics.outside import NOTHING, Outside
 from argus.analytics.pauses import Pause
@@ -100,7 +101,7 @@ class Digest:
 class View:
     """One observation. `window` is None between windows, when only heartbeats are new.
 
-    `past` holds the digests of earlier windows of this attempt, oldest first; `now_s` is Unix time. `waits` and
+    `past` holds the digests of earlier windows of this attempt, oldest first, `eras` what is left of those before; `now_s` is Unix time. `waits` and
     `digest` are those of `window`, made once for all detectors; a detector makes its own if they are None.
     `worth_s` = seconds a step the job would gain if a rank were healthy, by replay of its pipeline, None without
     pipeline records. `is_stopped` = the beats are a watchdog's last words: the job stands still for sure.
@@ -115,6 +116,7 @@ class View:
     now_s: float
     window: Window | None = None
     past: tuple[Digest, ...] = ()
+    eras: Eras = field(default_factory=Eras)
     beats: tuple[Heartbeat, ...] = ()
     moves: Mapping[int, float] = field(default_factory=dict)
     series: LiveSeries = field(default_factory=LiveSeries)

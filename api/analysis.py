@@ -29,6 +29,7 @@ from argus.analytics.window import Coverage, Window
 from argus.api.complaints import plainly
 from argus.api.course import Analyses, Look
 from argus.api.governing import govern, level_of
+from argus.api.long_ago import eras_before
 from argus.api.metrics import Metrics
 from argus.api.outside import outside_now, recall
 from argus.api.past import past_now
@@ -66,12 +67,13 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
         beats = progress.beats_of(connection, live.row.id)
         kept = incident_store.open_incidents(connection, live.row.id)
         past = progress.last_windows(connection, live.row.id, limit=PAST_WINDOWS)
+        eras = eras_before(connection, live.row.id, past[0].window) if past else None
         watch.level = level_of(connection, (run, attempt))
     watch.heard = {item.beat.rank: item for item in beats}
     watch.kept = {incident.id: incident for incident in kept}
     # The windows seen again are compared with their past as they were: without the suspects of then.
     older = [incident for incident in kept if past and incident.opened_window < past[0].window]
-    watch.course = watch.course.restored(older)
+    watch.course = watch.course.restored(older, eras=eras)
     try:
         refresh(means, watch)
         for row in past:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
+from argus.analytics.eras import Eras
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.outside import NOTHING, Outside
@@ -55,10 +56,13 @@ class Advance(Protocol[S]):
 
 
 class Restore(Protocol[S]):
-    """Puts into a state what no window shows again: its open incidents, the last day's bouts of its ranks."""
+    """Puts into a state what no window shows again: its open incidents, the last day's bouts of its ranks, and what
+    its windows of long ago say."""
 
-    def __call__(self, state: S, incidents: Sequence[Incident], bouts: Sequence[Bout]) -> S:
-        """The state whose incidents are `incidents` and whose bouts are `bouts`."""
+    def __call__(
+        self, state: S, incidents: Sequence[Incident], bouts: Sequence[Bout], eras: Eras | None = None
+    ) -> S:
+        """The state whose incidents are `incidents` and whose bouts are `bouts`; its eras as they are if None."""
 
 
 class Diagnose(Protocol):
@@ -98,8 +102,10 @@ class Course(Protocol):
     ) -> Look:
         """Look at the next window, or between windows at the heartbeats."""
 
-    def restored(self, incidents: Sequence[Incident], bouts: Sequence[Bout] = ()) -> Course:
-        """The same course with these incidents open and no others, and these bouts remembered."""
+    def restored(
+        self, incidents: Sequence[Incident], bouts: Sequence[Bout] = (), eras: Eras | None = None
+    ) -> Course:
+        """The same course with these incidents open and no others, these bouts remembered, and these eras if any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +162,8 @@ class Following(Generic[S]):
             bouts=tuple(done.bouts),
         )
 
-    def restored(self, incidents: Sequence[Incident], bouts: Sequence[Bout] = ()) -> Course:
+    def restored(
+        self, incidents: Sequence[Incident], bouts: Sequence[Bout] = (), eras: Eras | None = None
+    ) -> Course:
         """See `Course.restored`."""
-        return replace(self, state=self.restore(self.state, incidents, bouts))
+        return replace(self, state=self.restore(self.state, incidents, bouts, eras))

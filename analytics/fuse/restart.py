@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from argus.analytics.finding import Finding
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.incident import Cause, RuledOut
-from argus.analytics.run_diff import RunDiff
+from argus.analytics.run_diff import RunDiff, change_finding
 from argus.analytics.stops import is_over
 from argus.analytics.view import View
 
@@ -24,6 +25,18 @@ RECENT = 8
 
 EXPLAINED = 0.5
 """A suspect that costs half of what the step grew by explains it: the restart does not."""
+
+
+def run_changes(view: View) -> tuple[Finding, ...]:
+    """That the run is slower than before it was started again, told with every window while it is known."""
+    if view.digest is None or view.outside.change is None:
+        return ()
+    first = view.past[0].first_step if view.past else view.digest.first_step
+    window = view.digest.index
+    found = change_finding(
+        view.outside.change, run=view.run, attempt=view.attempt, window=window, first_step=first
+    )
+    return () if found is None else (replace(found, launch=view.launch),)
 
 
 def restart_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from argus.analytics.baseline import START_UP_WINDOWS, VOTING_WINDOWS, is_comparable
+from argus.analytics.baseline import VOTING_WINDOWS, is_comparable, is_usual
+from argus.analytics.eras import FOLD, Times, stretch_of
 from argus.analytics.finding import Evidence
 from argus.analytics.fuse.growing import growth_of
 from argus.analytics.fuse.lasting import Lasting
@@ -31,6 +32,9 @@ DATA_PART = 0.5
 MIN_RISE = 1.05
 """As for a bare series of step times: less is worth nobody's time."""
 
+MIN_UNTOLD = 1.10
+"""Over hours batches and sequences change lawfully: so much counts there where nobody tells tokens or samples."""
+
 BEFORE, AFTER = 4, 3
 """Windows on either side."""
 
@@ -42,6 +46,9 @@ SCALES = 4.0
 
 HALF = 0.5
 """Every window since must show half of the rise and none before may; an open incident lasts as long as now does."""
+
+TOLD = {"tokens", "samples"}
+"""Units of work that a job tells by itself; micro-batches are counted."""
 
 MEASURED = ("step_s", "own_s", "in_calls_s", "step_work")
 """Evidence of the rule itself."""
@@ -70,11 +77,12 @@ def job_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     suspected = any(finding.role == "culprit" for finding in lasting.findings)
     if lasting.open or suspected or lasting.ranks or lasting.links:
         return ()
-    seen = [*_usable(view.past), digest]
+    seen = [*filter(is_usual, view.past), digest]
     rise = rise_of(seen) or growth_in(seen)
-    if rise is None or not is_unsuspected(seen, rise.place):
-        return ()
-    return (_cause(view, seen, rise),)
+    if rise is not None:
+        return (_cause(view, seen, rise),) if is_unsuspected(seen, rise.place) else ()
+    long = risen_long_ago(view, seen)
+    return () if long is None else (_cause(view, *long),)
 
 
 def is_unsuspected(seen: Sequence[Digest], place: int) -> bool:
@@ -88,7 +96,7 @@ def _is_mine(cause: Cause, view: View) -> bool:
     return cause.fault_class in (SLOWER, LOADING) and cause.scope == f"run:{view.run}" and not cause.suspects
 
 
-def rise_of(digests: Sequence[Digest]) -> Rise | None:
+def rise_of(digests: Sequence[Times], *, least: float = MIN_RISE) -> Rise | None:
     """The split of the windows' step times into before and since that is a rise which lasts, of several the best."""
     times = _times(digests)
     if times is None or len(times) < BEFORE + AFTER:
@@ -102,19 +110,19 @@ def rise_of(digests: Sequence[Digest]) -> Rise | None:
     # Steps that grow on and on are split best in their middle, where neither side is a level.
     for place in k[np.argsort(-k * (len(logs) - k) * (right - left) ** 2, kind="stable")].tolist():
         lasts = min(ends_s[place - 1], ends_s[-1] - ends_s[place - 1]) >= LASTS_S
-        if lasts and _is_rise(logs[:place], logs[place:], error):
+        if lasts and _is_rise(logs[:place], logs[place:], error, least=least):
             low, high = (float(np.exp(np.median(part))) for part in (logs[:place], logs[place:]))
             return Rise(before_s=low, now_s=high, place=place)
     return None
 
 
-def growth_in(digests: Sequence[Digest]) -> Rise | None:
+def growth_in(digests: Sequence[Times], *, least: float = MIN_RISE) -> Rise | None:
     """The rise of windows that grow longer one after another, of which no two levels are made yet."""
     times = _times(digests)
     grown = (
         None
         if times is None
-        else growth_of(np.log(times), error=_error_of_one(digests), least=float(np.log(MIN_RISE)))
+        else growth_of(np.log(times), error=_error_of_one(digests), least=float(np.log(least)))
     )
     if grown is None or sum(one.num_steps * one.typical_step_s for one in digests[grown.place :]) < LASTS_S:
         return None
@@ -123,25 +131,35 @@ def growth_in(digests: Sequence[Digest]) -> Rise | None:
     )
 
 
-def _is_rise(before: Floats, since: Floats, error: float) -> bool:
+def _is_rise(before: Floats, since: Floats, error: float, *, least: float) -> bool:
     """Whether logarithms of windows lie higher since, each of them, by more than they vary."""
     low, high = float(np.median(before)), float(np.median(since))
     middle = low + HALF * (high - low)
     # What rises on and on is no wide level: since the rise the spread is what is left beside its own line.
     spread = max(_spread(before), _spread(_beside_line(since)), error)
-    is_large = high - low >= max(np.log(MIN_RISE), SCALES * spread)
+    is_large = high - low >= max(np.log(least), SCALES * spread)
     return bool(is_large and before.max() < middle <= since.min())
 
 
-def _usable(past: Sequence[Digest]) -> list[Digest]:
-    return [
-        one
-        for one in past
-        if one.index >= START_UP_WINDOWS and is_comparable(one) and np.isfinite(one.job_step_s).any()
-    ]
+def risen_long_ago(view: View, seen: Sequence[Digest]) -> tuple[Sequence[Times], Rise] | None:
+    """The rise over stretches of windows that the last windows alone, `seen`, are too few to show; with those stretches."""
+    if not is_unsuspected(seen, max(len(seen) - 1 - VOTING_WINDOWS, 0)):
+        return None
+    now = stretch_of(seen[-FOLD:])
+    for level in view.eras.levels[1:]:
+        stretches: list[Times] = [*level, now]
+        units = {None if one.amount is None else one.amount[0] for one in stretches}
+        times = _times(stretches)
+        least = MIN_RISE if units <= TOLD else MIN_UNTOLD
+        if len(units) > 1 or times is None or times[-1] < least * times.min():
+            continue
+        rise = growth_in(stretches, least=least) or rise_of(stretches, least=least)
+        if rise is not None:
+            return stretches, rise
+    return None
 
 
-def _times(digests: Sequence[Digest]) -> Floats | None:
+def _times(digests: Sequence[Times]) -> Floats | None:
     """Median step of each window, for as much work as the newest has. (window,)"""
     times = np.array([float(np.nanmedian(one.job_step_s)) for one in digests])
     amounts = [one.amount for one in digests]
@@ -152,7 +170,7 @@ def _times(digests: Sequence[Digest]) -> Floats | None:
     return times if np.isfinite(times).all() and (times > 0).all() else None
 
 
-def _error_of_one(digests: Sequence[Digest]) -> float:
+def _error_of_one(digests: Sequence[Times]) -> float:
     """Standard error of a window's median by its own steps: a few windows may lie together by chance."""
     return float(np.median([_of_median(one.job_step_s) for one in digests]))
 
@@ -200,7 +218,7 @@ def _work_since(known: Cause, digest: Digest) -> float:
     return digest.amount[1] / told.value
 
 
-def _evidence(seen: Sequence[Digest], rise: Rise, parts: Sequence[Evidence]) -> tuple[Evidence, ...]:
+def _evidence(seen: Sequence[Times], rise: Rise, parts: Sequence[Evidence]) -> tuple[Evidence, ...]:
     """What is told of a rise, and the work of a step then as far as all windows know it in one unit."""
     step = Evidence(name="step_s", value=rise.now_s, unit="s", baseline=rise.before_s, note="of the job")
     units = {None if one.amount is None else one.amount[0] for one in seen}
@@ -214,7 +232,7 @@ def _priced(cause: Cause, *, before_s: float, now_s: float) -> Cause:
     return replace(cause, s_per_step=now_s - before_s, share_of_step=1 - before_s / now_s)
 
 
-def _cause(view: View, seen: Sequence[Digest], rise: Rise) -> Cause:
+def _cause(view: View, seen: Sequence[Times], rise: Rise) -> Cause:
     before, since = seen[: rise.place], seen[rise.place :]
     parts = _parts(before, since)
     grown = max(parts, key=lambda item: item.value - (item.baseline or 0.0))
@@ -235,7 +253,7 @@ def _cause(view: View, seen: Sequence[Digest], rise: Rise) -> Cause:
     return _priced(cause, before_s=rise.before_s, now_s=rise.now_s)
 
 
-def _of_data(view: View, seen: Sequence[Digest], rise: Rise, parts: Sequence[Evidence]) -> Cause:
+def _of_data(view: View, seen: Sequence[Times], rise: Rise, parts: Sequence[Evidence]) -> Cause:
     """All ranks wait for their data: what lies behind all loaders, or the way they load."""
     why = "every rank loses the time before its batch is there, and works as fast as ever after it"
     return Cause(
@@ -251,14 +269,14 @@ def _of_data(view: View, seen: Sequence[Digest], rise: Rise, parts: Sequence[Evi
     )
 
 
-def _data_grown(before: Sequence[Digest], since: Sequence[Digest]) -> float:
+def _data_grown(before: Sequence[Times], since: Sequence[Times]) -> float:
     """Seconds a step that the median rank waits longer for its data; 0 where nobody times that."""
     if not all("data" in one.phases for one in (*before, *since)):
         return 0.0
     return _self_s(since, "data") - _self_s(before, "data")
 
 
-def _parts(before: Sequence[Digest], since: Sequence[Digest]) -> list[Evidence]:
+def _parts(before: Sequence[Times], since: Sequence[Times]) -> list[Evidence]:
     """What grew in the median rank: its own work, or what it stands in calls."""
     own = [float(np.nanmedian([np.nanmedian(one.own_s) for one in some])) for some in (before, since)]
     step = [float(np.median([one.typical_step_s for one in some])) for some in (before, since)]
@@ -274,18 +292,18 @@ def _parts(before: Sequence[Digest], since: Sequence[Digest]) -> list[Evidence]:
     ]
 
 
-def _phase(before: Sequence[Digest], since: Sequence[Digest]) -> str | None:
+def _phase(before: Sequence[Times], since: Sequence[Times]) -> str | None:
     """The phase whose own time grew most in the median rank."""
     names = [name for name in since[-1].phases if all(name in one.phases for one in (*before, *since))]
     grown = {name: _self_s(since, name) - _self_s(before, name) for name in names}
     return max(grown, key=lambda name: (grown[name], name)) if grown else None
 
 
-def _self_s(digests: Sequence[Digest], phase: str) -> float:
+def _self_s(digests: Sequence[Times], phase: str) -> float:
     return float(np.nanmedian([np.nanmedian(one.self_s[one.phases.index(phase)]) for one in digests]))
 
 
-def _onset(seen: Sequence[Digest], rise: Rise) -> int:
+def _onset(seen: Sequence[Times], rise: Rise) -> int:
     """The step that splits the windows around the rise best, the first of its window where it goes on."""
     place = rise.place
     if rise.grows:

@@ -81,6 +81,13 @@ def open_incidents(connection: Connection, attempt_id: int) -> list[Incident]:
     return [read_incident(row._mapping) for row in rows]
 
 
+def all_incidents(connection: Connection, attempt_id: int) -> list[Incident]:
+    """The attempt's incidents, open and resolved, oldest first."""
+    order = (INCIDENTS.c.opened_s, INCIDENTS.c.id)
+    rows = connection.execute(select(INCIDENTS).where(INCIDENTS.c.attempt_id == attempt_id).order_by(*order))
+    return [read_incident(row._mapping) for row in rows]
+
+
 def read_incident(row: RowMapping) -> Incident:
     """A row of the table as the incident that was saved."""
     raw = load(row["body"])

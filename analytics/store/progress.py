@@ -21,6 +21,9 @@ from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
 from argus.topology.stored import read_layouts
 
+NUMBERS_AT_ONCE = 16
+"""Windows whose numbers are read in one statement: those of ten thousand ranks are a megabyte each."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LiveAttempt:
@@ -112,6 +115,31 @@ def last_windows(connection: Connection, attempt_id: int, *, limit: int) -> list
     columns = [WINDOWS.c[name] for name in _ROW_COLUMNS]
     statement = select(*columns).where(*where).order_by(WINDOWS.c.window.desc()).limit(limit)
     return [_window_row(row) for row in connection.execute(statement)][::-1]
+
+
+def windows_before(connection: Connection, attempt_id: int, *, window: int) -> list[tuple[int, int, int]]:
+    """Index, first step and steps of the analysed windows before one whose numbers are kept, in order."""
+    here = (
+        WINDOWS.c.attempt_id == attempt_id,
+        WINDOWS.c.window < window,
+        WINDOWS.c.status == "analysed",
+        WINDOWS.c.numbers.is_not(None),
+    )
+    columns = (WINDOWS.c.window, WINDOWS.c.first_step, WINDOWS.c.num_steps)
+    return [
+        tuple(row) for row in connection.execute(select(*columns).where(*here).order_by(WINDOWS.c.window))
+    ]
+
+
+def numbers_of(
+    connection: Connection, attempt_id: int, windows: Sequence[int]
+) -> Iterator[tuple[int, bytes]]:
+    """Index and packed numbers of these windows, see `analytics.numbers`; of those whose numbers are kept."""
+    for start in range(0, len(windows), NUMBERS_AT_ONCE):
+        here = WINDOWS.c.window.in_(windows[start : start + NUMBERS_AT_ONCE])
+        which = (WINDOWS.c.attempt_id == attempt_id, here, WINDOWS.c.numbers.is_not(None))
+        for row in connection.execute(select(WINDOWS.c.window, WINDOWS.c.numbers).where(*which)):
+            yield row.window, row.numbers
 
 
 _ROW_COLUMNS = ("window", "status", "first_step", "num_steps", "ranks_in", "opened_s", "analysed_s")

@@ -20,6 +20,7 @@ from argus.api.settings import Settings, SettingsError
 from argus.api.settings_sources import load_settings
 
 if TYPE_CHECKING:
+    from argus.analytics.eras import Eras
     from argus.analytics.incident import Incident
     from argus.analytics.kernels.digest import Engine
     from argus.analytics.recurrence import Bout
@@ -71,8 +72,14 @@ def product_analyses(engine: Engine | None = None) -> Analyses:
     from argus.analytics.attempt import AttemptState, advance
     from argus.api.course import Analyses, Following
 
-    def restore(state: AttemptState, incidents: Sequence[Incident], bouts: Sequence[Bout]) -> AttemptState:
-        return replace(state, incidents=tuple(incidents), bouts=tuple(bouts))
+    def restore(
+        state: AttemptState,
+        incidents: Sequence[Incident],
+        bouts: Sequence[Bout],
+        eras: Eras | None = None,
+    ) -> AttemptState:
+        known = state.eras if eras is None else eras
+        return replace(state, incidents=tuple(incidents), bouts=tuple(bouts), eras=known)
 
     look = partial(advance, engine=engine)
 

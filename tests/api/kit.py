@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from argus.agent.triage import no_incident
+from argus.analytics.eras import Eras
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Cause, Cost, Incident
 from argus.analytics.outside import NOTHING, Outside
@@ -234,7 +235,9 @@ def fake_render(incident: Incident, diagnosis: Mapping[str, Any], *, topology: T
     return f"{incident.cause.fault_class}: {diagnosis['headline']} of {topology.world_size}"
 
 
-def fake_restore(state: FakeState, incidents: Sequence[Incident], bouts: Sequence[Bout]) -> FakeState:
+def fake_restore(
+    state: FakeState, incidents: Sequence[Incident], bouts: Sequence[Bout], eras: Eras | None = None
+) -> FakeState:
     """The state with the one incident that may be open."""
     return replace(state, open=incidents[0] if incidents else None)
 
