@@ -208,6 +208,8 @@ def refused(rank: int, world: int) -> None:
     """A call that raises before it is issued, on one rank only, and a program that goes on."""
     net = jobs.model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    everybody = dist.group.WORLD
+    assert everybody is not None
     for _ in range(STEPS):
         optimizer.zero_grad()
         net(jobs.batch(rank)).square().mean().backward()
@@ -216,9 +218,9 @@ def refused(rank: int, world: int) -> None:
             with pytest.raises((RuntimeError, ValueError)):
                 dist.all_gather([torch.zeros(3)], torch.zeros(5))
             with pytest.raises((RuntimeError, ValueError)):
-                functional.all_reduce(torch.zeros(4), "no such operation", dist.group.WORLD)
+                functional.all_reduce(torch.zeros(4), "no such operation", everybody)
         dist.all_reduce(torch.zeros(4))
-        result = functional.all_reduce(torch.zeros(4), "sum", dist.group.WORLD)
+        result = functional.all_reduce(torch.zeros(4), "sum", everybody)
         functional.wait_tensor(result)  # type: ignore[no-untyped-call]
 
 
