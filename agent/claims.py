@@ -166,6 +166,7 @@ FORMS: Mapping[str, _Form] = {
         with_baseline="It does not work for {v} of a step, the other stages for {b}.",
     ),
     "lost_s": _Form(text="It costs {v} a step {note}."),
+    "lost_so_far_s": _Form(text="It has cost {v} {note}."),
     "lost_by_unit_s": _Form(text="{v} of it follow the {note}."),
     "own_past_s": _Form(
         text="Their own work takes {v} a step.",

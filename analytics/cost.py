@@ -14,6 +14,9 @@ GAIN = "replay_gain_s"
 BY_ITSELF = "by_itself_s"
 """Evidence whose value would be the price if the other causes of the step were healed."""
 
+SO_FAR = "lost_so_far_s"
+"""Evidence of what each step since the onset lost on average, where that is not what one loses now."""
+
 LEAST_S = 1e-9
 """Clocks count nanoseconds: a lower price is what adding up left over, and none."""
 
@@ -46,7 +49,8 @@ def cost_of_steps(
 ) -> Cost:
     """Cost of slow steps; steps counted already keep the price they had, so a fault that eases is not repriced.
 
-    `quiet_steps` of the new ones did not show the fault and cost nothing. What comes and goes is priced by what it
+    `quiet_steps` of the new ones did not show the fault and cost nothing. The first look prices the steps before it by
+    what they lost on average where the cause tells that. What comes and goes is priced by what it
     costs on average; the steps that showed it cost the whole.
     """
     num_steps = max(steps_done - onset_step + 1, before.num_steps, 0)
@@ -54,7 +58,7 @@ def cost_of_steps(
     share = next((item.value for item in cause.evidence if item.name == BAD_SHARE), 1.0)
     is_replayed = any(item.name == GAIN for item in cause.evidence)
     num_bad = max(num_steps - before.num_steps - quiet_steps, 0)
-    added = s_per_step / share * num_bad * world / 3600
+    added = (_price_so_far(cause, before) or s_per_step / share) * num_bad * world / 3600
     return Cost(
         s_per_step=s_per_step,
         share_of_step=cause.share_of_step if s_per_step else 0.0,
@@ -63,6 +67,13 @@ def cost_of_steps(
         method=REPLAY if is_replayed else CRITICAL_PATH,
         num_steps=num_steps,
     )
+
+
+def _price_so_far(cause: Cause, before: Cost) -> float | None:
+    """What each step lost on average up to the first look; None after it, or where nobody told."""
+    if before.num_steps:
+        return None
+    return next((item.value for item in cause.evidence if item.name == SO_FAR), None)
 
 
 def cost_of_stop(before: Cost, cause: Cause, *, world: int) -> Cost:

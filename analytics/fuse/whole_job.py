@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from argus.analytics.baseline import VOTING_WINDOWS, is_comparable, is_usual
+from argus.analytics.cost import SO_FAR
 from argus.analytics.eras import FOLD, Times, stretch_of
 from argus.analytics.finding import Evidence
 from argus.analytics.fuse.growing import growth_of
@@ -221,11 +222,22 @@ def _work_since(known: Cause, digest: Digest) -> float:
 def _evidence(seen: Sequence[Times], rise: Rise, parts: Sequence[Evidence]) -> tuple[Evidence, ...]:
     """What is told of a rise, and the work of a step then as far as all windows know it in one unit."""
     step = Evidence(name="step_s", value=rise.now_s, unit="s", baseline=rise.before_s, note="of the job")
+    parts = (*parts, *_so_far(seen, rise))
     units = {None if one.amount is None else one.amount[0] for one in seen}
     last = seen[-1].amount
     if last is None or len(units) > 1:
         return (step, *parts)
     return (step, *parts, Evidence(name="step_work", value=last[1], note=last[0]))
+
+
+def _so_far(seen: Sequence[Times], rise: Rise) -> tuple[Evidence, ...]:
+    """What each step since the onset lost on average: of what grows, much less than one loses now."""
+    times = _times(seen)
+    if times is None or not rise.grows:
+        return ()
+    since = [one.num_steps for one in seen[rise.place :]]
+    lost_s = max(float(np.average(times[rise.place :], weights=since)) - rise.before_s, 0.0)
+    return (Evidence(name=SO_FAR, value=lost_s, unit="s", note="a step since then, on average"),)
 
 
 def _priced(cause: Cause, *, before_s: float, now_s: float) -> Cause:

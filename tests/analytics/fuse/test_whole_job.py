@@ -12,7 +12,7 @@ from argus.analytics.digest import digest_of
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.fuse.whole_job import LASTS_S, growth_in, is_unsuspected, job_causes, rise_of
 from argus.analytics.incident import Cause, Incident
-from argus.analytics.lifecycle import RUN_OVER
+from argus.analytics.lifecycle import RUN_OVER, open_incident, update_incident
 from argus.analytics.view import Digest, View
 from argus.analytics.window import Floats, assemble
 from argus.collectors.records.plan import WindowPlan
@@ -123,6 +123,18 @@ def test_steps_that_grow_a_little_with_every_window_are_told_once_it_is_worth_it
 )
 def test_what_is_no_growth(step_s: list[float]) -> None:
     assert growth_in(digests(step_s, spread=0.005)) is None
+
+
+def test_what_grew_has_cost_what_it_cost_on_the_way() -> None:
+    (told,) = causes(digests(growing(0.007), spread=0.005))
+    opened = open_incident(told, run="r", attempt=0, window=17, steps_done=179, world=4)
+    assert told.s_per_step == pytest.approx(0.14, abs=0.02)
+    num_steps = 180 - opened.onset_step
+    so_far_s = opened.cost.gpu_hours_so_far * 3600 / 4 / num_steps
+    assert 0.4 * told.s_per_step < so_far_s < 0.75 * told.s_per_step
+    later = update_incident(opened, told, window=18, steps_done=189, world=4)
+    added_s = (later.cost.gpu_hours_so_far - opened.cost.gpu_hours_so_far) * 3600 / 4
+    assert added_s == pytest.approx(10 * told.s_per_step)
 
 
 @pytest.mark.slow
