@@ -26,6 +26,9 @@ from argus.analytics.store.tables import (
     WINDOWS,
 )
 
+REACH = 1.25
+"""How far back of a step is shown, in parts of what came since: enough to see what was before."""
+
 
 def run_names(connection: Connection, *, limit: int) -> list[str]:
     """Names of runs, the one heard of last first."""
@@ -59,10 +62,18 @@ def numbers_of(connection: Connection, attempt_id: int, window: int) -> WindowNu
     return None if body is None else WindowNumbers.from_bytes(body)
 
 
-def numbers_bodies(connection: Connection, attempt_id: int, *, limit: int, upto: int | None) -> Iterator[Any]:
-    """Window, first_step, num_steps and packed numbers of the last windows, the latest first."""
+def numbers_bodies(
+    connection: Connection, attempt_id: int, *, limit: int, upto: int | None, since_step: int | None = None
+) -> Iterator[Any]:
+    """Window, first_step, num_steps and packed numbers of the last windows, the latest first; every second or fewer of them
+    where the last `limit` do not reach back to some time before `since_step`."""
     columns = [WINDOWS.c[name] for name in ("window", "first_step", "num_steps", "numbers")]
     here = [WINDOWS.c.attempt_id == attempt_id, WINDOWS.c.numbers.is_not(None), *_upto(WINDOWS, upto)]
+    if since_step is not None:
+        ends = select(func.min(WINDOWS.c.window), func.max(WINDOWS.c.window))
+        first, last = connection.execute(ends.where(*here, WINDOWS.c.first_step >= since_step)).one()
+        every = 1 if first is None else -(-round((last - first) * REACH) // limit)
+        here += [WINDOWS.c.window % every == last % every] if every > 1 else []
     yield from connection.execute(
         select(*columns).where(*here).order_by(WINDOWS.c.window.desc()).limit(limit)
     )

@@ -38,29 +38,33 @@ MARKS = {
 
 
 def steps_chart(
-    connection: Connection, which: Which, *, ranks: Sequence[int], limit: int, upto: int | None
+    connection: Connection,
+    which: Which,
+    *,
+    ranks: Sequence[int],
+    limit: int,
+    upto: int | None,
+    since_step: int | None = None,
 ) -> Json:
-    """Columns over the last `limit` windows, oldest first: seconds a step of the job, of its ranks and of some."""
-    rows = list(asked.numbers_bodies(connection, which.id, limit=limit, upto=upto))[::-1]
+    """Columns over the last `limit` windows, oldest first: seconds a step of the job, of its ranks and of some. Further
+    apart where they are to reach back to before `since_step`."""
+    rows = [*asked.numbers_bodies(connection, which.id, limit=limit, upto=upto, since_step=since_step)][::-1]
     read = [read_steps(row.numbers) for row in rows]
     windows = [row.window for row in rows]
-    first_of = dict(zip(windows, (row.first_step for row in rows), strict=True))
     reference = ranks[0] if ranks else _first_rank(read)
     # Only L1: one finding of L2 may list ten thousand victims.
     found = queries.findings(
         connection, attempt_id=which.id, window=None, level="L1", limit=MAX_FINDINGS, offset=0
     )
     bodies = [
-        body
-        for window in windows
-        for body in asked.bodies_of_ranks(connection, which.id, window, ranks=[reference])
+        body for at in windows for body in asked.bodies_of_ranks(connection, which.id, at, ranks=[reference])
     ]
     return {
         "run": which.run,
         "attempt": which.attempt,
         "unit": "s",
         "window": windows,
-        "first_step": list(first_of.values()),
+        "first_step": [row.first_step for row in rows],
         "num_steps": [row.num_steps for row in rows],
         "job_s": [_at(job, 50) for _, _, job in read],
         "slowest_s": [_at(job, 100) for _, _, job in read],

@@ -31,6 +31,12 @@ MAX_RANKS = 16
 """Ranks shown beside the job: more lines are no chart."""
 
 Upto = Annotated[int | None, Query(ge=0, le=(1 << 53) - 1, description="last window; the latest when absent")]
+SinceStep = Annotated[
+    int | None,
+    Query(
+        ge=0, le=(1 << 53) - 1, description="reach back to before this step, with windows left out if need be"
+    ),
+]
 Windows = Annotated[int, Query(ge=1, le=MAX_WINDOWS, description="windows")]
 Rows = Annotated[int, Query(ge=1, le=MAX_ROWS, description="rows at most; several ranks share one")]
 Ranks = Annotated[list[Rank] | None, Query(max_length=MAX_RANKS)]
@@ -85,11 +91,14 @@ def get_steps_chart(
     rank: Ranks = None,
     windows: Windows = 120,
     upto: Upto = None,
+    since_step: SinceStep = None,
 ) -> Response:
     """Step times window by window, with change points, incidents and marked steps."""
+    ranks = tuple(rank or ())
     with service.store.read() as connection:
         which = which_attempt(connection, run, attempt)
-        return Json(steps_chart(connection, which, ranks=tuple(rank or ()), limit=windows, upto=upto))
+        chart = steps_chart(connection, which, ranks=ranks, limit=windows, upto=upto, since_step=since_step)
+    return Json(chart)
 
 
 def get_heat_chart(

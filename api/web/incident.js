@@ -31,7 +31,7 @@ export async function show(place, id, { stillHere, mount }) {
   mount();
   const planned = windowsOf(one);
   const upto = one.end_step === null ? null : (await planned).upto; // one that goes on reaches to the latest window
-  const steps = into(parts.steps.body, stepsChart({ ...about, upto }), (drawn) => drawn);
+  const steps = into(parts.steps.body, stepsChart({ ...about, upto, since_step: one.onset_step }), (drawn) => drawn);
   const heat = timeHeat({ ...about, upto, onset: one.onset_step });
   fill(parts.heat.body, heat.element);
   const [plan] = await Promise.all([planned, steps, heat.done]);

@@ -8,9 +8,9 @@ import { digits, ranks, seconds, times } from "./format.js";
 const LINES = ["line-1", "line-2", "line-3", "line-4"];
 const MAX_SHOWN = 4;
 
-export async function stepsChart({ run, attempt, suspects = [], upto = null, windows = 120 }) {
+export async function stepsChart({ run, attempt, suspects = [], upto = null, windows = 120, since_step = null }) {
   const shown = suspects.slice(0, MAX_SHOWN);
-  const chart = await get(`/v1/runs/${quoted(run)}/charts/steps`, { attempt, rank: shown, upto, windows });
+  const chart = await get(`/v1/runs/${quoted(run)}/charts/steps`, { attempt, rank: shown, upto, windows, since_step });
   if (!chart.window.length) return h("p", { class: "quiet" }, "No window was analysed yet.");
   const names = ["Job, median step", "slowest step", ...shown.map((rank) => `rank ${rank}`)];
   const columns = [chart.job_s, chart.slowest_s, ...shown.map((rank) => chart.ranks[rank])];

@@ -13,7 +13,9 @@ from sqlalchemy import event, insert, update
 from argus.analytics.eras import FOLD, KEPT, LEVELS, Eras
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.store.incidents import save_incident
+from argus.analytics.store.queries import Which
 from argus.analytics.store.tables import WINDOWS
+from argus.api.charts.steps import steps_chart
 from argus.api.cli.serve import product_analyses
 from argus.api.long_ago import eras_before
 from argus.api.service import Service
@@ -131,3 +133,25 @@ def test_the_products_course_keeps_its_long_past_when_incidents_are_put_back() -
     course = product_analyses().begin("r", 0).restored([], eras=known)
     assert course.restored([], ()) == course.restored([], (), known)
     assert course.restored([]).state.eras == known  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("since_step", "apart"), [(None, 1), (29_500, 1), (29_000, 2), (5_000, 27), (0, 32)])
+def test_the_chart_of_steps_reaches_back_to_before_an_onset(
+    service: Service, since_step: int | None, apart: int
+) -> None:
+    attempt_id = filled(service, 3000)
+    which = Which(id=attempt_id, run="r", attempt=0)
+    with service.store.read() as connection:
+        chart = steps_chart(connection, which, ranks=(0,), limit=120, upto=None, since_step=since_step)
+    windows = chart["window"]
+    assert 90 <= len(windows) <= 120 and windows[-1] == 2999
+    assert set(np.diff(windows).tolist()) == {apart}
+    assert since_step is None or chart["first_step"][0] <= max(since_step, 10 * apart)
+    assert chart["job_s"][-1] == pytest.approx(2.0 + 2999 / 1000) and len(chart["ranks"]["0"]) == len(windows)
+
+
+def test_a_chart_of_steps_that_never_came_is_one_of_the_last(service: Service) -> None:
+    which = Which(id=filled(service, 30), run="r", attempt=0)
+    with service.store.read() as connection:
+        chart = steps_chart(connection, which, ranks=(), limit=10, upto=None, since_step=10**9)
+    assert chart["window"] == list(range(20, 30))
