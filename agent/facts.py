@@ -118,8 +118,11 @@ class RunFacts(Protocol):
     def numbers(self, window: int) -> WindowNumbers | None:
         """Per rank and phase what a window took."""
 
-    def step_times(self, *, ranks: Sequence[int], limit: int, upto: int | None = None) -> Sequence[StepPoint]:
-        """Step times of the last windows, none beyond `upto`, oldest first."""
+    def step_times(
+        self, *, ranks: Sequence[int], limit: int, upto: int | None = None, since_step: int | None = None
+    ) -> Sequence[StepPoint]:
+        """Step times of the last windows, none beyond `upto`, oldest first; further apart where they are to reach back to
+        before `since_step`."""
 
     def group_window(self, window: int, *, ranks: Sequence[int]) -> Window | None:
         """A window's records of at least these ranks, on one clock."""

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from argus.agent.facts import PastIncident, RunFacts, StepPoint, UnitHistory, WindowFact
+from argus.analytics.eras import REACH
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.kernels.table import KernelTable, open_table
@@ -86,12 +87,22 @@ class HeldRun:
         found = self._held(window)
         return None if found is None else window_numbers(found)
 
-    def step_times(self, *, ranks: Sequence[int], limit: int, upto: int | None = None) -> Sequence[StepPoint]:
-        """Step times of the last windows, none beyond `upto`, oldest first."""
+    def step_times(
+        self, *, ranks: Sequence[int], limit: int, upto: int | None = None, since_step: int | None = None
+    ) -> Sequence[StepPoint]:
+        """Step times of the last windows, none beyond `upto`, oldest first; further apart where they are to reach back to
+        before `since_step`."""
         return tuple(
             replace(_point(window, ranks), first_step=self._step(window.first_step))
-            for window in self._until(upto)[-limit:]
+            for window in self._spread(self._until(upto), limit=limit, since_step=since_step)
         )
+
+    def _spread(self, windows: Sequence[Window], *, limit: int, since_step: int | None) -> Sequence[Window]:
+        """The last windows, with some left out where they do not reach back to before a step."""
+        since = [n for n, one in enumerate(windows) if self._step(one.first_step) >= (since_step or 0)]
+        is_asked = since_step is not None and since
+        every = -(-round((len(windows) - 1 - since[0]) * REACH) // limit) if is_asked else 1
+        return windows[:: -max(every, 1)][:limit][::-1]
 
     def _fact(self, window: Window) -> WindowFact:
         last = self._step(window.first_step + window.num_steps - 1)

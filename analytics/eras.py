@@ -25,6 +25,10 @@ KEPT = 60
 """Stretches of a level that are kept, as of windows."""
 
 
+REACH = 1.25
+"""How far back of an onset windows are shown, in parts of what came since: enough to see what was before."""
+
+
 class Times(Protocol):
     """What the whole job did, over a window or several; arrays over ranks hold one value where they are medians."""
 

@@ -74,10 +74,15 @@ class StoreRun:
         with self.store.read() as connection:
             return asked.numbers_of(connection, self.which.id, window)
 
-    def step_times(self, *, ranks: Sequence[int], limit: int, upto: int | None = None) -> Sequence[StepPoint]:
-        """Step times of the last windows, none beyond `upto`, oldest first."""
+    def step_times(
+        self, *, ranks: Sequence[int], limit: int, upto: int | None = None, since_step: int | None = None
+    ) -> Sequence[StepPoint]:
+        """Step times of the last windows, none beyond `upto`, oldest first; further apart where they are to reach back to
+        before `since_step`."""
         with self.store.read() as connection:
-            rows = asked.numbers_bodies(connection, self.which.id, limit=limit, upto=upto)
+            rows = asked.numbers_bodies(
+                connection, self.which.id, limit=limit, upto=upto, since_step=since_step
+            )
             points = [_point(row.window, row.first_step, row.num_steps, row.numbers, ranks) for row in rows]
         return points[::-1]
 

@@ -23,6 +23,7 @@ def call(
     run: Annotated[str | None, DOC_RUN],
     ranks: Annotated[list[int] | None, "at most 8; null = the job alone"],
     windows: Annotated[int | None, "how many, at most 60; null = 30"],
+    since_step: Annotated[int | None, "reach back to before it, leaving windows out; null = the last"],
 ) -> Answer:
     """Mean seconds of a step in each of the last windows, oldest first: when it changed, and whether it lasts.
     All ranks of a job in step take equally long: a step time says when, not who."""
@@ -32,7 +33,8 @@ def call(
         raise ArgumentError(f"ranks may name {MAX_RANKS} ranks, got {len(asked)}")
     last = context.window_in_question(facts)
     upto = None if last is None else last + AFTER
-    points = facts.step_times(ranks=asked, limit=max(1, min(windows or 30, MAX_POINTS)), upto=upto)
+    limit = max(1, min(windows or 30, MAX_POINTS))
+    points = facts.step_times(ranks=asked, limit=limit, upto=upto, since_step=since_step)
     rows: list[Json] = [
         {
             "window": point.window,
@@ -44,8 +46,8 @@ def call(
     ]
     if not rows:
         return Answer(status="no_data", note="no window is analysed yet", as_of=as_of(facts))
-    is_cut = windows is not None and windows > MAX_POINTS
-    cut = (Cut(path="/points", shown=len(rows), total=windows or 0),) if is_cut else ()
+    wanted = windows or 0
+    cut = (Cut(path="/points", shown=len(rows), total=wanted),) if wanted > MAX_POINTS else ()
     unseen = sorted({rank for point in points for rank in asked if rank not in point.ranks_s})
     return Answer(
         data={"ranks": list(asked), "points": rows},

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
+from argus.analytics.eras import REACH
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.numbers import WindowNumbers
@@ -25,9 +26,6 @@ from argus.analytics.store.tables import (
     RANK_WINDOWS,
     WINDOWS,
 )
-
-REACH = 1.25
-"""How far back of a step is shown, in parts of what came since: enough to see what was before."""
 
 
 def run_names(connection: Connection, *, limit: int) -> list[str]:

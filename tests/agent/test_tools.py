@@ -81,6 +81,9 @@ def test_a_series_shows_when_it_began() -> None:
     assert len(job_s) == LAST + 1 and min(job_s[5:]) > 1.2 * max(job_s[1:5])
     few = ask("step_series", windows=3, ranks=[SLOW]).data
     assert len(few["points"]) == 3 and few["points"][-1]["ranks_s"][0] > 0
+    far = ask("step_series", windows=3, since_step=points[3]["first_step"]).data["points"]
+    assert 2 <= len(far) <= 3 and far[-1] == points[-1] and far[0]["first_step"] <= points[3]["first_step"]
+    assert ask("step_series", since_step=10**9).data["points"] == points
 
 
 def test_topology_answers_relations() -> None:
