@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from argus.api.cli.serve import product_analyses
 from argus.api.service import Service
 from argus.evals.moments import Moment, moments
 from argus.evals.scenarios import hang, healthy, lost_rank, slow_rank
+from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
 from argus.evals.truth import Scenario
 from tests.api.kit import FakeClock, beats_body, new_service, new_store, upload
@@ -114,3 +115,13 @@ def test_restarts_change_nothing_that_is_told(restart_at: Sequence[int], tmp_pat
         [item[key] for key in told] for item in without.incidents
     ]
     assert with_restarts.windows == without.windows
+
+
+def test_what_grew_too_slowly_for_an_hour_is_told_over_a_restart(path: Path) -> None:
+    """A service that was started again holds the present against what it saw hours before."""
+    job = Job(ranks=2, steps=2400, step_s=2.5)
+    leak = Fault(kind="slow_all", ranks=(0, 1), severity=1.125, start_step=300, grows=True)
+    scenario = replace(healthy.scenario(seed=1, ranks=2), job=job, faults=(leak,))
+    (told,) = live_through(scenario, path, restart_at=[900]).incidents
+    assert (told["class"], told["suspects"]) == ("step.slower", [])
+    assert 200 <= told["onset_step"] <= 1000
