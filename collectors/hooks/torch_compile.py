@@ -12,14 +12,11 @@ from argus.collectors.records.events import FLAG_WARMUP
 
 NEEDS = "torch._dynamo.callback"
 
-MARK = "compile"
-"""What a rank says it is in while it compiles: its peers may wait for minutes, and that is no hang."""
-
 T = TypeVar("T")
 
 
 def install(session: Session, part: Part) -> None:
-    """Register start and end callbacks; nested compilations count once. A compilation is told while it lasts."""
+    """Register start and end callbacks; nested compilations count once."""
     import torch
     from torch._dynamo.callback import callback_handler
 
@@ -28,14 +25,8 @@ def install(session: Session, part: Part) -> None:
 
     def start(*_args: object) -> None:
         started_ns[0] = recorder.now_ns()
-        recorder.mark = recorder.mark or MARK
-
-    def leave() -> None:
-        if recorder.mark == MARK:
-            recorder.mark = ""
 
     def end(*_args: object) -> None:
-        leave()
         dur_ns = recorder.now_ns() - started_ns[0]
         recorder.event("compile", start_ns=started_ns[0], dur_ns=dur_ns)
         if "torch.distributed" in sys.modules and torch.distributed.is_initialized():
@@ -46,7 +37,6 @@ def install(session: Session, part: Part) -> None:
     start_safe, end_safe = part.guard(start), part.guard(end)
     callback_handler.register_start_callback(start_safe)
     callback_handler.register_end_callback(end_safe)
-    part.on_undo(leave)
     part.on_undo(lambda: _remove(callback_handler.start_callbacks, start_safe))
     part.on_undo(lambda: _remove(callback_handler.end_callbacks, end_safe))
 
