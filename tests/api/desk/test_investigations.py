@@ -15,6 +15,7 @@ from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
 from argus.analytics.store import investigations
 from argus.analytics.store.investigations import INTERRUPTED, SENT, WAITING
+from argus.api.investigating.asked import LEASE_S, Asked, enter
 from argus.api.investigating.callbacks import MAX_TRIES, Callbacks
 from argus.api.notify.post import Answer
 from tests.api.desk.kit import FakeHttp
@@ -205,17 +206,13 @@ def test_what_runs_when_the_service_ends_is_interrupted(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_service_left_is_marked_by_the_next(at: Lived) -> None:
-    begun = at.client.post("/v1/investigations", json={}).json()
-    ended(at, begun["id"])
-    with at.service.store.write() as connection:  # as a service that was killed leaves it
-        investigations.take_up(
-            connection, begun["id"], owner="dead", lease_s=at.clock.now_s + 5, now_s=at.clock.now_s
-        )
+    asked = Asked(run="job", incident=None)
+    left, _ = enter(at.service.store, asked, owner="dead", now_s=at.clock.now_s)
     at.desk.runner.renew(at.clock.now_s)
-    assert kept(at, begun["id"]).status == "running"
-    at.desk.runner.renew(at.clock.now_s + 6)
-    assert kept(at, begun["id"]).status == INTERRUPTED
-    assert events(at, begun["id"])[-1][1] == "interrupted"
+    assert kept(at, left.id).status == "queued"
+    at.desk.runner.renew(at.clock.now_s + LEASE_S + 1)
+    assert kept(at, left.id).status == INTERRUPTED
+    assert events(at, left.id)[-1][1] == "interrupted"
 
 
 def test_a_new_incident_is_looked_into_by_itself_once(tmp_path: Path, model: StubServer) -> None:
