@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,31 @@ def test_a_receiver_that_never_answers_is_given_up(at: Lived) -> None:
         now_s += 1000
         calls.turn(now_s)
     assert len(http.sent) == MAX_TRIES and kept(at, begun["id"]).callback == "failed"
+
+
+def test_what_runs_is_held_on_to_while_a_receiver_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called, answering = threading.Event(), threading.Event()
+
+    class Slow(FakeHttp):
+        def post(self, url: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
+            called.set()
+            answering.wait(30)
+            return super().post(url, body, headers=headers)
+
+    with lived(tmp_path, **CALLBACK) as at:
+        begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()
+        ended(at, begun["id"])
+        renewed = threading.Event()
+        desk = replace(at.desk, callbacks=replace(at.desk.callbacks, http=Slow()))
+        monkeypatch.setattr(desk.runner, "renew", lambda now_s: renewed.set() if called.is_set() else None)
+        desk.start()
+        assert called.wait(30)
+        at.clock.now_s += 60
+        assert renewed.wait(30)
+        answering.set()
+        desk.stop()
 
 
 def kept(at: Lived, investigation: str) -> investigations.Investigation:
