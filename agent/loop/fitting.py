@@ -45,6 +45,11 @@ def fit(messages: Sequence[Message], room_tokens: int) -> tuple[Message, ...]:
     return tuple(kept)
 
 
+def can_fit(messages: Sequence[Message], room_tokens: int) -> bool:
+    """Whether the messages fit once all is cut that may be."""
+    return _total(fit(messages, room_tokens)) <= room_tokens
+
+
 def _shorten(kept: list[Message], places: Iterable[int], room_tokens: int) -> None:
     """Put a note in place of one result after the other, until all fits."""
     for at in places:

@@ -10,7 +10,7 @@ from typing import Any
 from argus.agent.evidence import ToolResult
 from argus.agent.guard import Guard
 from argus.agent.loop.course import Course, Step, UseTool
-from argus.agent.loop.fitting import fit, room_of
+from argus.agent.loop.fitting import can_fit, fit, room_of
 from argus.agent.loop.limits import Limits, Spent, is_over, reached
 from argus.agent.loop.repeats import Repeats
 from argus.agent.model.arguments import objects_in
@@ -146,12 +146,18 @@ class Talk:
 
     def _is_raise_due(self, reply: Reply, budget: str) -> bool:
         """The same again with more room helps a call that was cut, a thought, and an answer where words are one."""
-        if budget or not reply.is_cut or self.num_raises >= MAX_LENGTH_RAISES:
+        if budget or not reply.is_cut or self.num_raises >= MAX_LENGTH_RAISES or not self._can_raise():
             return False
         if reply.calls:
             return any(call.error for call in reply.calls)
         is_prose = bool(reply.content.strip()) and not names_a_tool(reply.content, self._names)
         return self.nudged or not (self.terminal and is_prose)
+
+    def _can_raise(self) -> bool:
+        """Whether the window has room for twice as long a reply beside what must stay in view."""
+        more, window_tokens = 2 * self.max_reply_tokens, self.endpoint.window_tokens
+        room = room_of(window_tokens, reply_tokens=more, tools=self.tools)
+        return can_fit(self.messages, int(room * self.squeeze))
 
     @property
     def _names(self) -> frozenset[str]:

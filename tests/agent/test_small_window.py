@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from argus.agent.loop.fitting import fit
 from argus.agent.model.message import Ask, Message, ModelError, Reply, ToolCall
 from argus.agent.model.reading import ask_tokens
+from argus.agent.stub_llm.scripts import confirm
 from argus.agent.stub_llm.seen import calling, saying
 from tests.agent.talks import Script, scripted
 
@@ -64,3 +65,18 @@ def test_the_last_result_stays_whole() -> None:
     fitted = fit([question, Message(role="assistant", calls=calls), *results], 1500)
     assert [len(one.content) > 1000 for one in fitted if one.call_id] == [False, False, True]
     assert [one.call_id for one in fitted if one.call_id] == [call.id for call in calls]
+
+
+def test_a_cut_reply_has_no_more_room_than_there_is() -> None:
+    """Of a server that refuses what is too long, more room than its window has is no answer at all."""
+    seen: list[Ask] = []
+    cut = ToolCall(id="a", name="list_findings", error="the arguments are not a JSON object: {")
+
+    def script(ask: Ask) -> Reply:
+        seen.append(ask)
+        if ask_tokens(ask) + ask.max_tokens > WINDOW_TOKENS:
+            raise ModelError("context", "too long")
+        return Reply(calls=(cut,), finish="length") if len(seen) == 1 else confirm(ask)
+
+    outcome, _ = scripted(script, window_tokens=WINDOW_TOKENS)
+    assert outcome.stance == "agrees" and {ask.max_tokens for ask in seen} == {2048}
