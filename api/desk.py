@@ -6,7 +6,7 @@ import logging
 import random
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from argus.analytics.store import investigations
@@ -59,7 +59,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
         self._renewed_s = self._forgot_s = float("-inf")
 
     def start(self) -> None:
@@ -67,14 +67,16 @@ class Desk:
         self.dispatcher.start()
         if self.socket is not None:
             self.socket.start()
-        self._thread = threading.Thread(target=self._run, name="argus-desk", daemon=True)
-        self._thread.start()
+        # Who is called back may be slow to answer, and what runs must be held on to meanwhile.
+        for name, turn in (("argus-desk", self.tend), ("argus-callbacks", self.callbacks.turn)):
+            self._threads.append(threading.Thread(target=self._run, args=(turn,), name=name, daemon=True))
+            self._threads[-1].start()
 
     def stop(self) -> None:
         """End all of it."""
         self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
+        for thread in self._threads:
+            thread.join()
         if self.socket is not None:
             self.socket.stop()
         self.runner.stop()
@@ -87,12 +89,11 @@ class Desk:
         return asking_of(self.service, agent_for(self.service), self.toolbox)
 
     def tend(self, now_s: float) -> None:
-        """Once over what is to be begun, renewed, called back and forgotten."""
+        """Once over what is to be begun, renewed and forgotten."""
         if not 0 <= now_s - self._renewed_s < RENEW_S:
             self._renewed_s = now_s
             self.runner.renew(now_s)
         self._look_unasked()
-        self.callbacks.turn(now_s)
         if not 0 <= now_s - self._forgot_s < FORGET_EVERY_S:
             self._forgot_s = now_s
             before_s = now_s - self.service.settings.keep_investigations_s
@@ -112,11 +113,11 @@ class Desk:
             except Busy:
                 return
 
-    def _run(self) -> None:
+    def _run(self, turn: Callable[[float], object]) -> None:
         complaints = Complaints(LOG)
         while not self._stopping.wait(TEND_S):
             try:
-                self.tend(self.service.clock())
+                turn(self.service.clock())
             except Exception as error:  # noqa: BLE001 - what failed is there at the next turn
                 complaints.about("investigations could not be looked after", error)
             else:

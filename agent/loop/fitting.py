@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,17 +34,29 @@ def room_of(window_tokens: int, *, reply_tokens: int, tools: Sequence[Mapping[st
 def fit(messages: Sequence[Message], room_tokens: int) -> tuple[Message, ...]:
     """The messages with the oldest results shortened, then dropped with their calls, until they fit.
 
-    What is kept by its mark stays whole. So does the last exchange.
+    What is kept by its mark stays whole. So does the last exchange, and where even that does not fit, its last result.
     """
     kept = list(messages)
-    for at in range(_last_exchange(kept)):
-        if _total(kept) <= room_tokens:
-            return tuple(kept)
-        if kept[at].role == "tool":
-            kept[at] = replace(kept[at], content=CUT_NOTE.format(id=_id_in(kept[at].content)))
+    _shorten(kept, range(_last_exchange(kept)), room_tokens)
     while _total(kept) > room_tokens and (first := _first_loose(kept)) < _last_exchange(kept):
         del kept[first : _next_exchange(kept, first)]
+    last = [at for at in range(_last_exchange(kept), len(kept)) if kept[at].role == "tool"]
+    _shorten(kept, last[:-1], room_tokens)
     return tuple(kept)
+
+
+def can_fit(messages: Sequence[Message], room_tokens: int) -> bool:
+    """Whether the messages fit once all is cut that may be."""
+    return _total(fit(messages, room_tokens)) <= room_tokens
+
+
+def _shorten(kept: list[Message], places: Iterable[int], room_tokens: int) -> None:
+    """Put a note in place of one result after the other, until all fits."""
+    for at in places:
+        if _total(kept) <= room_tokens:
+            return
+        if kept[at].role == "tool":
+            kept[at] = replace(kept[at], content=CUT_NOTE.format(id=_id_in(kept[at].content)))
 
 
 def _total(messages: Sequence[Message]) -> int:

@@ -33,10 +33,7 @@ class Repeats:
 
     def known(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Evidence id of the same call made before, "" if it is new."""
-        found = self.answers.get(_key(name, arguments), "")
-        if found:
-            self.num_stale += 1
-        return found
+        return self.answers.get(_key(name, arguments), "")
 
     def add(self, name: str, arguments: Mapping[str, Any], *, evidence_id: str) -> None:
         """Remember a call and what it brought."""

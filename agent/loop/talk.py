@@ -10,7 +10,7 @@ from typing import Any
 from argus.agent.evidence import ToolResult
 from argus.agent.guard import Guard
 from argus.agent.loop.course import Course, Step, UseTool
-from argus.agent.loop.fitting import fit, room_of
+from argus.agent.loop.fitting import can_fit, fit, room_of
 from argus.agent.loop.limits import Limits, Spent, is_over, reached
 from argus.agent.loop.repeats import Repeats
 from argus.agent.model.arguments import objects_in
@@ -51,7 +51,10 @@ class Ended:
 
 @dataclass(kw_only=True)
 class Talk:
-    """A conversation under way. `terminal` is the tool that ends it, "" where an answer in words does."""
+    """A conversation under way. `terminal` is the tool that ends it, "" where an answer in words does.
+
+    `view` is what the model was shown last, of the first `num_shown` messages.
+    """
 
     messages: list[Message]
     tools: tuple[Mapping[str, Any], ...]
@@ -64,6 +67,8 @@ class Talk:
     spent: Spent = field(default_factory=Spent)
     repeats: Repeats = field(default_factory=Repeats)
     num_results: int = 0
+    view: tuple[Message, ...] = ()
+    num_shown: int = 0
     nudged: bool = False
     max_reply_tokens: int = 0
     num_raises: int = 0
@@ -115,8 +120,9 @@ class Talk:
             [*self.messages, Message(role="user", content=self.last_call)] if is_last else self.messages
         )
         left_s = self.limits.max_s - self.spent.seconds
+        self.view, self.num_shown = fit(messages, int(room * self.squeeze)), len(self.messages)
         ask = Ask(
-            messages=fit(messages, int(room * self.squeeze)),
+            messages=self.view,
             tools=tools,
             schema=self.schema if is_last else None,
             max_tokens=self.max_reply_tokens,
@@ -140,12 +146,18 @@ class Talk:
 
     def _is_raise_due(self, reply: Reply, budget: str) -> bool:
         """The same again with more room helps a call that was cut, a thought, and an answer where words are one."""
-        if budget or not reply.is_cut or self.num_raises >= MAX_LENGTH_RAISES:
+        if budget or not reply.is_cut or self.num_raises >= MAX_LENGTH_RAISES or not self._can_raise():
             return False
         if reply.calls:
             return any(call.error for call in reply.calls)
         is_prose = bool(reply.content.strip()) and not names_a_tool(reply.content, self._names)
         return self.nudged or not (self.terminal and is_prose)
+
+    def _can_raise(self) -> bool:
+        """Whether the window has room for twice as long a reply beside what must stay in view."""
+        more, window_tokens = 2 * self.max_reply_tokens, self.endpoint.window_tokens
+        room = room_of(window_tokens, reply_tokens=more, tools=self.tools)
+        return can_fit(self.messages, int(room * self.squeeze))
 
     @property
     def _names(self) -> frozenset[str]:
@@ -221,7 +233,8 @@ class Talk:
                 self._refuse(call, f"error: {call.error}; send one JSON object")
                 self.repeats.num_stale += 1
                 continue
-            if (known := self.repeats.known(call.name, call.arguments)) and call.name != self.terminal:
+            if known := self._seen(call):
+                self.repeats.num_stale += 1
                 self._refuse(
                     call, f"you have made this very call; its answer is evidence {known}. Use it or end."
                 )
@@ -230,6 +243,13 @@ class Talk:
             if call.name == self.terminal and result.status == "ok":
                 ended = call.arguments
         return ended
+
+    def _seen(self, call: ToolCall) -> str:
+        """Evidence id of the same call's answer while the model can see it, "" if it was cut or there is none."""
+        known = self.repeats.known(call.name, call.arguments)
+        begin = f'\n{{"evidence":"{known}"'  # as `Guard.fenced` shows it
+        in_view = (*self.view, *self.messages[self.num_shown :])
+        return known if call.name != self.terminal and any(begin in one.content for one in in_view) else ""
 
     def _call(self, call: ToolCall) -> Course[ToolResult]:
         yield Step(what="calling", text=call.name, details=dict(call.arguments))

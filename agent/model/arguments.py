@@ -7,6 +7,8 @@ import json
 import re
 from typing import Any
 
+from argus.analytics.store.documents import clean
+
 _FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*$", re.DOTALL)
 _TRAILING_COMMA = re.compile(r",\s*([}\]])")
 
@@ -57,10 +59,10 @@ def read_json(text: str) -> object:
     if bare[:1] not in ("{", "["):
         return None
     try:
-        value = ast.literal_eval(bare)
+        # Python has more kinds of values than JSON: sets are lists there, and bytes are nothing.
+        return json.loads(json.dumps(clean(ast.literal_eval(bare))))  # type: ignore[no-any-return]
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return None
-    return value
 
 
 MAX_TRIES = 500

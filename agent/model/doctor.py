@@ -10,9 +10,13 @@ from urllib.parse import urlsplit, urlunsplit
 from argus.agent.model.client import Model
 from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Ask, Message, ModelError, Reply
+from argus.agent.model.reading import is_count
 
 WANTED_CONTEXT = 16_384
 """Instructions, tools and first view take six thousand tokens, results and answer the rest."""
+
+MAX_DIGITS = 12
+"""Of a window in a text; no model has so large a one, and Python does not read any number of digits."""
 
 PROBE_S = 60.0
 """A model that is loaded for the first time may take that long."""
@@ -118,8 +122,8 @@ async def _told_context(model: Model, listed: list[Mapping[str, Any]]) -> int:
     mine = next(
         (item for item in listed if item.get("id") == model.endpoint.model), listed[0] if listed else {}
     )
-    if isinstance(size := mine.get("max_model_len"), int):
-        return size
+    if told := _believed(mine.get("max_model_len")):
+        return told
     root = urlsplit(model.endpoint.url)
     base = urlunsplit((root.scheme, root.netloc, "", "", ""))
     if model.endpoint.profile.name == "ollama":
@@ -127,14 +131,19 @@ async def _told_context(model: Model, listed: list[Mapping[str, Any]]) -> int:
         return _num_ctx(str(shown.get("parameters", "")))
     props = await model.server_says(f"{base}/props")
     settings = props.get("default_generation_settings")
-    size = settings.get("n_ctx") if isinstance(settings, Mapping) else props.get("n_ctx")
-    return size if isinstance(size, int) else 0
+    return _believed(settings.get("n_ctx") if isinstance(settings, Mapping) else props.get("n_ctx"))
+
+
+def _believed(size: object) -> int:
+    """A window as a server tells it, 0 where none can be so large or small."""
+    return size if is_count(size) else 0
 
 
 def _num_ctx(parameters: str) -> int:
     words = parameters.split()
     at = words.index("num_ctx") if "num_ctx" in words else -1
-    return int(words[at + 1]) if 0 <= at < len(words) - 1 and words[at + 1].isdecimal() else 0
+    size = words[at + 1] if 0 <= at < len(words) - 1 else ""
+    return _believed(int(size)) if size.isdecimal() and len(size) <= MAX_DIGITS else 0
 
 
 async def _tools(model: Model) -> list[Check]:

@@ -21,7 +21,8 @@ MAX_NAME = 64
 """Characters of a tool's name: what the protocol allows."""
 
 MAX_TOKENS = 100_000_000
-"""Tokens of one request that are believed: ten times the largest context there is. What is beyond counts as not told."""
+"""Tokens of one request or one window that are believed: ten times the largest context there is. What is beyond counts as
+not told."""
 
 UNSEEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Me", "Mn", "Zl", "Zp", "Zs"))
 """Categories of characters of which alone nothing can be seen: blanks, controls, joiners, marks on another character."""
@@ -147,12 +148,13 @@ def _ids_of(ask: Ask) -> frozenset[str]:
 def _usage(raw: object, ask: Ask, *, said: str) -> Usage:
     if isinstance(raw, Mapping):
         prompt, completion = raw.get("prompt_tokens"), raw.get("completion_tokens")
-        if _is_count(prompt) and _is_count(completion):
+        if is_count(prompt) and is_count(completion):
             return Usage(prompt_tokens=prompt, completion_tokens=completion)
     return Usage(prompt_tokens=ask_tokens(ask), completion_tokens=tokens_of(said), is_estimated=True)
 
 
-def _is_count(value: object) -> TypeGuard[int]:
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether it is a number of tokens that can be."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
 
 

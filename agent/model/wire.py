@@ -9,6 +9,7 @@ from typing import Any
 
 from argus.agent.model.message import Ask, Message
 from argus.agent.model.profile import Profile
+from argus.analytics.store.documents import dump
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +109,7 @@ def _message(message: Message, dialect: Dialect) -> dict[str, Any]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments))},
+                "function": {"name": call.name, "arguments": dump(call.arguments)},
             }
             for call in message.calls
         ]

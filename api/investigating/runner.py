@@ -108,8 +108,7 @@ class Runner:
         with self._store.read() as connection:
             left = investigations.abandoned(connection, now_s=now_s)
         for one in left:
-            note = {"text": "the service that ran this ended before it had an outcome"}
-            self._end(one.id, INTERRUPTED, note, owner=one.owner)
+            self._break_off(one.id, "the service that ran this ended before it was done", owner=one.owner)
 
     def _held(self) -> list[str]:
         """What this service runs or is about to."""
@@ -148,9 +147,13 @@ class Runner:
             self._tasks[investigation_id] = task
             task.add_done_callback(partial(self._over, investigation_id))
 
-    def _over(self, investigation_id: str, _task: asyncio.Task[None]) -> None:
-        self._tasks.pop(investigation_id, None)
+    def _over(self, investigation_id: str, task: asyncio.Task[None]) -> None:
+        """A further question may have begun between an investigation's last word and this: then its task stays."""
+        if self._tasks.get(investigation_id) is task:
+            del self._tasks[investigation_id]
         self._launch()
+        if task.cancelled():  # also one that had not come to its first line
+            self._break_off(investigation_id, "it was cut off before it was done")
 
     def _cancel_here(self, investigation_id: str) -> None:
         """In the loop: end a task, or take it out of the queue."""
@@ -159,12 +162,12 @@ class Runner:
         for item in [one for one in self._waiting if one[0] == investigation_id]:
             self._waiting.remove(item)
             item[1].close()
-            self._end(investigation_id, CANCELLED, {"text": "cancelled before it began"})
+            self._break_off(investigation_id, "cancelled before it began")
 
     async def _end_all(self) -> None:
         for investigation_id, work in self._waiting:
             work.close()
-            self._end(investigation_id, INTERRUPTED, {"text": "the service ended before it began"})
+            self._break_off(investigation_id, "the service ended before it began")
         self._waiting.clear()
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -186,9 +189,6 @@ class Runner:
                     self._toolbox, case, question=asked.question, watch=steps.push
                 )
             await asyncio.to_thread(self._end, asked.id, DONE, outcome.to_json(), outcome=outcome.to_json())
-        except asyncio.CancelledError:
-            self._cut_off(asked.id)
-            raise
         except Unknown as error:
             await asyncio.to_thread(self._end, asked.id, FAILED, {"text": str(error)})
         except Exception as error:
@@ -211,9 +211,6 @@ class Runner:
                     self._toolbox, case, question=text, history=history, watch=steps.push
                 )
             await asyncio.to_thread(self._end, kept.id, DONE, answered.to_json(), what="answer")
-        except asyncio.CancelledError:
-            self._end(kept.id, DONE, {"text": "", "note": "cancelled", "failure": "cancelled"}, what="answer")
-            raise
         except Exception as error:
             LOG.error("a question about %s failed", kept.id, exc_info=error)
             note = f"the question could not be answered: {type(error).__name__}"
@@ -232,16 +229,20 @@ class Runner:
         ]
         return [message for message in said if message.content][:-1]
 
-    def _cut_off(self, investigation_id: str) -> None:
-        """Cancelled by somebody, or with the service."""
-        with self._store.read() as connection:
-            found = investigations.investigation(connection, investigation_id)
-        if found is not None and found.is_cancelled:
-            self._end(investigation_id, CANCELLED, {"text": "cancelled"})
+    def _break_off(self, investigation_id: str, why: str, *, owner: str | None = None) -> None:
+        """Cancelled by somebody, or left behind; what is asked further costs no outcome that there was before."""
+        try:
+            with self._store.read() as connection:
+                found = investigations.investigation(connection, investigation_id)
+        except SQLAlchemyError as error:  # as in `_end`
+            LOG.error("the end of investigation %s is not kept: %s", investigation_id, type(error).__name__)
+            return
+        status = CANCELLED if found is not None and found.is_cancelled else INTERRUPTED
+        if found is not None and found.outcome is not None:
+            answer = {"text": "", "note": why, "failure": status}
+            self._end(investigation_id, DONE, answer, what="answer", owner=owner)
         else:
-            self._end(
-                investigation_id, INTERRUPTED, {"text": "the service ended before there was an outcome"}
-            )
+            self._end(investigation_id, status, {"text": why}, owner=owner)
 
     def _note(self, investigation_id: str, what: str, body: Json, status: str = "") -> None:
         now_s = self._clock()

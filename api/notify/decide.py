@@ -73,8 +73,8 @@ def _on(matter: Matter, told: Notice, rules: Rules, *, now_s: float) -> str:
     """The incident that was told of goes on."""
     is_open = matter.incident.status == "open"
     if told.told == matter.told:
-        is_due = rules.repeat_s > 0 and is_open and now_s - told.delivered_s >= rules.repeat_s
-        return REPEATED if is_due else ""
+        is_fresh = 0 <= now_s - told.delivered_s < rules.repeat_s  # not if the clock was put back
+        return REPEATED if rules.repeat_s > 0 and is_open and not is_fresh else ""
     if not is_open:
         return "" if told.is_final else RESOLVED
     if told.is_final:

@@ -99,7 +99,8 @@ def daily(connection: Connection, notifier: str, *, hour: int, now_s: float) -> 
     if end > now:
         end -= timedelta(days=1)
     topic = f"{DAILY}:{end.date().isoformat()}"
-    if notices.notice(connection, notifier, topic) is not None:
+    known = notices.notice(connection, notifier, topic)
+    if known is not None and known.is_final:
         return None
     until_s = end.timestamp()
     healed = _healed(connection, since_s=until_s - DAY_S, until_s=until_s)

@@ -180,7 +180,7 @@ class Dispatcher:
         self, name: str, matter: Matter, known: Notice | None, *, news: str, is_quiet: bool, now_s: float
     ) -> bool:
         before = known.told if known else ""
-        claimed = self._claim(name, matter.topic, told=before, now_s=now_s)
+        claimed = self._claim(name, matter.topic, told=before)
         if claimed is None:
             return False
         is_another = claimed.incident_id != matter.incident.id
@@ -195,9 +195,7 @@ class Dispatcher:
         held = _held_for(claimed, delivery)
         notifier = self._desk.notifiers[name]
         keep = self._keeper(name, matter.topic, held, about=matter.incident.id)
-        if not self._attempt(
-            name, claimed, lambda: notifier.tell(delivery, held=held, keep=keep), now_s=now_s
-        ):
+        if not self._attempt(name, claimed, lambda: notifier.tell(delivery, held=held, keep=keep)):
             return False
         is_loud = news in (OPENED, WORSE, AGAIN)
         done = replace(
@@ -248,14 +246,14 @@ class Dispatcher:
         told = digest.told_of(one)
         if known is not None and known.told == told:
             return False
-        claimed = self._claim(name, one.topic, told=known.told if known else "", now_s=now_s)
+        claimed = self._claim(name, one.topic, told=known.told if known else "")
         if claimed is None:
             return False
         held, notifier = dict(claimed.held), self._desk.notifiers[name]
         keep = self._keeper(name, one.topic, held, about=one.topic)
         fresh = replace(one, is_doubtful=claimed.is_doubtful, project=self._desk.origin.project)
         if one.lines and not self._attempt(
-            name, claimed, lambda: notifier.tell_digest(fresh, held=held, keep=keep), now_s=now_s
+            name, claimed, lambda: notifier.tell_digest(fresh, held=held, keep=keep)
         ):
             return False
         done = replace(claimed, status=POSTED, told=told, held=held, delivered_s=now_s, is_final=True)
@@ -263,7 +261,8 @@ class Dispatcher:
             notices.finish(connection, done, owner=self._desk.name)
         return bool(one.lines)
 
-    def _claim(self, name: str, topic: str, *, told: str, now_s: float) -> Notice | None:
+    def _claim(self, name: str, topic: str, *, told: str) -> Notice | None:
+        """Take a topic on from now: what was told before it in this turn may have taken long."""
         with self._desk.store.write() as connection:
             return notices.claim(
                 connection,
@@ -271,7 +270,7 @@ class Dispatcher:
                 topic,
                 told=told,
                 owner=self._desk.name,
-                now_s=now_s,
+                now_s=self._desk.clock(),
                 lease_s=self._desk.lease_s,
             )
 
@@ -285,7 +284,7 @@ class Dispatcher:
 
         return keep
 
-    def _attempt(self, name: str, claimed: Notice, send: Callable[[], None], *, now_s: float) -> bool:
+    def _attempt(self, name: str, claimed: Notice, send: Callable[[], None]) -> bool:
         """Send; where that fails, say when to try again, and let the receiver rest: the others' turn comes first."""
         try:
             send()
@@ -293,18 +292,19 @@ class Dispatcher:
             raise
         except Refused as error:
             LOG.error("notifier %s: %s", name, error)
-            self._put_off(claimed, str(error), next_s=now_s + REFUSED_S, is_doubtful=False)
+            self._put_off(claimed, str(error), next_s=self._desk.clock() + REFUSED_S)
             result = "refused"
         except Exception as error:  # noqa: BLE001 - a notifier is a plug-in: what it raises is not known
-            self._rest(name, claimed, _later(name, error), now_s=now_s)
+            self._rest(name, claimed, _later(name, error))
             result = "later"
         else:
             result = "sent"
         self._desk.counter.labels(notifier=name, result=result).inc()
         return result == "sent"
 
-    def _rest(self, name: str, claimed: Notice, error: Later, *, now_s: float) -> None:
-        """Put it off for as long as the receiver asks, else longer with each try."""
+    def _rest(self, name: str, claimed: Notice, error: Later) -> None:
+        """Put it off for as long as the receiver asks from now on, else longer with each try."""
+        now_s = self._desk.clock()
         after_s, pause_s = error.after_s, error.after_s
         if after_s is None or pause_s is None:
             after_s = min(FIRST_RETRY_S * 2**claimed.tries, LAST_RETRY_S) * self._desk.rng.uniform(0.8, 1.2)
@@ -313,7 +313,8 @@ class Dispatcher:
         self._due_s = min(self._due_s, self._paused_s[name])
         self._put_off(claimed, str(error), next_s=now_s + after_s, is_doubtful=error.is_doubtful)
 
-    def _put_off(self, claimed: Notice, error: str, *, next_s: float, is_doubtful: bool) -> None:
+    def _put_off(self, claimed: Notice, error: str, *, next_s: float, is_doubtful: bool = False) -> None:
+        """Try again at `next_s`; a failure that is none of doubt does not lift that of an earlier try."""
         self._due_s = min(self._due_s, next_s)
         with self._desk.store.write() as connection:
             notices.put_off(
@@ -323,7 +324,7 @@ class Dispatcher:
                 owner=self._desk.name,
                 error=error,
                 next_s=next_s,
-                is_doubtful=is_doubtful,
+                is_doubtful=is_doubtful or claimed.is_doubtful,
             )
 
 

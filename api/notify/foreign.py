@@ -23,7 +23,7 @@ def foreign_silences(text: str) -> tuple[Silence, ...] | None:
     """The silences that last, of an answer to GET /api/v2/silences; None if it is none."""
     try:
         raw = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(raw, list):
         return None
@@ -61,7 +61,7 @@ def _matcher(raw: Mapping[str, Any]) -> Matcher | None:
     if is_regex:
         try:
             re.compile(value)
-        except re.error:
+        except (re.error, OverflowError, RecursionError):
             return None
     return Matcher(name=name, value=value, is_regex=is_regex, is_equal=raw.get("isEqual") is not False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,9 @@ MAX_HOSTS = 16
 
 MAX_MATTERS = 500
 """Matters looked at in one turn, the latest first: beyond it is no longer news."""
+
+MAX_TOLD = 256
+"""Characters of what was told that are kept; of what is longer a digest stands for the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +104,10 @@ class Matter:
             said,
             muted,
         )
-        return "|".join(parts)[:256]
+        text = "|".join(parts)
+        if len(text) <= MAX_TOLD:
+            return text
+        return f"{text[: MAX_TOLD - 17]}#{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     @property
     def labels(self) -> dict[str, str]:

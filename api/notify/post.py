@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +16,8 @@ import httpx
 
 TIMEOUT_S = 10.0
 MAX_TEXT = 500
+MAX_PAGE = 8 << 20
+"""Bytes of a page that are read; one that is cut there is no JSON any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +84,10 @@ class HttpxHttp:
             return self._made
 
     def _ask(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+        max_bytes = MAX_PAGE if method == "GET" else MAX_TEXT
         try:
-            got = self._client().request(method, url, content=body, headers=dict(headers))
+            with self._client().stream(method, url, content=body, headers=dict(headers)) as got:
+                text = _read(got, max_bytes=max_bytes, until_s=time.monotonic() + self._timeout_s)
         except (
             httpx.ConnectError,
             httpx.ConnectTimeout,
@@ -95,8 +100,20 @@ class HttpxHttp:
             return Answer(status=0, text=_reason(error))
         wait = got.headers.get("retry-after", "")
         after_s = float(wait) if wait.isdecimal() and len(wait) < 6 else None
-        text = got.text if method == "GET" else got.text[:MAX_TEXT]
         return Answer(status=got.status_code, text=text, retry_after_s=after_s)
+
+
+def _read(got: httpx.Response, *, max_bytes: int, until_s: float) -> str:
+    """What is looked at of an answer's text: its status stands already, and the text may have no end."""
+    held = bytearray()
+    try:
+        for chunk in got.iter_bytes():
+            held += chunk
+            if len(held) >= max_bytes or time.monotonic() > until_s:
+                break
+    except httpx.HTTPError:
+        pass
+    return held[:max_bytes].decode("utf-8", "replace")
 
 
 def _reason(error: Exception) -> str:

@@ -14,12 +14,15 @@ import pytest
 
 from argus.agent.loop.investigate import Outcome
 from argus.agent.model import bounded, failures
+from argus.agent.model.arguments import read_arguments
 from argus.agent.model.client import RETRY_AFTER_S, Model
 from argus.agent.model.doctor import probe
 from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Ask, Message, ModelError, Reply, Usage
+from argus.agent.model.profile import Profile
 from argus.agent.model.reading import MAX_TOKENS, read_completion
 from argus.agent.model.stream import Accumulator
+from argus.agent.model.wire import Dialect, request_of
 from argus.agent.registry import registry
 from argus.agent.stub_llm.loopback import Loopback
 from argus.agent.wording import ended
@@ -268,3 +271,24 @@ def test_a_wait_that_is_none_is_the_usual_one(wait: str, monkeypatch: pytest.Mon
     with serving('{"error": {"message": "slow"}}', status=429, headers={"Retry-After": wait}) as url:
         assert failed(url).kind == "rate_limit"
     assert RETRY_AFTER_S in waited and all(seconds <= RETRY_AFTER_S for seconds in waited)
+
+
+@pytest.mark.parametrize("arguments", ["{'ranks': {3, 5}}", "{'a': {1: 2, 'b': 3}}", '{"rank": 1e999}'])
+def test_arguments_in_words_of_python_come_as_json_and_go_back_as_json(arguments: str) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "stacks", "arguments": arguments}}
+    outcome = investigated(told({"content": "", "tool_calls": [call]}))
+    assert outcome.failure in ("budget", "prose") and outcome.spent.turns > 1
+    reply = read_completion(json.loads(told({"tool_calls": [call]})), ASK)
+    sent = request_of(
+        Ask(messages=(Message(role="assistant", calls=reply.calls),)),
+        Dialect(profile=Profile(name="x")),
+        model="m",
+        is_streamed=False,
+    )
+    (again,) = sent["messages"][0]["tool_calls"]
+    assert json.loads(again["function"]["arguments"], parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize("arguments", ["{'x': b'ab'}", "{'x': 1j}", "{'x': ...}"])
+def test_arguments_that_json_does_not_have_are_told_to_be_none(arguments: str) -> None:
+    assert "not a JSON object" in read_arguments(arguments)[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -12,6 +13,7 @@ from argus.agent.model.profile import PROFILES, profile_of
 from argus.agent.stub_llm.scripts import confirm, prose
 from argus.agent.stub_llm.server import StubServer
 from argus.api.cli.doctor import exit_code
+from tests.agent.test_bad_answers import GOOD_LIST, serving
 
 
 def probed(
@@ -82,3 +84,14 @@ def test_profiles_are_guessed_from_the_url() -> None:
     assert profile_of("auto", "http://[::1]:bad").name == "generic"
     with pytest.raises(ValueError, match="vllm"):
         profile_of("vlm", "")
+
+
+@pytest.mark.parametrize("size", ["9" * 5000, "-1", "true", '"4096"', "1e9", "999999999999999"])
+def test_a_window_that_cannot_be_counts_as_not_told(size: str) -> None:
+    listed = json.dumps({"data": [{"id": "m", "max_model_len": "?"}]}).replace('"?"', size)
+    shown = json.dumps({"parameters": f"num_ctx {size}"})
+    with serving(shown, models=listed if len(size) < 100 else GOOD_LIST) as url:
+        for profile in ("vllm", "ollama"):
+            endpoint = Endpoint(url=url, model="m", profile_name=profile)
+            checks = {check.name: check for check in asyncio.run(probe(endpoint))}
+            assert "does not tell" in checks["context"].found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
 from argus.analytics.store import investigations
 from argus.analytics.store.investigations import INTERRUPTED, SENT, WAITING
+from argus.api.investigating.asked import LEASE_S, Asked, enter
 from argus.api.investigating.callbacks import MAX_TRIES, Callbacks
 from argus.api.notify.post import Answer
 from tests.api.desk.kit import FakeHttp
@@ -157,6 +159,31 @@ def test_a_receiver_that_never_answers_is_given_up(at: Lived) -> None:
     assert len(http.sent) == MAX_TRIES and kept(at, begun["id"]).callback == "failed"
 
 
+def test_what_runs_is_held_on_to_while_a_receiver_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called, answering = threading.Event(), threading.Event()
+
+    class Slow(FakeHttp):
+        def post(self, url: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
+            called.set()
+            answering.wait(30)
+            return super().post(url, body, headers=headers)
+
+    with lived(tmp_path, **CALLBACK) as at:
+        begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()
+        ended(at, begun["id"])
+        renewed = threading.Event()
+        desk = replace(at.desk, callbacks=replace(at.desk.callbacks, http=Slow()))
+        monkeypatch.setattr(desk.runner, "renew", lambda now_s: renewed.set() if called.is_set() else None)
+        desk.start()
+        assert called.wait(30)
+        at.clock.now_s += 60
+        assert renewed.wait(30)
+        answering.set()
+        desk.stop()
+
+
 def kept(at: Lived, investigation: str) -> investigations.Investigation:
     with at.service.store.read() as connection:
         found = investigations.investigation(connection, investigation)
@@ -205,17 +232,13 @@ def test_what_runs_when_the_service_ends_is_interrupted(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_service_left_is_marked_by_the_next(at: Lived) -> None:
-    begun = at.client.post("/v1/investigations", json={}).json()
-    ended(at, begun["id"])
-    with at.service.store.write() as connection:  # as a service that was killed leaves it
-        investigations.take_up(
-            connection, begun["id"], owner="dead", lease_s=at.clock.now_s + 5, now_s=at.clock.now_s
-        )
+    asked = Asked(run="job", incident=None)
+    left, _ = enter(at.service.store, asked, owner="dead", now_s=at.clock.now_s)
     at.desk.runner.renew(at.clock.now_s)
-    assert kept(at, begun["id"]).status == "running"
-    at.desk.runner.renew(at.clock.now_s + 6)
-    assert kept(at, begun["id"]).status == INTERRUPTED
-    assert events(at, begun["id"])[-1][1] == "interrupted"
+    assert kept(at, left.id).status == "queued"
+    at.desk.runner.renew(at.clock.now_s + LEASE_S + 1)
+    assert kept(at, left.id).status == INTERRUPTED
+    assert events(at, left.id)[-1][1] == "interrupted"
 
 
 def test_a_new_incident_is_looked_into_by_itself_once(tmp_path: Path, model: StubServer) -> None:

@@ -1,0 +1,133 @@
+"""Telling again what did not go out: nothing is lost, nothing is told twice, however long a turn takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from argus.analytics.store import marks
+from argus.analytics.store.engine import Store
+from argus.analytics.store.marks import ACKNOWLEDGED, Mark
+from argus.api.notify.decide import OPENED, REPEATED, Rules
+from argus.api.notify.notifier import Delivery, Json, Keep, Later
+from argus.api.notify.pace import Pace
+from argus.api.service import Service
+from tests.api.desk.kit import Recorder, an_incident, announce, dispatcher_of, matter, save
+from tests.api.kit import FakeClock, service_at
+
+pytestmark = pytest.mark.slow
+
+DAY_S = 86400.0
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(1_000_000.0)
+
+
+@pytest.fixture
+def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
+    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
+        announce(service, "job", "other")
+        yield service
+
+
+@pytest.fixture
+def store(service: Service) -> Store:
+    return service.store
+
+
+@dataclass
+class Slow(Recorder):
+    """A receiver that takes its time before it fails or takes anything."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    takes_s: float = 0.0
+
+    def tell(self, delivery: Delivery, *, held: Json, keep: Keep) -> None:
+        """See `Notifier`."""
+        self.clock.now_s += self.takes_s
+        super().tell(delivery, held=held, keep=keep)
+
+
+def test_the_days_digest_is_tried_again(store: Store, clock: FakeClock) -> None:
+    to = Recorder(failing_digests=[Later("gone"), Later("busy", after_s=60.0)])
+    telling = dispatcher_of(store, clock, {"rec": to}, pace=Pace(digest_hour=7))
+    spike = save(store, an_incident(severity="info"), now_s=clock.now_s)
+    save(store, replace(spike, status="resolved", end_step=60), now_s=clock.now_s + 30)
+    clock.now_s += DAY_S
+    for _ in range(40):
+        telling.turn(clock.now_s)
+        clock.now_s += 10
+    assert [len(one.lines) for one in to.digests] == [1] and to.failing_digests == []
+
+
+def test_doubt_lasts_until_it_is_told(store: Store, clock: FakeClock) -> None:
+    to = Recorder(failing=[Later("cut off", is_doubtful=True), Later("busy", after_s=1.0)])
+    telling = dispatcher_of(store, clock, {"rec": to})
+    incident = save(store, an_incident(), now_s=clock.now_s)
+    for _ in range(4):
+        telling.turn(clock.now_s)
+        clock.now_s += 10
+    assert to.news == [OPENED] and to.told[0].is_doubtful
+    save(store, replace(incident, severity="critical"), now_s=clock.now_s)
+    telling.turn(clock.now_s)
+    assert not to.told[1].is_doubtful
+
+
+def test_a_wait_counts_from_when_it_was_asked_for(store: Store, clock: FakeClock) -> None:
+    to = Slow(clock=clock, takes_s=40.0, failing=[Later("busy", after_s=30.0)])
+    telling = dispatcher_of(store, clock, {"rec": to})
+    save(store, an_incident(), now_s=clock.now_s)
+    telling.turn(clock.now_s)
+    clock.now_s += 25
+    telling.turn(clock.now_s)
+    assert to.news == []
+    clock.now_s += 6
+    telling.turn(clock.now_s)
+    assert to.news == [OPENED]
+
+
+def test_a_long_turn_holds_on_to_what_it_is_at(store: Store, clock: FakeClock) -> None:
+    other = Recorder()
+    second = dispatcher_of(store, clock, {"rec": other}, name="two")
+
+    class Meanwhile(Slow):
+        def tell(self, delivery: Delivery, *, held: Json, keep: Keep) -> None:
+            super().tell(delivery, held=held, keep=keep)
+            if len(self.told) == 3:
+                second.turn(self.clock.now_s)
+
+    to = Meanwhile(clock=clock, takes_s=45.0)
+    for rank in range(3):
+        save(store, an_incident(scope=f"rank:{rank}"), now_s=clock.now_s)
+    dispatcher_of(store, clock, {"rec": to}, name="one").turn(clock.now_s)
+    told = [one.matter.incident.id for rec in (to, other) for one in rec.told]
+    assert len(told) == len(set(told)) == 3
+
+
+def test_receivers_that_forget_are_reminded_after_the_clock_was_put_back(
+    store: Store, clock: FakeClock
+) -> None:
+    to = Recorder(rules=Rules(repeat_s=60))
+    telling = dispatcher_of(store, clock, {"rec": to})
+    save(store, an_incident(), now_s=clock.now_s)
+    telling.turn(clock.now_s)
+    clock.now_s -= 3600
+    telling.turn(clock.now_s)
+    assert to.news == [OPENED, REPEATED]
+
+
+def test_what_is_worth_telling_is_so_however_long_the_names(store: Store, clock: FakeClock) -> None:
+    incident = save(store, an_incident(), now_s=clock.now_s)
+    stamps = set()
+    for number in range(4):
+        by = f"{'a very long name ' * 6}{number}"
+        with store.write() as connection:
+            mark = Mark(incident_id=incident.id, at_s=clock.now_s + number, what=ACKNOWLEDGED, by=by)
+            marks.add_mark(connection, mark)
+        stamps.add(matter(store, incident, now_s=clock.now_s).told)
+    assert len(stamps) == 4 and max(map(len, stamps)) <= 256
