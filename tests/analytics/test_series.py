@@ -340,6 +340,14 @@ def test_the_unit_does_not_matter(scale: float) -> None:
     assert [(event.kind, event.start) for event in events] == [("shift", 200)]
 
 
+def test_nor_does_it_where_noise_wanders() -> None:
+    """What is heard of a level before there is one is how far the values lie from 1 in their unit."""
+    wanders = np.cumsum(np.random.default_rng(1).normal(0.0, 0.003, (12, 300)), axis=1)
+    for logs in wanders:
+        (_, in_s), (_, in_ms) = read_whole(np.exp(logs)), read_whole(1e3 * np.exp(logs))
+        assert [(e.kind, e.start, e.end) for e in in_s] == [(e.kind, e.start, e.end) for e in in_ms]
+
+
 def test_missing_and_impossible_values_keep_their_place() -> None:
     values = noise(300, spread=0.01)
     values[200:] *= 1.2
