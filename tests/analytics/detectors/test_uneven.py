@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argus.analytics.detectors.l2_majority import Usual, _split
+from argus.analytics.detectors.l2_majority import Usual, _split, detect
 from argus.analytics.digest import digest_of
 from argus.analytics.incident import Incident
 from argus.analytics.pauses import EVERYBODY as EVERYBODY_PAUSED
 from argus.analytics.pauses import MAX_KEPT, pauses_of
+from argus.analytics.view import View
 from argus.analytics.window import Window, assemble
 from argus.collectors.records.plan import WindowPlan
 from argus.evals.play import Played, play
@@ -192,6 +193,20 @@ def window_of(done: Simulation) -> Window:
 def test_the_many_are_not_slow_because_the_few_got_well_again() -> None:
     assert grown([1.5] * 6 + [1.0] * 2, [1.0] * 8)
     assert not grown([1.0] * 8, [1.0] * 6 + [1.5] * 2)
+
+
+def test_a_rank_of_which_one_window_was_lost_is_still_one_of_the_many() -> None:
+    sick = Fault(kind="compute", ranks=tuple(range(11)), severity=1.3, start_step=120)
+    done = simulate(replace(DATA, steps=140), [sick], rng=np.random.default_rng(0))
+    topology = build(done.layouts)
+    seen = [assemble(closed.parts, topology) for closed in done.windows(WindowPlan())]
+    *past, now = map(digest_of, seen)
+    lost = past[5].own_s.copy()
+    lost[3] = np.nan
+    past[5] = replace(past[5], own_s=lost)
+    view = View(run="r", attempt=0, topology=topology, now_s=0.0, window=seen[-1])
+    (finding,) = detect(replace(view, past=tuple(past), digest=now))
+    assert finding.ranks == sick.ranks
 
 
 def test_a_wait_for_data_of_everybody_is_a_pause_and_that_of_one_rank_is_not() -> None:
