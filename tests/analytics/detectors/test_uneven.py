@@ -16,6 +16,7 @@ from argus.analytics.pauses import MAX_KEPT, pauses_of
 from argus.analytics.view import View
 from argus.analytics.window import Window, assemble
 from argus.collectors.records.plan import WindowPlan
+from argus.evals.moments import moments
 from argus.evals.play import Played, play
 from argus.evals.simulator.job import SCHEDULES, Fault, Job
 from argus.evals.simulator.simulate import Simulation, simulate
@@ -207,6 +208,21 @@ def test_a_rank_of_which_one_window_was_lost_is_still_one_of_the_many() -> None:
     view = View(run="r", attempt=0, topology=topology, now_s=0.0, window=seen[-1])
     (finding,) = detect(replace(view, past=tuple(past), digest=now))
     assert finding.ranks == sick.ranks
+
+
+@pytest.mark.slow
+def test_a_stage_of_one_rank_of_which_one_window_was_lost_has_a_class() -> None:
+    job, sick = (
+        replace(PIPELINE, pp=8, steps=160),
+        Fault(kind="compute", ranks=(5,), severity=1.5, start_step=120),
+    )
+    done = simulate(job, [sick], rng=np.random.default_rng(0))
+    heard = [
+        replace(moment, parts=tuple(part for part in moment.parts if (part.rank, part.window) != (5, 5)))
+        for moment in moments(done)
+    ]
+    (incident,) = play(done, heard=heard).incidents
+    assert (incident.cause.fault_class, incident.cause.suspects) == ("compute.slow", (5,))
 
 
 def test_a_wait_for_data_of_everybody_is_a_pause_and_that_of_one_rank_is_not() -> None:
