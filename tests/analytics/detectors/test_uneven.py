@@ -154,6 +154,16 @@ def test_rare_pauses_of_one_rank_are_its_own() -> None:
 
 
 @pytest.mark.slow
+def test_pauses_of_changing_ranks_of_which_one_was_heard_are_not_its_own() -> None:
+    done = simulate(DATA, pauses([3, 11, 3, 14, 3, 3]), rng=np.random.default_rng(1))
+    heard = [
+        replace(moment, parts=tuple(part for part in moment.parts if part.rank == 3))
+        for moment in moments(done)
+    ]
+    assert not play(done, heard=heard).incidents
+
+
+@pytest.mark.slow
 def test_short_collections_of_changing_ranks_are_told_and_routine_ones_are_not() -> None:
     def collected(severity: float) -> list[tuple[str, str, tuple[int, ...]]]:
         ranks = np.random.default_rng(3).integers(0, DATA.ranks, 15).tolist()
