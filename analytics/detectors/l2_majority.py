@@ -16,7 +16,7 @@ from argus.analytics.baseline import MIN_COVERAGE, RECENT_WINDOWS, is_comparable
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.peers import work_classes
-from argus.analytics.robust import noise_of
+from argus.analytics.robust import median_of_columns, noise_of
 from argus.analytics.view import Digest, View
 from argus.analytics.window import Bools, Floats
 
@@ -83,9 +83,15 @@ def detect(
 
 
 def _usual(clean: Sequence[Digest]) -> Usual:
-    past = np.log(np.array([digest.own_s for digest in clean]))
-    own = np.median(np.ascontiguousarray(past.T), axis=1)
+    """Of ranks that were seen in enough of the windows: one lost upload is no reason to forget a rank."""
+    past = _logs(np.array([digest.own_s for digest in clean]))
+    own = median_of_columns(past)
+    own[np.isfinite(past).sum(axis=0) < MIN_PAST] = np.nan
     return Usual(own=own, strayed=past - own)
+
+
+def _logs(own_s: Floats) -> Floats:
+    return np.asarray(np.log(np.where(own_s > 0, own_s, np.nan)))
 
 
 def _split(
@@ -93,7 +99,7 @@ def _split(
 ) -> Split | None:
     """The best split of one class by growth against the own past; None if it is no clear one."""
     min_ratio, min_scales, min_part, min_ranks = gates
-    growth = np.log(digest.own_s) - usual.own
+    growth = _logs(digest.own_s) - usual.own
     here = rows & np.isfinite(growth)
     if here.sum() < min_ranks:
         return None

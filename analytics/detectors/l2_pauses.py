@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from argus.analytics.baseline import START_UP_WINDOWS
+from argus.analytics.baseline import MIN_COVERAGE, START_UP_WINDOWS
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
 from argus.analytics.pauses import EVERYBODY, KINDS, LOADER, MIN_PAUSES, MIN_SHARE, Pause, longest_s
@@ -25,12 +25,18 @@ def detect(
     chance: float = 1e-3,  # that rare pauses of any rank all fall on the same one
     min_share: float = MIN_SHARE,
     fresh_windows: int = 2,  # what stopped is history: compilation ends by itself once all shapes are known
+    min_coverage: float = MIN_COVERAGE,
 ) -> tuple[Finding, ...]:
     """At most one finding per kind of pause: a notice, or a culprit if it is always the same rank."""
     digest = observed(view)
     if digest is None or not digest.typical_step_s > 0:
         return ()
-    seen = [d for d in (*view.past[1 - last_windows :], digest) if d.index >= START_UP_WINDOWS]
+    # That it is always the same rank says nothing where of the others nothing was heard.
+    seen = [
+        one
+        for one in (*view.past[1 - last_windows :], digest)
+        if one.index >= START_UP_WINDOWS and one.coverage >= min_coverage
+    ]
     found = []
     for kind in (*KINDS, LOADER):
         pauses = [pause for one in seen for pause in one.pauses if pause.kind == kind]

@@ -174,7 +174,9 @@ def _wires_against_past(view: View, digest: Digest, rule: _Rule) -> _Comparison:
     if len(mine) > MIN_SIBLINGS:  # longer messages are slower on every pair
         growth = growth - np.maximum(leave_one_out_median(growth), 0.0)
     test = _test(digest, growth, np.log(np.maximum(past, TINY_S) / usual), rule)
-    result.expected[mine] = median_of_columns(path_history(view.past, [digest.paths[i] for i in mine]))
+    before = median_of_columns(path_history(view.past, [digest.paths[i] for i in mine]))
+    # A receiver that stood for nothing before may stand now, yet for less on the wire as it was.
+    result.expected[mine] = np.where(before > 0, before, stood[mine] * usual / wire[mine])
     result.exceeds[mine] = test.exceeds & (growth >= np.log(rule.min_ratio))
     result.significance[mine] = test.significance
     lost = np.where(result.exceeds, np.maximum(np.nan_to_num(stood - result.expected), 0.0), 0.0)
@@ -213,7 +215,8 @@ def _against_past(view: View, digest: Digest, rule: _Rule) -> _Comparison:
     known = np.isfinite(_past_wires(view, digest, heavy)).sum(axis=0) >= MIN_PAST
     heavy = heavy[~(known & rule.paths.is_pair[heavy])]
     past = path_history(view.past, [digest.paths[i] for i in heavy])
-    enough = np.isfinite(past).sum(axis=0) >= MIN_PAST
+    # Where all of a transfer was hidden behind work, nothing says how long it took.
+    enough = (np.isfinite(past).sum(axis=0) >= MIN_PAST) & (median_of_columns(past) > 0)
     heavy, past = heavy[enough], past[:, enough]
     if not len(heavy):
         return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -67,13 +68,12 @@ def _filled(command: str, cause: Cause, view: View) -> str:
     peers = [host for host in known if host not in asked]
     words = {
         "{run}": shlex.quote(view.run),
-        "{ranks}": " ".join(f"--rank {rank}" for rank in cause.suspects[:MAX_SUSPECTS]),
+        " {ranks}": "".join(f" --rank {rank}" for rank in cause.suspects[:MAX_SUSPECTS]),
         "{hosts}": shlex.quote(",".join(hosts[:MAX_SUSPECTS]) or "HOST"),
         "{peers}": shlex.quote(",".join(peers[:NUM_PEERS]) or "PEER"),
     }
-    for field, value in words.items():
-        command = command.replace(field, value)
-    return " ".join(command.split())
+    # At once: a name may hold what looks like another field, and its own spaces.
+    return re.sub("|".join(map(re.escape, words)), lambda field: words[field[0]], command)
 
 
 @cache

@@ -117,7 +117,7 @@ def _slow_stage(view: View, finding: Finding) -> Cause:
 def _class_of_one(view: View, rank: int) -> Classification | None:
     """A rank without peers, with its own past in their place."""
     window, waits, digest = view.window, view.waits, view.digest
-    clean = [past for past in view.past if past.is_clean and at(past.ranks, rank) >= 0]
+    clean = [past for past in view.past if past.is_clean and _has_seen(past, rank)]
     if window is None or waits is None or digest is None or not clean:
         return None
     symptom = measure(window, waits, digest, rank=rank)
@@ -136,6 +136,11 @@ def _class_of_one(view: View, rank: int) -> Classification | None:
         }
     )
     return host_path(view, [alone], classify([alone]))
+
+
+def _has_seen(digest: Digest, rank: int) -> bool:
+    row = at(digest.ranks, rank)
+    return row >= 0 and bool(np.isfinite(digest.own_s[row]))
 
 
 def _against_past(part: PhaseExcess, rank: int, past: list[Digest]) -> PhaseExcess:

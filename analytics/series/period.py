@@ -41,7 +41,7 @@ SMALL = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Period:
-    """`length` in `unit`: values of the series ("values") or seconds ("s"); `strength` the correlation."""
+    """`length` in `unit`: values of the series ("values") or seconds ("s"), `lag` in values; `strength` the correlation."""
 
     length: float
     unit: str
@@ -128,12 +128,22 @@ def _in_seconds(values: Floats, rest: Floats) -> Period | None:
     """The period over time, on a grid as fine as a usual step; None without one."""
     usual = float(np.median(values))
     # Every step counts once, where it begins, and a huge one takes no more than MAX_STRETCH.
-    begins = np.cumsum(np.minimum(values, MAX_STRETCH * usual)) - values.clip(max=MAX_STRETCH * usual)
+    counted = np.minimum(values, MAX_STRETCH * usual)
+    begins = np.cumsum(counted) - counted
     over_time = np.bincount((begins / usual).astype(np.int64), weights=rest)
     correlation = _correlation(over_time - over_time.mean())
-    lag = _strongest(correlation)
-    strength = float(correlation[lag])
-    return None if lag == 0 else Period(length=lag * usual, unit="s", lag=lag, strength=strength)
+    cells = _strongest(correlation)
+    if cells == 0:
+        return None
+    lag = max(round(cells * usual / float(counted.mean())), 1)
+    longer = float(np.median(_spans(values, lag) / _spans(counted, lag)))
+    return Period(length=cells * usual * longer, unit="s", lag=lag, strength=float(correlation[cells]))
+
+
+def _spans(values: Floats, num: int) -> Floats:
+    """How long every `num` values on end take."""
+    total = np.append(0.0, np.cumsum(values))
+    return np.asarray(total[num:] - total[:-num])
 
 
 MAX_STRETCH = 4.0

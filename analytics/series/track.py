@@ -331,7 +331,9 @@ def _block_end(tracks: Tracks) -> tuple[Tracks, list[Event]]:
     base = tracks.count - tracks.logs.shape[1]
     inside = _inside(tracks.logs, tracks.since, base)
     last = slice(-BLOCK - 1, None)
-    heard = tracks.repetition.after(cut_to(tracks.logs[:, last], tracks.level), inside[:, last])
+    # Without a level all values seem to lie on one side of it, as far from it as anything is believed to be.
+    is_near = inside[:, last] & (tracks.level.num > 0)[:, None]
+    heard = tracks.repetition.after(cut_to(tracks.logs[:, last], tracks.level), is_near)
     tracks = replace(tracks, repetition=heard)
     if tracks.num_series <= FEW:
         tracks, found = _by_ranks(tracks, base=base)

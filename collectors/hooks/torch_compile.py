@@ -9,6 +9,7 @@ from argus.collectors.rank.guard import Part
 from argus.collectors.rank.recorder import COMPILE_WARMUP_STEPS
 from argus.collectors.rank.session import Session
 from argus.collectors.records.events import FLAG_WARMUP
+from argus.collectors.records.heartbeat import COMPILING
 
 NEEDS = "torch._dynamo.callback"
 
@@ -25,8 +26,14 @@ def install(session: Session, part: Part) -> None:
 
     def start(*_args: object) -> None:
         started_ns[0] = recorder.now_ns()
+        recorder.mark = recorder.mark or COMPILING
+
+    def done() -> None:
+        if recorder.mark == COMPILING:
+            recorder.mark = ""
 
     def end(*_args: object) -> None:
+        done()
         dur_ns = recorder.now_ns() - started_ns[0]
         recorder.event("compile", start_ns=started_ns[0], dur_ns=dur_ns)
         if "torch.distributed" in sys.modules and torch.distributed.is_initialized():
@@ -39,6 +46,7 @@ def install(session: Session, part: Part) -> None:
     callback_handler.register_end_callback(end_safe)
     part.on_undo(lambda: _remove(callback_handler.start_callbacks, start_safe))
     part.on_undo(lambda: _remove(callback_handler.end_callbacks, end_safe))
+    part.on_undo(done)
 
 
 def _remove(callbacks: list[T], ours: T) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from argus.collectors.host.rank import Key
 from argus.collectors.host.ranks import Member
+from argus.collectors.records.heartbeat import COMPILING
 
 BASELINE_S = 60.0
 SLOW_RATIO = 1.5
@@ -212,5 +213,5 @@ def _open_step(member: Member, now_s: float) -> OpenStep:
         pid=pid,
         step=status.step,
         open_s=0.0 if is_over else open_s + (silent_s if silent_s >= SILENT_S else 0.0),
-        median_s=0.0 if status.in_mark else status.step_p50_ns * 1e-9,
+        median_s=0.0 if status.in_mark not in ("", COMPILING) else status.step_p50_ns * 1e-9,
     )

@@ -16,6 +16,10 @@ MAX_GROUPS = 4096
 """Groups that a status tells of: as many as a layout may hold."""
 
 
+COMPILING = "compile"
+"""Mark of a rank whose compiler is at work, by its own word."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Status:
     """What the rank's own writer thread reports once a second (frame kind STATUS).
@@ -30,7 +34,7 @@ class Status:
     phase_since_ns: int = 0
     step_since_ns: int = 0
     step_p50_ns: int = 0  # median of the last steps, 0 until known
-    in_mark: str = ""  # open argus.mark: checkpoint, eval, …
+    in_mark: str = ""  # open argus.mark: checkpoint, eval, …; else COMPILING
     groups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     raised: str = ""
 

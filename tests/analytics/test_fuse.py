@@ -130,6 +130,14 @@ def test_commands_of_ours_parse_with_the_names_of_the_run() -> None:
             assert "h-1" in parts or "my run" in parts
 
 
+def test_a_command_names_the_run_whatever_its_name_holds() -> None:
+    name = "a  run {hosts} 'x'"
+    some = replace(cause(11), second_best="data.slow_loader")
+    told = with_separation(some, replace(view(), run=name)).separation
+    assert told is not None
+    assert shlex.split(told.command)[3:6] == [name, "--rank", "11"]
+
+
 def test_the_order_of_suspects_does_not_matter() -> None:
     some = [cause(rank) for rank in (*range(8, 15), 30)]
     assert sorted(scopes(join_ranks(view(), some))) == sorted(scopes(join_ranks(view(), some[::-1])))

@@ -13,6 +13,7 @@ from argus.analytics.attempt import AttemptState, advance
 from argus.analytics.cost import REPLAY
 from argus.analytics.delays import delays_of, ends_of
 from argus.analytics.detectors.l2_transfer import detect
+from argus.analytics.digest import digest_of
 from argus.analytics.incident import Incident
 from argus.analytics.view import View
 from argus.analytics.waits import waits_of
@@ -161,6 +162,29 @@ def test_receivers_that_stand_for_a_slow_stage_make_no_link_slow() -> None:
     at = before.paths.index("2>4"), after.paths.index("2>4")
     assert after.sum_s[at[1]] > 2 * before.sum_s[at[0]]
     assert after.call_s[at[1]] == pytest.approx(before.call_s[at[0]], rel=0.1)
+
+
+@pytest.mark.parametrize(("is_wire_known", "named"), [(False, set()), (True, {(2, 4)})])
+def test_a_receiver_that_never_stood_before_says_by_its_wire_alone_whether_that_is_slow(
+    is_wire_known: bool, named: set[tuple[int, ...]]
+) -> None:
+    topology, seen = windows(replace(SMALL, steps=8 * STEPS), seed=0)
+    *_, window = seen
+    now = digest_of(window)
+    is_pair = np.array([ends_of(path) is not None for path in now.paths])
+    hidden = replace(
+        now,
+        transfer_sum_s=np.where(is_pair, 0.0, now.transfer_sum_s),
+        transfer_s=now.transfer_s if is_wire_known else np.where(is_pair, np.nan, now.transfer_s),
+    )
+    past = tuple(replace(hidden, index=n) for n in range(7))
+    slower = np.where(np.array(now.paths) == "2>4", 10.0, 1.0) if is_wire_known else 1.0
+    stands = np.where(is_pair, 0.1 * now.typical_step_s, now.transfer_sum_s)
+    now = replace(now, index=7, transfer_s=slower * now.transfer_s, transfer_sum_s=stands)
+    view = View(run="r", attempt=0, topology=topology, now_s=0.0, window=window, past=past, digest=now)
+    found = detect(view)
+    assert {finding.ranks for finding in found} == named
+    assert [finding.ratio for finding in found] == pytest.approx([10.0] * len(named))
 
 
 def two_groups(**more: Any) -> Job:

@@ -13,7 +13,6 @@ from argus.analytics.series import track as tracking
 from argus.analytics.series.event import Event
 from argus.analytics.series.follow import Followed, follow, read_whole, settled
 from argus.analytics.series.judge import Slowdown, slowdowns
-from argus.analytics.series.period import periods_of
 from argus.analytics.series.pulse import KEPT
 from argus.analytics.series.ranks import split_by_ranks
 from argus.analytics.series.recorded import series_findings
@@ -159,40 +158,6 @@ def test_a_saw_tooth_is_learned_and_is_no_incident() -> None:
     assert "periodic" in kinds(events) and judged(values) == ()
 
 
-def test_slow_steps_at_a_fixed_distance_are_a_period_in_steps() -> None:
-    values = noise(500, spread=0.01)
-    values[::25] *= 1.8
-    state, events = read_whole(values)
-    period = state.rhythm.periods[0]
-    assert (period.lag, period.unit) == (25, "values")
-    late = [event for event in events if event.kind == "spike" and event.start > 200]
-    assert late == []
-
-
-def test_slow_steps_at_a_fixed_time_are_a_period_in_seconds() -> None:
-    """Every 60 s, while the length of a step wanders: the distance in steps does too."""
-    rng = np.random.default_rng(4)
-    values, at, due = [], 0.0, 60.0
-    wander = 1 + 0.12 * np.sin(np.arange(400) / 23)
-    for step in range(400):
-        took = 2.0 * wander[step] * rng.normal(1, 0.005)
-        if at >= due:
-            took, due = took * 1.7, due + 60.0
-        at += took
-        values.append(took)
-    found = periods_of(np.array(values))
-    assert found
-    assert found[0].unit == "s" and found[0].length == pytest.approx(60.0, rel=0.06)
-
-
-def test_noise_and_trends_have_no_period() -> None:
-    for seed in range(5):
-        assert periods_of(noise(512, seed=seed)) == ()
-    assert periods_of(np.linspace(1, 1.5, 512) * noise(512, spread=0.005)) == ()
-    walk = np.exp(np.cumsum(np.random.default_rng(2).normal(0, 0.01, 512)))
-    assert all(period.strength < 0.9 for period in periods_of(walk))
-
-
 def test_a_slow_rise_is_drift_and_no_incident() -> None:
     values = noise(400, spread=0.005) * np.linspace(1, 1.25, 400)
     _, events = read_whole(values)
@@ -205,40 +170,6 @@ def test_a_level_that_goes_to_and_fro_oscillates() -> None:
         values[start : start + 60] *= 1.2
     _, events = read_whole(values)
     assert "oscillation" in kinds(events)
-
-
-def test_rare_slow_steps_are_a_period_in_steps() -> None:
-    """Every 400 steps: more than three fit into no memory of values, yet four of them are enough."""
-    values = noise(2700, spread=0.01)
-    values[70::400] *= 3
-    _, events = read_whole(values)
-    (periodic,) = [event for event in events if event.kind == "periodic"]
-    assert periodic.period is not None
-    assert (periodic.period.length, periodic.period.unit) == (400.0, "values")
-    assert [event.start for event in events if event.kind == "spike"] == [70, 470, 870, 1270]
-
-
-def test_rare_slow_steps_at_a_fixed_time_are_a_period_in_seconds() -> None:
-    rng = np.random.default_rng(9)
-    values, at, due = [], 0.0, 300.0
-    for step in range(1600):
-        took = 2.0 * (1 + 0.15 * np.sin(step / 170)) * rng.normal(1, 0.01)
-        if at >= due:
-            took, due = took * 3, due + 300.0
-        at += took
-        values.append(took)
-    _, events = read_whole(values)
-    (periodic,) = [event for event in events if event.kind == "periodic"]
-    assert periodic.period is not None and periodic.period.unit == "s"
-    assert periodic.period.length == pytest.approx(300.0, rel=0.02)
-
-
-def test_slow_steps_at_random_have_no_period() -> None:
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        values = noise(2000, seed=seed, spread=0.01) * np.where(rng.random(2000) < 0.01, 3, 1)
-        _, events = read_whole(values)
-        assert "periodic" not in kinds(events)
 
 
 def test_memory_does_not_grow() -> None:
@@ -338,6 +269,14 @@ def test_the_unit_does_not_matter(scale: float) -> None:
     values[200:] *= 1.2
     _, events = read_whole(values * scale)
     assert [(event.kind, event.start) for event in events] == [("shift", 200)]
+
+
+def test_nor_does_it_where_noise_wanders() -> None:
+    """What is heard of a level before there is one is how far the values lie from 1 in their unit."""
+    wanders = np.cumsum(np.random.default_rng(1).normal(0.0, 0.003, (12, 300)), axis=1)
+    for logs in wanders:
+        (_, in_s), (_, in_ms) = read_whole(np.exp(logs)), read_whole(1e3 * np.exp(logs))
+        assert [(e.kind, e.start, e.end) for e in in_s] == [(e.kind, e.start, e.end) for e in in_ms]
 
 
 def test_missing_and_impossible_values_keep_their_place() -> None:

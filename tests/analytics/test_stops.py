@@ -13,7 +13,7 @@ from argus.analytics.fuse import stop_cause
 from argus.analytics.incident import Cause
 from argus.analytics.stops import is_over, ranks_behind, was_cancelled
 from argus.analytics.view import View
-from argus.collectors.records.heartbeat import Heartbeat, Status
+from argus.collectors.records.heartbeat import COMPILING, Heartbeat, Status
 from argus.collectors.records.layout import GroupInfo, Layout
 from argus.topology.layout import Topology, build
 
@@ -135,7 +135,7 @@ def waiting_for(late: int, **own: object) -> list[Heartbeat]:
     ]
 
 
-BUSY = ({"p50_s": 0.0}, {"mark": "checkpoint"}, {"phase": "eval"})
+BUSY = ({"p50_s": 0.0}, {"mark": "checkpoint"}, {"phase": "eval"}, {"mark": COMPILING})
 
 
 @pytest.mark.parametrize("own", BUSY)

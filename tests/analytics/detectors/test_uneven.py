@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from argus.analytics.detectors.l2_majority import Usual, _split
+from argus.analytics.detectors.l2_majority import Usual, _split, detect
 from argus.analytics.digest import digest_of
 from argus.analytics.incident import Incident
 from argus.analytics.pauses import EVERYBODY as EVERYBODY_PAUSED
 from argus.analytics.pauses import MAX_KEPT, pauses_of
+from argus.analytics.view import View
 from argus.analytics.window import Window, assemble
 from argus.collectors.records.plan import WindowPlan
+from argus.evals.moments import moments
 from argus.evals.play import Played, play
 from argus.evals.simulator.job import SCHEDULES, Fault, Job
 from argus.evals.simulator.simulate import Simulation, simulate
@@ -152,6 +154,16 @@ def test_rare_pauses_of_one_rank_are_its_own() -> None:
 
 
 @pytest.mark.slow
+def test_pauses_of_changing_ranks_of_which_one_was_heard_are_not_its_own() -> None:
+    done = simulate(DATA, pauses([3, 11, 3, 14, 3, 3]), rng=np.random.default_rng(1))
+    heard = [
+        replace(moment, parts=tuple(part for part in moment.parts if part.rank == 3))
+        for moment in moments(done)
+    ]
+    assert not play(done, heard=heard).incidents
+
+
+@pytest.mark.slow
 def test_short_collections_of_changing_ranks_are_told_and_routine_ones_are_not() -> None:
     def collected(severity: float) -> list[tuple[str, str, tuple[int, ...]]]:
         ranks = np.random.default_rng(3).integers(0, DATA.ranks, 15).tolist()
@@ -192,6 +204,35 @@ def window_of(done: Simulation) -> Window:
 def test_the_many_are_not_slow_because_the_few_got_well_again() -> None:
     assert grown([1.5] * 6 + [1.0] * 2, [1.0] * 8)
     assert not grown([1.0] * 8, [1.0] * 6 + [1.5] * 2)
+
+
+def test_a_rank_of_which_one_window_was_lost_is_still_one_of_the_many() -> None:
+    sick = Fault(kind="compute", ranks=tuple(range(11)), severity=1.3, start_step=120)
+    done = simulate(replace(DATA, steps=140), [sick], rng=np.random.default_rng(0))
+    topology = build(done.layouts)
+    seen = [assemble(closed.parts, topology) for closed in done.windows(WindowPlan())]
+    *past, now = map(digest_of, seen)
+    lost = past[5].own_s.copy()
+    lost[3] = np.nan
+    past[5] = replace(past[5], own_s=lost)
+    view = View(run="r", attempt=0, topology=topology, now_s=0.0, window=seen[-1])
+    (finding,) = detect(replace(view, past=tuple(past), digest=now))
+    assert finding.ranks == sick.ranks
+
+
+@pytest.mark.slow
+def test_a_stage_of_one_rank_of_which_one_window_was_lost_has_a_class() -> None:
+    job, sick = (
+        replace(PIPELINE, pp=8, steps=160),
+        Fault(kind="compute", ranks=(5,), severity=1.5, start_step=120),
+    )
+    done = simulate(job, [sick], rng=np.random.default_rng(0))
+    heard = [
+        replace(moment, parts=tuple(part for part in moment.parts if (part.rank, part.window) != (5, 5)))
+        for moment in moments(done)
+    ]
+    (incident,) = play(done, heard=heard).incidents
+    assert (incident.cause.fault_class, incident.cause.suspects) == ("compute.slow", (5,))
 
 
 def test_a_wait_for_data_of_everybody_is_a_pause_and_that_of_one_rank_is_not() -> None:

@@ -40,7 +40,7 @@ from argus.collectors.host.threads import Task, fold, join_threads, read_childre
 from argus.collectors.readers.recording import read
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.frames import Kind
-from argus.collectors.records.heartbeat import Status
+from argus.collectors.records.heartbeat import COMPILING, Status
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan import WindowPlan
 from argus.collectors.records.stacks import MAX_STACK, StackDump, Thread, decode_stacks, encode_stacks
@@ -138,6 +138,8 @@ def test_what_is_open_is_judged_when_it_was_said_and_silence_counts_only_when_it
     assert silent.is_slow and silent.open_s == pytest.approx(3.2)
     (marked,) = open_steps([member(step=5, open_s=9.0, p50_s=0.3, mark="checkpoint")], now_s=100.0)
     assert not marked.is_slow
+    (compiling,) = open_steps([member(step=5, open_s=9.0, p50_s=0.3, mark=COMPILING)], now_s=100.0)
+    assert compiling.is_slow  # what is compiled, and why again, stands in its stacks
 
 
 @pytest.mark.slow
