@@ -125,6 +125,16 @@ def test_status_tells_what_is_seen_and_lost(capsys: pytest.CaptureFixture[str]) 
     assert "my/job attempt 0" in capsys.readouterr().out
 
 
+def test_status_says_how_many_runs_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    item = {"run": "a", "attempt": 0, "status": "live", "ranks": {"running": 8}, "open_incidents": 1}
+    monkeypatch.setattr("argus.api.cli.status.ask", lambda url: {"items": [item] * 2, "total": 5})
+    assert main(["status"]) == 0
+    told = capsys.readouterr()
+    assert told.out.count("a attempt 0: live, 8 running, 1 open incident\n") == 2 and "and 3 runs" in told.err
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("url")
 def test_off_and_on(capsys: pytest.CaptureFixture[str], service: Service) -> None:
