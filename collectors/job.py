@@ -206,6 +206,8 @@ def _world(by_rank: Mapping[int, Reading], warnings: list[str]) -> int:
     stated = Counter(r.records.layout.world_size for r in by_rank.values() if r.is_world_known)
     at_least = max(by_rank) + 1
     if not stated:
+        # A file's own least is that of the ranks its calls name.
+        at_least = max(at_least, *(r.records.layout.world_size for r in by_rank.values()))
         if len(by_rank) > 1 or at_least > 1:
             warnings.append(f"no file says how many ranks the job has; {at_least} is the least it can be")
         return at_least

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from argus.collectors.gather import gather
 from argus.collectors.job import join, without_holes
 from argus.collectors.readers import Reading
+from argus.collectors.readers._fake import fake_trace
 from argus.collectors.records.events import STEP, RankRecords
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.stacks import StackDump
@@ -139,3 +143,13 @@ def test_stacks_seen_in_a_hole_are_of_the_step_before() -> None:
 def test_a_job_without_holes_stays_as_it_is() -> None:
     job = join([reading("a", pid=10, start_s=0, num_steps=3, first=3)])
     assert without_holes(job) is job
+
+
+def test_ranks_that_only_calls_name_are_missing(tmp_path: Path) -> None:
+    for rank in range(2):
+        trace = fake_trace(rank=rank, world_size=4)
+        trace.pop("distributedInfo")
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(trace))
+    job = join(gather([tmp_path], tmp_path / "s").readings)
+    assert (job.world_size, job.missing) == (4, (2, 3))
+    assert job.records[0].layout.groups[0].ranks == (0, 1, 2, 3)
