@@ -14,7 +14,7 @@ from argus.collectors.launches import of_other_times, one_launch
 from argus.collectors.readers import Ending, Reading
 from argus.collectors.records.events import DTYPES, STRING_COLUMNS, RankRecords, Rows
 from argus.collectors.records.heartbeat import Status
-from argus.collectors.records.layout import GroupInfo
+from argus.collectors.records.layout import GroupInfo, Layout
 from argus.collectors.step_numbers import in_one_count
 
 Ints = NDArray[np.int64]
@@ -167,7 +167,7 @@ def _by_rank(readings: Sequence[Reading], warnings: list[str]) -> dict[int, Read
 
 
 def append(one: RankRecords, other: RankRecords) -> RankRecords:
-    """Rows of both, the second's strings moved into the first's table."""
+    """Rows of both, the second's strings moved into the first's table, and groups that only the second names."""
     numbers = {name: i for i, name in enumerate(one.names)}
     move = np.array([numbers.setdefault(name, len(numbers)) for name in other.names], np.uint32)
     rows: dict[str, Rows] = {}
@@ -178,12 +178,19 @@ def append(one: RankRecords, other: RankRecords) -> RankRecords:
         rows[kind] = np.concatenate([getattr(one, kind), theirs])
     return replace(
         _with(one, rows),
+        layout=_with_groups(one.layout, other.layout),
         names=tuple(numbers),
         dropped=Counter(one.dropped) + Counter(other.dropped),
         unseen=tuple(dict.fromkeys([*one.unseen, *other.unseen])),
         looks=tuple(sorted([*one.looks, *other.looks], key=lambda look: look.ts_s)),
         stacks=(*one.stacks, *other.stacks),
     )
+
+
+def _with_groups(one: Layout, other: Layout) -> Layout:
+    """The first layout with the groups whose calls began later: a profile names those of its own calls."""
+    known = {group.name for group in one.groups}
+    return replace(one, groups=(*one.groups, *(group for group in other.groups if group.name not in known)))
 
 
 def _only(records: RankRecords, steps: Ints) -> RankRecords:
@@ -206,6 +213,8 @@ def _world(by_rank: Mapping[int, Reading], warnings: list[str]) -> int:
     stated = Counter(r.records.layout.world_size for r in by_rank.values() if r.is_world_known)
     at_least = max(by_rank) + 1
     if not stated:
+        # A file's own least is that of the ranks its calls name.
+        at_least = max(at_least, *(r.records.layout.world_size for r in by_rank.values()))
         if len(by_rank) > 1 or at_least > 1:
             warnings.append(f"no file says how many ranks the job has; {at_least} is the least it can be")
         return at_least

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
-from argus.evals.demo_agent import asked_about
 from argus.evals.interrupts import orderly_end
 from argus.evals.pause import Pauser
 from argus.evals.stack import TRAIN, Stack, StackError
@@ -118,6 +117,8 @@ def _healthy(stack: Stack, plan: Plan, *, say: Progress) -> str:
 
 
 def _faulty(stack: Stack, plan: Plan, *, say: Progress) -> str:
+    from argus.evals.demo_agent import asked_about  # the service, which --help need not wait for
+
     say(f"fault on: {plan.fault} on rank {plan.rank}")
     with _fault(stack, plan):
         incident = wait_for(stack, lambda i: i["status"] == "open", timeout_s=DETECT_S)

@@ -25,8 +25,9 @@ def describe_rank(fleet: Fleet, rank: int) -> str:
     above = fleet.elements_of(rank)
     for kind in _SHOWN_ABOVE:
         names = [element for element in above if kind_of_id(element) == kind]
-        if kind == "gpu" and names and rank in fleet.topology.local_ranks:
-            parts.append(f"GPU {fleet.topology.local_ranks[rank]}")
+        if kind == "gpu" and names:
+            index = short_name(fleet, names[0])  # not the local rank where CUDA_VISIBLE_DEVICES renumbers
+            parts.append(f"GPU {index if index.isdigit() else fleet.topology.local_ranks.get(rank, index)}")
         elif names:
             shown = "/".join(short_name(fleet, name) for name in names[:4])
             parts.append(f"{_prefix(kind)}{shown}" if kind != "leaf" else shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import sys
@@ -70,6 +71,8 @@ EXTRA_OF: Mapping[str, str] = {
 """Which extra brings a module that a command may find missing."""
 
 USAGE_ERROR = 2
+NOT_WRITTEN = 1
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 CLOSED_PIPE = 141  # what a shell shows for a process that SIGPIPE ended
 
 
@@ -85,6 +88,7 @@ class Command(Protocol):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `argus`; every foreseeable failure is one sentence on stderr."""
+    _open_closed_streams()
     _bear_any_text()
     try:
         try:
@@ -94,8 +98,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_nowhere()
         return CLOSED_PIPE
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        _write_nowhere()
+        print(f"argus: not all could be written: {error.strerror}", file=sys.stderr)
+        return NOT_WRITTEN
+
+
+def _write_nowhere() -> None:
+    """What is still kept for stdout is written again when the interpreter ends, where it would fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _done(words: list[str]) -> int:
@@ -125,6 +140,13 @@ def _done(words: list[str]) -> int:
             f"argus {words[0]}: needs {error.name}; run: pip install 'argus-triage[{extra}]'", file=sys.stderr
         )
         return USAGE_ERROR
+
+
+def _open_closed_streams() -> None:
+    """A standard stream that was closed (`>&-`) leads nowhere: else the next file opened would be taken for it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def _bear_any_text() -> None:

@@ -91,7 +91,7 @@ def stored(where: str) -> Toolbox:
     from argus.api.store_facts import StoreFacts
     from argus.api.toolbox import Toolbox
 
-    if "://" not in where and not Path(where).exists():
+    if "://" not in where and not os.path.exists(where):
         raise CliError(f"there is no database {where}")
     try:
         store = open_store(where)

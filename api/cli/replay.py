@@ -136,7 +136,10 @@ def _send(args: argparse.Namespace, found: _Found, *, server: str, bar: Bar) -> 
 
 
 def _speed(word: str) -> float:
-    value = float(word)
-    if not 0 < value <= 1e6:
-        raise argparse.ArgumentTypeError(f"must be above 0 and at most 1e6, got {word}")
+    try:
+        value = float(word)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1e6:  # also NaN
+        raise argparse.ArgumentTypeError(f"must be above 0 and at most 1e6, got {word!r}")
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +30,8 @@ def run(args: argparse.Namespace) -> int:
     if args.run is None:
         answer = ask(f"{server}/v1/runs")
         lines = [_run_line(item) for item in answer["items"]] or ["no run yet"]
+        if (more := answer["total"] - len(answer["items"])) > 0:
+            print(f"and {counted(more, 'runs')} heard of before those, see --run", file=sys.stderr)
     else:
         answer = ask(f"{server}/v1/runs/{quoted(args.run)}/status")
         lines = list(render(answer))
@@ -38,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_line(item: dict[str, Any]) -> str:
     ranks = ", ".join(f"{count} {state}" for state, count in item["ranks"].items()) or "no rank heard of"
-    incidents = f"{item['open_incidents']} open incidents"
+    incidents = counted(item["open_incidents"], "open incidents")
     return tame(f"{item['run']} attempt {item['attempt']}: {item['status']}, {ranks}, {incidents}", MAX_LINE)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from argus.agent.wording import counted, printable
 from argus.api.cli.errors import CliError
 from argus.api.cli.numbers import whole
-from argus.api.cli.over_http import key_of
+from argus.api.cli.over_http import add_server, key_of, server_of
 from argus.collectors.records.errors import WireError
 from argus.topology.compare import difference
 from argus.topology.export import fleet_to_json, layouts_from_json
@@ -30,7 +30,6 @@ from argus.topology.names import NotInTopology
 from argus.topology.text import render, render_difference
 from argus.topology.words import describe_element, describe_rank
 
-DEFAULT_SERVER = "http://127.0.0.1:8321"
 TIMEOUT_S = 10.0
 MAX_ANSWER_BYTES = 256 << 20
 MAX_ATTEMPT = (1 << 31) - 1  # the service knows no higher one
@@ -52,9 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument(
         "--attempt", type=whole(0, MAX_ATTEMPT), metavar="N", help="attempt of the run; the latest by default"
     )
-    show.add_argument(
-        "--server", metavar="URL", help=f"the service; ARGUS_SERVER or {DEFAULT_SERVER} by default"
-    )
+    add_server(show)
     show.add_argument("--rank", type=int, metavar="N", help="only this rank, with everything above it")
     show.add_argument("--against", metavar="FILE", help="what changed since a saved --json")
     form = show.add_mutually_exclusive_group()
@@ -106,7 +103,11 @@ def read_files(names: Sequence[str]) -> tuple[list[Facts], list[str]]:
     failed: list[str] = []
     for name in names:
         host, path = _split(name)
-        files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+        try:
+            files = _files(path)
+        except OSError as error:
+            failed.append(f"{path} cannot be read: {error.strerror or error}")
+            continue
         if not files:
             failed.append(f"{path}: the folder holds no file")
         for file in files:
@@ -117,17 +118,24 @@ def read_files(names: Sequence[str]) -> tuple[list[Facts], list[str]]:
     return facts, failed
 
 
+def _files(path: Path) -> list[Path]:
+    """The files of a folder; else the path itself, which whoever reads it finds to be there or not."""
+    if not os.path.isdir(path):
+        return [path]
+    return sorted(one for one in path.iterdir() if one.is_file())
+
+
 def _split(name: str) -> tuple[str, Path]:
     """HOST=FILE, unless a file has that very name."""
     host, equals, path = name.partition("=")
-    if equals and not Path(name).exists():
+    if equals and not os.path.exists(name):
         return host, Path(path)
     return "", Path(name)
 
 
 def from_service(args: argparse.Namespace, *, fetch: Fetch) -> Facts:
     """The run's topology as the service has it."""
-    server = (args.server or os.environ.get("ARGUS_SERVER") or DEFAULT_SERVER).rstrip("/")
+    server = server_of(args, os.environ)
     if not server.startswith(("http://", "https://")):
         raise CliError(f"--server must start with http:// or https://, got {server!r}")
     query = f"?attempt={args.attempt}" if args.attempt is not None else ""

@@ -16,11 +16,13 @@ from argus.agent.wording import ranks as rank_names
 from argus.agent.worth import worth_lines
 from argus.api.cli.bar import Bar
 from argus.api.cli.errors import CliError
+from argus.api.cli.numbers import whole
 from argus.api.cli.triage_series import series_text
 from argus.api.offline.files import triage_files
 from argus.api.offline.series import SeriesReport
 from argus.api.report import NothingUsable, Report
 from argus.collectors.readers import ReaderError
+from argus.collectors.records.plan import MAX_STEPS
 
 MAX_WARNINGS = 20
 """Sentences printed on a terminal; a job of ten thousand ranks can have one for each."""
@@ -47,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fail-on-fault", action="store_true", help="exit 3 if a fault is confirmed or likely"
     )
     parser.add_argument(
-        "--window-steps", type=_count, metavar="N", help="steps compared at a time (default 10)"
+        "--window-steps",
+        type=whole(1, MAX_STEPS),
+        metavar="N",
+        help="steps compared at a time (default 10)",
     )
     parser.add_argument(
         "--ideal-timeline",
@@ -160,10 +165,3 @@ def exit_code(report: Report | SeriesReport, *, fail_on_fault: bool) -> int:
     if fail_on_fault and is_fault:
         return FAULT
     return IN_PART if report.warnings else ANALYSED
-
-
-def _count(word: str) -> int:
-    number = int(word)
-    if not 1 <= number <= 100_000:
-        raise argparse.ArgumentTypeError(f"must be in [1, 100000], got {number}")
-    return number

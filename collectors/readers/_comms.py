@@ -49,6 +49,9 @@ _SIZES = {
 }
 """Bytes by type name, letters only, as the profiler writes them."""
 
+MAX_MESSAGE = 1 << 60
+"""Bytes of a call that fit into a record: a trace may say any number."""
+
 _BACKENDS = ("gloo:", "mpi:", "ucc:", "xccl:")
 """Backends whose own span is the transfer; NCCL's span is only the launch."""
 
@@ -214,7 +217,7 @@ def _bytes(args: Mapping[str, Any]) -> int:
     """Bytes this rank put in, 0 if the trace does not say."""
     nelems = count(args.get("In msg nelems"))
     if nelems is not None:
-        return max(0, nelems) * _size(args.get("dtype"))
+        return min(max(0, nelems) * _size(args.get("dtype")), MAX_MESSAGE)
     dims, types = args.get("Input Dims", EMPTY), args.get("Input type", EMPTY)
     if not isinstance(dims, list) or not isinstance(types, list):
         return 0
@@ -222,7 +225,7 @@ def _bytes(args: Mapping[str, Any]) -> int:
     for shape, kind in zip(dims, types, strict=False):
         if isinstance(shape, list) and shape and all(isinstance(n, int) and 0 <= n < 1 << 40 for n in shape):
             total += int(np.prod(shape, dtype=np.float64)) * _size(kind)
-    return min(total, 1 << 60)
+    return min(total, MAX_MESSAGE)
 
 
 def _size(kind: object) -> int:

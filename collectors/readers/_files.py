@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import lzma
 import os
+import shutil
 import stat
 import tarfile
 import zipfile
@@ -27,8 +29,17 @@ MAX_FILES = 20_000
 MAX_UNPACKED = 8 << 30
 """Bytes unpacked from one archive or one compressed file; more is taken for a bomb."""
 
+MAX_PART = 200
+"""Bytes kept of a part of a name in an archive: file systems take 255."""
+
 _CHUNK = 1 << 20
 _TAR_MAGIC_AT = 257
+
+_CUT = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
+"""What unpacking raises where the bytes end early or are not as they should be."""
+
+_DAMAGED_ZIP = (*_CUT, NotImplementedError, ValueError, IndexError)
+"""What `zipfile` raises besides, of names that are no UTF-8 though they say so, or without a character."""
 
 _watcher: ContextVar[Callable[[int], None] | None] = ContextVar("watcher", default=None)
 
@@ -151,30 +162,51 @@ def _behind(path: Path, scratch: Path) -> Iterator[Found]:
 
 
 def _folder(root: Path, scratch: Path) -> Iterator[Found]:
-    inside = root.resolve()
-    for folder, folders, names in os.walk(root):
+    inside = os.path.realpath(root)  # unlike `Path.resolve` it takes links that lead to themselves
+    shut: list[OSError] = []
+    for folder, folders, names in os.walk(root, onerror=shut.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for path in (Path(folder) / name for name in folders):
-            if path.is_symlink() and not path.resolve().is_relative_to(inside):
+            if path.is_symlink() and not _is_inside(path, inside):
                 yield Found(name=str(path.relative_to(root)), refused=f"is a link that leads out of {root}")
         for name in sorted(names):
             path = Path(folder) / name
-            if name.startswith("."):
-                continue
-            shown = str(path.relative_to(root))
-            if not path.resolve().is_relative_to(inside):
-                yield Found(name=shown, refused=f"is a link that leads out of {root}")
-            elif not path.is_file():
-                yield Found(name=shown, refused="is not a regular file")
-            else:
-                yield from _file(path, name=shown, scratch=scratch, is_named=False)
+            if not name.startswith("."):
+                yield from _entry(path, root=root, inside=inside, scratch=scratch)
+    for error in shut:
+        yield Found(name=str(error.filename), refused=_unread(error))
+
+
+def _entry(path: Path, *, root: Path, inside: str, scratch: Path) -> Iterator[Found]:
+    """What a folder holds that is no folder."""
+    shown = str(path.relative_to(root))
+    if not _is_inside(path, inside):
+        yield Found(name=shown, refused=f"is a link that leads out of {root}")
+        return
+    try:
+        is_file = stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        yield Found(name=shown, refused=_unread(error))
+        return
+    if is_file:
+        yield from _file(path, name=shown, scratch=scratch, is_named=False)
+    else:
+        yield Found(name=shown, refused="is not a regular file")
+
+
+def _is_inside(path: Path, folder: str) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(folder)
+
+
+def _unread(error: OSError) -> str:
+    return f"cannot be read ({error.strerror or error})"
 
 
 def _file(path: Path, *, name: str, scratch: Path, is_named: bool) -> Iterator[Found]:
     try:
         head = head_of(path)
     except OSError as error:
-        yield Found(name=name, refused=f"cannot be read ({error.strerror or error})")
+        yield Found(name=name, refused=_unread(error))
         return
     if head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar":
         yield from _tar(path, name, scratch)
@@ -199,6 +231,8 @@ def _tar(path: Path, name: str, scratch: Path) -> Iterator[Found]:
             yield Found(name=name, refused=f"is damaged, what follows is lost ({source.cut or error})")
         except ReaderError as error:
             yield Found(name=name, refused=str(error))
+        except OSError as error:
+            yield Found(name=name, refused=_not_unpacked(error))
         else:
             if source.cut:
                 yield Found(name=name, refused=f"is damaged, what follows is lost ({source.cut})")
@@ -223,10 +257,16 @@ def _zip(path: Path, name: str, scratch: Path) -> Iterator[Found]:
                     yield from _member(
                         body, name=member.filename, reason=reason, scratch=scratch, budget=budget
                     )
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError) as error:
-        yield Found(name=name, refused=f"is damaged, what follows is lost ({error})")
     except ReaderError as error:
         yield Found(name=name, refused=str(error))
+    except OSError as error:
+        yield Found(name=name, refused=_not_unpacked(error))
+    except _DAMAGED_ZIP as error:
+        yield Found(name=name, refused=f"is damaged, what follows is lost ({error})")
+
+
+def _not_unpacked(error: OSError) -> str:
+    return f"cannot be unpacked, what follows is lost ({error.strerror or error})"
 
 
 @dataclass
@@ -261,10 +301,13 @@ def _member(
     if reason or body is None:
         yield Found(name=name, refused=reason or "has no content")
         return
+    own = (
+        scratch / "member"
+    )  # gone before the next one comes, which may call a file as this one does a folder
     # Its last three names are kept, for a rank may be told by them.
-    path = scratch.joinpath(*(part[-200:] for part in PurePosixPath(name).parts[-3:]))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = own.joinpath(*map(_shortened, PurePosixPath(name).parts[-3:]))
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         damage = _unpack(body, path, budget)
         head = head_of(path)
         if head[:4] == b"PK\x03\x04" or head[_TAR_MAGIC_AT : _TAR_MAGIC_AT + 5] == b"ustar":
@@ -272,9 +315,13 @@ def _member(
         else:
             yield Found(name=name, path=path)
     finally:
-        path.unlink(missing_ok=True)
+        shutil.rmtree(own, ignore_errors=True)  # all of the scratch folder goes in the end
     if damage is not None:
         raise damage
+
+
+def _shortened(part: str) -> str:
+    return os.fsdecode(os.fsencode(part)[-MAX_PART:])
 
 
 def _unpack(body: IO[bytes], path: Path, budget: _Budget) -> Exception | None:
@@ -286,7 +333,7 @@ def _unpack(body: IO[bytes], path: Path, budget: _Budget) -> Exception | None:
                 if budget.left < 0:
                     raise ReaderError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB, which is refused")
                 out.write(chunk)
-        except (tarfile.TarError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        except (tarfile.TarError, *_CUT) as error:
             return error
     return None
 

@@ -10,18 +10,20 @@ Event = Mapping[str, Any]
 MAX_DIGITS = 40
 """Characters of a time that is given as text."""
 
+MAX_WHOLE = 10**MAX_DIGITS
+
 MAX_OPEN = 1_000_000
 """Begun and not ended at a time, over all threads: a file that only begins must not fill the memory."""
 
 
 def number(value: object) -> int | float | None:
-    """A time of an event, which some writers put in quotes; None for what is no number.
+    """A time of an event, which some writers put in quotes; None for what is no number, or a larger one than any float.
 
     >>> number(2.5), number("1720000000000200"), number("2.5"), number("soon")
     (2.5, 1720000000000200, 2.5, None)
     """
     if isinstance(value, int | float):
-        return value
+        return value if isinstance(value, float) or abs(value) < MAX_WHOLE else None
     if not isinstance(value, str) or len(value) > MAX_DIGITS:
         return None
     try:

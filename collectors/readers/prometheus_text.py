@@ -85,15 +85,13 @@ class _parser:
     def __call__(self, line: str) -> Sample | None:
         try:
             found = [sample for family in self._families(line + "\n") for sample in family.samples]
+            if len(found) != 1:
+                return None
+            one = found[0]
+            time_s = float(one.timestamp) if one.timestamp is not None else 0.0
+            value = float(one.value)
         except (ValueError, IndexError, KeyError, OverflowError):
             return None
-        if len(found) != 1:
-            return None
-        one = found[0]
-        time_s = float(one.timestamp) if one.timestamp is not None else 0.0
         return Sample(
-            name=str(one.name),
-            labels=dict(one.labels),
-            value=float(one.value),
-            time_s=time_s if time_s > 0 else 0.0,
+            name=str(one.name), labels=dict(one.labels), value=value, time_s=time_s if time_s > 0 else 0.0
         )

@@ -18,6 +18,7 @@ import uvicorn
 from argus.api.cli import main
 from argus.api.http.app import make_app
 from argus.api.service import Service
+from argus.collectors.readers._fake import fake_trace
 from argus.collectors.records.host_sample import HostSample
 from argus.collectors.records.report import Report
 from argus.collectors.records.stacks import StackDump, Thread, encode_stacks
@@ -52,6 +53,30 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(words: list[str]) -> None
     done = subprocess.run(command, cwd=ROOT, env=env, stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--help"], ["tools", "list", "--json"]])
+def test_a_full_disk_under_stdout_is_one_sentence(words: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "argus", *words]
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"No space left" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "code"), [("triage --json {} 2>&-", 1), ("triage {} >&-", 1), ("chat --recording {} <&-", 0)]
+)
+def test_a_closed_stream_leads_nowhere(command: str, code: int, tmp_path: Path) -> None:
+    for rank in range(2):
+        text = json.dumps(fake_trace(rank=rank, world_size=3, num_steps=2))
+        (tmp_path / f"rank{rank}.json").write_text(text)
+    line = f"{sys.executable} -m argus {command.format(tmp_path)}"
+    done = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (code, False)
+    if "--json" in command:  # what goes to stderr did not go to the other one instead
+        assert json.loads(done.stdout)["warnings"]
 
 
 @pytest.fixture
@@ -98,6 +123,16 @@ def test_status_tells_what_is_seen_and_lost(capsys: pytest.CaptureFixture[str]) 
     assert json.loads(capsys.readouterr().out)["hosts"][0]["host"] == "h-0"
     assert main(["status"]) == 0
     assert "my/job attempt 0" in capsys.readouterr().out
+
+
+def test_status_says_how_many_runs_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    item = {"run": "a", "attempt": 0, "status": "live", "ranks": {"running": 8}, "open_incidents": 1}
+    monkeypatch.setattr("argus.api.cli.status.ask", lambda url: {"items": [item] * 2, "total": 5})
+    assert main(["status"]) == 0
+    told = capsys.readouterr()
+    assert told.out.count("a attempt 0: live, 8 running, 1 open incident\n") == 2 and "and 3 runs" in told.err
 
 
 @pytest.mark.slow

@@ -37,6 +37,7 @@ def test_only_a_first_key_makes_a_database(tmp_path: Path, capsys: pytest.Captur
     for words in (("list",), ("revoke", "k1")):
         assert "no database" in said(capsys, *words, "--db", str(db), code=2)
     assert not db.exists()
+    assert "no database" in said(capsys, "list", "--db", "x" * 300, code=2)
 
 
 def test_keys_on_a_database(

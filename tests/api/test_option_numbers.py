@@ -25,6 +25,12 @@ from argus.api.http import capturing, wiring
         ("stacks --run r --burst 0", "argument --burst: must be seconds above 0, at most 60, got '0'"),
         ("stacks --run r --burst nan", "argument --burst: must be seconds above 0, at most 60, got 'nan'"),
         ("capture --run r --rank 0 --timeout-s nan", "argument --timeout-s: must be seconds above 0"),
+        (
+            "triage x --window-steps x",
+            "argument --window-steps: must be a whole number from 1 to 100000, got",
+        ),
+        ("replay x --speed x", "argument --speed: must be above 0 and at most 1e6, got 'x'"),
+        ("replay x --speed nan", "argument --speed: must be above 0 and at most 1e6, got 'nan'"),
         ("probe --hosts h --seconds nan", "argument --seconds: must be seconds above 0"),
         ("probe --hosts h --rounds 0", "argument --rounds: must be a whole number from 1"),
         ("probe --hosts h --port 99999", "argument --port: must be a whole number from 1 to 65535"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,3 +83,57 @@ def test_a_host_in_a_trace_can_be_printed(tmp_path: Path) -> None:
     (tmp_path / "rank0.json").write_text(json.dumps(trace))
     (one,) = gather([tmp_path], tmp_path / "s").readings
     assert one.records.layout.host.isprintable() and one.records.layout.host.startswith("gpu")
+
+
+def test_a_link_to_itself_costs_only_itself(tmp_path: Path) -> None:
+    (tmp_path / "rank0.json").write_text(json.dumps(fake_trace(rank=0, world_size=2)))
+    (tmp_path / "last.json").symlink_to("last.json")
+    found = gather([tmp_path], tmp_path / "s")
+    assert [one.source for one in found.readings] == ["rank0.json"]
+    assert len(found.warnings) == 1 and found.warnings[0].startswith("last.json cannot be read")
+
+
+def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rank0.json").write_text(json.dumps(fake_trace(rank=0, world_size=2)))
+    (tmp_path / "shut").mkdir()
+    look = os.scandir
+
+    def refuses(path: str) -> Iterator[os.DirEntry[str]]:
+        if str(path).endswith("shut"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", refuses)
+    found = gather([tmp_path], tmp_path / "s")
+    assert len(found.readings) == 1
+    assert found.warnings == (f"{tmp_path / 'shut'} cannot be read (Permission denied)",)
+
+
+def test_names_in_an_archive_need_not_fit_one_file_system(tmp_path: Path) -> None:
+    trace = json.dumps(fake_trace(rank=0, world_size=2)).encode()
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        for name in ("old/run/0/rank0.json", "run", f"{'é' * 190}/rank1.json", "rank2.json"):
+            member = tarfile.TarInfo(name)
+            member.size = len(trace)
+            archive.addfile(member, io.BytesIO(trace))
+    found = gather([tmp_path], tmp_path / "s")
+    assert [one.source for one in found.readings] == ["rank0.json", "run", "rank1.json", "rank2.json"]
+
+
+@pytest.mark.parametrize(
+    ("method", "good", "bad"),
+    [
+        (zipfile.ZIP_STORED, "é.json".encode(), b"\xff\xa9.json"),
+        (zipfile.ZIP_LZMA, b"\x09\x04\x05\x00\x5d", b"\x09\x04\x05\x00\xff"),
+    ],
+)
+def test_a_damaged_zip_costs_only_itself(tmp_path: Path, method: int, good: bytes, bad: bytes) -> None:
+    (tmp_path / "rank0.json").write_text(json.dumps(fake_trace(rank=0, world_size=2)))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as archive:
+        archive.writestr("é.json", b"[1.0, 1.1]" * 100)
+    raw = (tmp_path / "a.zip").read_bytes()
+    assert good in raw
+    (tmp_path / "a.zip").write_bytes(raw.replace(good, bad))
+    found = gather([tmp_path], tmp_path / "s")
+    assert [one.source for one in found.readings] == ["rank0.json"]
+    assert found.warnings and found.warnings[-1].startswith("a.zip is damaged")

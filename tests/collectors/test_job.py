@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from argus.collectors.gather import gather
 from argus.collectors.job import join, without_holes
 from argus.collectors.readers import Reading
+from argus.collectors.readers._fake import fake_trace
 from argus.collectors.records.events import STEP, RankRecords
-from argus.collectors.records.layout import Layout
+from argus.collectors.records.layout import GroupInfo, Layout
 from argus.collectors.records.stacks import StackDump
 
 
@@ -139,3 +143,29 @@ def test_stacks_seen_in_a_hole_are_of_the_step_before() -> None:
 def test_a_job_without_holes_stays_as_it_is() -> None:
     job = join([reading("a", pid=10, start_s=0, num_steps=3, first=3)])
     assert without_holes(job) is job
+
+
+def test_ranks_that_only_calls_name_are_missing(tmp_path: Path) -> None:
+    for rank in range(2):
+        trace = fake_trace(rank=rank, world_size=4)
+        trace.pop("distributedInfo")
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(trace))
+    job = join(gather([tmp_path], tmp_path / "s").readings)
+    assert (job.world_size, job.missing) == (4, (2, 3))
+    assert job.records[0].layout.groups[0].ranks == (0, 1, 2, 3)
+
+
+def test_a_later_profile_of_a_rank_brings_the_groups_of_its_own_calls() -> None:
+    everyone, tensor = (
+        GroupInfo(name=name, desc=desc, ranks=(0, 1)) for name, desc in (("0", "default_pg"), ("7", "tp"))
+    )
+    first, second = (
+        reading(f"{n}.json", pid=10, start_s=10 * n, num_steps=5, first=5 * n, num_ranks=2) for n in range(2)
+    )
+    parts = ((first, (everyone,)), (second, (everyone, tensor)))
+    of_both = [
+        replace(one, records=replace(one.records, layout=replace(one.records.layout, groups=groups)))
+        for one, groups in parts
+    ]
+    (records,) = join(of_both).records
+    assert len(records.steps) == 10 and records.layout.groups == (everyone, tensor)

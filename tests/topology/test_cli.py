@@ -6,6 +6,7 @@ import argparse
 import http.client
 import io
 import json
+import os
 import re
 import urllib.error
 import xml.etree.ElementTree as ET
@@ -130,6 +131,20 @@ def test_a_folder_and_a_named_host(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["topology", "check", str(folder), f"n0={tmp_path / 'topo.txt'}"]) == 0
 
 
+def test_what_a_command_prints_is_read_as_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, samples.OURS.encode())
+    os.close(writer)
+    assert main(["topology", "show", f"/dev/fd/{reader}"]) == 0
+    os.close(reader)
+    assert "8 ranks on 2 hosts" in capsys.readouterr().out
+
+
+def test_a_name_too_long_for_a_file_is_one_sentence(ours: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topology", "show", str(ours), "x" * 300]) == 1
+    assert capsys.readouterr().err.endswith("cannot be read: File name too long\n")
+
+
 def test_nothing_to_show_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topology", "show"]) == 2
     assert "name a run with --run R, or files" in capsys.readouterr().err
@@ -157,6 +172,8 @@ def test_a_run_comes_from_the_service(
     assert _show(args, fetch=fetch) == 0
     assert asked == [("http://127.0.0.1:1/v1/runs/a%2Fb/topology?attempt=2", "k")]
     assert "from live: ranks" in capsys.readouterr().out
+    _show(arguments("show", "--run", "r", "--server", "h-0:8321"), fetch=fetch)
+    assert asked[-1][0] == "http://h-0:8321/v1/runs/r/topology"
 
 
 @pytest.mark.parametrize(

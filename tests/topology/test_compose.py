@@ -9,6 +9,7 @@ import pytest
 from argus.topology.facts import Facts
 from argus.topology.fleet import build_fleet
 from argus.topology.loaders import load_bytes
+from argus.topology.words import describe_rank
 from tests.topology import samples
 
 
@@ -65,6 +66,7 @@ def test_visible_devices_renumber_gpus(visible: str) -> None:
     body |= {"env": {"CUDA_VISIBLE_DEVICES": visible}, "device": ""}
     fleet = build_fleet([load(json.dumps(body), "l.json"), load(samples.TOPO_NEW, "topo.txt", "n0")])
     assert "gpu:n0/3" in fleet.elements_of(0) and "nic:n0/mlx5_3" in fleet.elements_of(0)
+    assert "GPU 3" in describe_rank(fleet, 0)
 
 
 def test_a_duplicate_uuid_is_not_one_device() -> None:

@@ -50,9 +50,8 @@ def load_file(path: Path, *, host: str = "") -> Facts:
     A loader that finds all it needs at the start has `MAX_READ`: the rest of a trace is not read.
     """
     try:
-        with path.open("rb") as file:
-            is_gzip = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_gzip else path.open("rb") as file:
+        # Opened once: what a shell puts for <(command) gives its bytes once.
+        with path.open("rb") as bare, gzip.open(bare) if bare.peek(2)[:2] == b"\x1f\x8b" else bare as file:
             head = file.read(HEAD_BYTES)
             loader = _loader_of(head, path.name)
             limit = int(getattr(loader, "MAX_READ", 0)) or MAX_BYTES + 1

@@ -30,6 +30,18 @@ def test_a_trace_without_a_usable_time_is_one_sentence(tmp_path: Path) -> None:
         read(write(tmp_path / "t.json", trace))
 
 
+def test_numbers_without_end_cost_only_their_event(tmp_path: Path) -> None:
+    trace = fake_trace(rank=0, world_size=2, num_steps=2)
+    begin = {"ph": "B", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 9, "ts": 10**400}
+    trace["traceEvents"] += [begin, {"ph": "E", "pid": 1, "tid": 9, "ts": 2.5}]
+    for event in trace["traceEvents"]:
+        if "In msg nelems" in event.get("args", {}):
+            event["args"]["In msg nelems"] = 10**40
+    reading = read(write(tmp_path / "t.json", trace))
+    assert reading.warnings == ("t.json: 1 events have no usable time and are left out",)
+    assert {size for *_, size in calls(reading)} == {1 << 60}
+
+
 @pytest.mark.parametrize("name", ["t.json", "rank3.json"])
 def test_a_trace_of_another_profiler_is_told_by_what_it_lacks(tmp_path: Path, name: str) -> None:
     events = [

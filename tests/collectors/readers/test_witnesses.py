@@ -71,7 +71,15 @@ def test_xpu_timer_tells_who_is_slow_and_who_hangs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["DCGM_FI_DEV_GPU_TEMP{gpu=", "}{", 'DCGM_FI_DEV_GPU_TEMP{gpu="0"} hot', 'a{b="\\', "x NaN y z"]
+    "line",
+    [
+        "DCGM_FI_DEV_GPU_TEMP{gpu=",
+        "}{",
+        'DCGM_FI_DEV_GPU_TEMP{gpu="0"} hot',
+        'a{b="\\',
+        "x NaN y z",
+        f"x {'1' * 400}",
+    ],
 )
 def test_lines_that_are_no_samples_cost_only_themselves(tmp_path: Path, line: str) -> None:
     reading = scrape(tmp_path / "a.prom", dcgm_scrape(slow=(2,), more=(line,)))
