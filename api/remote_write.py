@@ -13,12 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Counter
 
 from argus.api.complaints import Complaints
 from argus.api.protobuf import bytes_field, double_field, text_field, varint, varint_field
-from argus.collectors.host.client import Answer, Post
+from argus.collectors.host.client import Answer, HttpPost, Post, parse_server
 
 LOG = logging.getLogger("argus.service")
 
@@ -30,6 +31,9 @@ MAX_WAITING = 500
 """Requests that may wait for the receiver, a million samples; the oldest go first and are counted."""
 
 MAX_PAUSE_S = 30.0
+FEW_FAILS = 3
+"""Requests in a row without an answer that are nothing to tell of: a receiver was restarted."""
+
 LITERAL = 1 << 16
 """Bytes of one snappy literal with a two-byte length."""
 
@@ -76,7 +80,9 @@ def snappy(raw: bytes) -> bytes:
 
 def _series(sample: Sample, ts_ms: int) -> bytes:
     labels = sorted({**sample.labels, "__name__": sample.name}.items())
-    told = b"".join(bytes_field(1, text_field(1, name) + text_field(2, value)) for name, value in labels)
+    # A label without a value is one that is not there, and a request must not hold any.
+    held = [text_field(1, name) + text_field(2, value) for name, value in labels if value]
+    told = b"".join(bytes_field(1, one) for one in held)
     return told + bytes_field(2, double_field(1, sample.value) + varint_field(2, ts_ms))
 
 
@@ -85,6 +91,15 @@ def samples_of(registry: CollectorRegistry) -> Iterator[Sample]:
     for family in registry.collect():
         for item in family.samples:
             yield Sample(name=item.name, labels=item.labels, value=float(item.value))
+
+
+def receiver_at(url: str, *, token: str) -> HttpPost:
+    """Who takes the requests; the URL is asked for as it is, with its query. ValueError names what is wrong with it."""
+    post, parts = parse_server(url, key=token), urlsplit(url if "://" in url else f"http://{url}")
+    if parts.username or parts.password:
+        raise ValueError("a name and password in the URL are not sent; a bearer token is remote_write_token")
+    query = f"?{parts.query}" if parts.query else ""
+    return replace(post, prefix=f"{parts.path or '/'}{query}")
 
 
 class RemoteWriter:
@@ -106,6 +121,7 @@ class RemoteWriter:
         self._clock, self._rng, self._period_s = clock, rng, period_s
         self._waiting: deque[_Request] = deque()
         self._num_fails = 0
+        self._trouble = ""
         self._complaints = Complaints(LOG)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="argus-remote-write", daemon=True)
@@ -121,16 +137,26 @@ class RemoteWriter:
     def step(self) -> float:
         """Collect, send what can be sent; how long to pause."""
         self._collect()
+        trouble = ""
         while self._waiting:
             answer = self._post("", self._waiting[0].body, headers=HEADERS)
             if _is_worth_a_retry(answer):
                 self._num_fails = min(self._num_fails + 1, 8)
+                self._tell(_why(answer) if self._num_fails > FEW_FAILS else self._trouble)
                 pause_s = min(MAX_PAUSE_S, self._period_s * 2.0**self._num_fails)
                 return float(answer.retry_after_s or pause_s * self._rng.uniform(0.5, 1.0))
-            result = "sent" if 200 <= answer.status < 300 else "refused"
-            self._sent.labels(result=result).inc(self._waiting.popleft().num)
+            is_taken = 200 <= answer.status < 300
+            trouble = trouble if is_taken else _why(answer)
+            self._sent.labels(result="sent" if is_taken else "refused").inc(self._waiting.popleft().num)
             self._num_fails = 0
+        self._tell(trouble)
         return self._period_s
+
+    def _tell(self, trouble: str) -> None:
+        """Say in the log what stands in the way, once: where nothing scrapes, the counters of it are read by nobody."""
+        if trouble != self._trouble:
+            LOG.warning("metrics by remote write: %s", trouble or "taken again")
+        self._trouble = trouble
 
     def _run(self) -> None:
         pause_s = 0.0
@@ -153,6 +179,12 @@ class RemoteWriter:
             self._waiting.append(_Request(body=encode_request(part, ts_ms=ts_ms), num=len(part)))
         while len(self._waiting) > MAX_WAITING:
             self._sent.labels(result="dropped").inc(self._waiting.popleft().num)
+
+
+def _why(answer: Answer) -> str:
+    if not answer.status:
+        return f"no answer: {answer.error}"
+    return f"the receiver answers {answer.status}: {' '.join(answer.error.split())[:200] or 'without a word'}"
 
 
 def _is_worth_a_retry(answer: Answer) -> bool:

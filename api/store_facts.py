@@ -40,7 +40,7 @@ class Fleets:
 
     store: Store
     facts: tuple[Facts, ...] = ()
-    _kept: OrderedDict[tuple[int, int], Fleet] = field(default_factory=OrderedDict, repr=False)
+    _kept: OrderedDict[tuple[int, tuple[float, int]], Fleet] = field(default_factory=OrderedDict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def of(self, attempt_id: int) -> Fleet | None:

@@ -35,10 +35,14 @@ def run_names(connection: Connection, *, limit: int) -> list[str]:
     return list(connection.execute(statement.limit(limit)).scalars())
 
 
-def layouts_version(connection: Connection, attempt_id: int) -> int:
-    """A number that changes when a layout record of the attempt comes in."""
-    found = select(ATTEMPTS.c.layouts_version).where(ATTEMPTS.c.id == attempt_id)
-    return int(connection.execute(found).scalar_one())
+def layouts_version(connection: Connection, attempt_id: int) -> tuple[float, int]:
+    """What changes when a layout record of the attempt comes in.
+
+    It is no other attempt's either: in the place of a damaged database another one numbers its own from 1 again.
+    """
+    found = select(ATTEMPTS.c.first_seen_s, ATTEMPTS.c.layouts_version).where(ATTEMPTS.c.id == attempt_id)
+    first_seen_s, version = connection.execute(found).one()
+    return float(first_seen_s), int(version)
 
 
 def analysed_windows(connection: Connection, attempt_id: int, *, limit: int, upto: int | None) -> list[Json]:

@@ -24,7 +24,9 @@ class Topologies:
     store: Store
     live: Callable[[], tuple[RunNow, ...]]
     leaves: Mapping[str, str] = field(default_factory=dict)
-    _kept: OrderedDict[tuple[int, int], Topology] = field(default_factory=OrderedDict, repr=False)
+    _kept: OrderedDict[tuple[int, tuple[float, int]], Topology] = field(
+        default_factory=OrderedDict, repr=False
+    )
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def of(self, which: Which) -> Topology | None:

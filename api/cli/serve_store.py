@@ -111,14 +111,13 @@ def projects_of(service: Service, *, analyses: Analyses, notify: NotifySettings 
 
 def remote_writer(service: Service, *, project: str = DEFAULT_PROJECT) -> RemoteWriter | None:
     """Pushes the metrics of a project if the settings say where to. Raises CliError."""
-    from argus.api.remote_write import RemoteWriter
-    from argus.collectors.host.client import parse_server
+    from argus.api.remote_write import RemoteWriter, receiver_at
 
     url, token = service.settings.remote_write_url, service.settings.remote_write_token
     if not url:
         return None
     try:
-        post = parse_server(url, key=token)
+        post = receiver_at(url, token=token)
     except ValueError as error:
         raise CliError(f"remote_write_url: {error}") from None
     metrics = service.metrics

@@ -58,14 +58,12 @@ function mount(place, turn) {
   say(title);
 }
 
-// Asked anew for each page: it holds the service's time, by which ages are told.
+// Asked anew for each page: it holds the service's time, by which ages are told, and another tab may have logged in
+// as somebody else: all tabs have one cookie.
 async function service() {
-  if (!window.argusPage) {
-    await enter();
-    document.getElementById("who").textContent = session.via === "open" ? "" : [session.name, session.project === "default" ? "" : session.project].filter(Boolean).join(" · ");
-    document.getElementById("leave").hidden = session.via !== "session";
-  }
-  const page = await get("/v1/page");
+  const [, page] = await Promise.all([enter(), get("/v1/page")]);
+  document.getElementById("who").textContent = session.via === "open" ? "" : [session.name, session.project === "default" ? "" : session.project].filter(Boolean).join(" · ");
+  document.getElementById("leave").hidden = session.via !== "session";
   window.argusPage = page;
   const notice = document.getElementById("notice");
   notice.textContent = page.notice;
@@ -88,7 +86,6 @@ document.getElementById("theme").addEventListener("click", (event) => {
 });
 document.getElementById("leave").addEventListener("click", async () => {
   await leave();
-  window.argusPage = null;
   await show();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("argus-theme")));

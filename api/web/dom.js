@@ -90,13 +90,18 @@ async function copied(text) {
   }
 }
 
-// Show what a promise brings in `body`, or in one sentence why there is nothing.
+const latest = new WeakMap();
+
+// Show what a promise brings in `body`, or in one sentence why there is nothing; of several, what was asked for last.
 export async function into(body, promise, draw) {
+  latest.set(body, promise);
+  let shown;
   try {
-    fill(body, await draw(await promise));
+    shown = await draw(await promise);
   } catch (error) {
     if (!error.isProblem) console.error(error);
     if (error.status === 401) throw error;
-    fill(body, h("p", { class: error.status === 404 ? "quiet" : "problem" }, error.message));
+    shown = h("p", { class: error.status === 404 ? "quiet" : "problem" }, error.message);
   }
+  if (latest.get(body) === promise) fill(body, shown);
 }

@@ -38,7 +38,8 @@ export async function show(place, _, { stillHere }) {
     const page = await get("/v1/incidents", { limit: PAGE, offset: anew ? 0 : items.length, status: status() });
     await countRuns(page);
     if (mine !== turn) return;
-    items = anew ? page.items : [...items, ...page.items];
+    const known = new Set(anew ? [] : items.map((one) => one.id)); // a new incident moved all others down by one
+    items = [...(anew ? [] : items), ...page.items.filter((one) => !known.has(one.id))];
     total = page.total;
     draw();
     say(count(list.querySelectorAll("a").length, "incident"));

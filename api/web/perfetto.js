@@ -46,7 +46,13 @@ async function inPerfetto(path, title, told) {
     fill(told, "The browser blocked the window; download the trace and open it at ", away(url, url), ".");
     return;
   }
-  const buffer = await bytes(path);
+  let buffer;
+  try {
+    buffer = await bytes(path);
+  } catch (error) {
+    other.close();
+    return void fill(told, error.message);
+  }
   const origin = new URL(url).origin;
   let left = PATIENCE;
   const timer = setInterval(() => (left-- > 0 ? other.postMessage("PING", origin) : clearInterval(timer)), GREETING_MS);

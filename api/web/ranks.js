@@ -64,6 +64,7 @@ export async function phaseHeat({ run, attempt, suspects = [], window = null }) 
   const around = suspects.length ? Math.max(0, suspects[0] - WIDE / 2) : 0;
   const chart = await get(`/v1/runs/${quoted(run)}/charts/phases`, { attempt, window, rows: ROWS, first_rank: around, last_rank: around + WIDE - 1 });
   if (chart.note) return h("p", { class: "quiet" }, chart.note);
+  if (!chart.phases.length) return h("p", { class: "quiet" }, "The job told no phases in this window.");
   const codes = unpacked(chart.codes);
   const columns = chart.phases.map((one) => ({
     tick: one.phase,

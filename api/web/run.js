@@ -34,7 +34,7 @@ export async function show(place, name, { stillHere, mount }) {
   await Promise.all([
     into(phases.body, phaseHeat(about), (drawn) => drawn),
     into(map.body, rankMap(about), (drawn) => drawn.nodes),
-    latest.windows ? into(report.body, get(`${path}/report`), losses) : fill(report.body, h("p", { class: "quiet" }, "No window was analysed yet.")),
+    run.attempts.some((one) => one.windows) ? into(report.body, get(`${path}/report`), losses) : fill(report.body, h("p", { class: "quiet" }, "No window was analysed yet.")),
   ]);
   viewed("whole");
 }

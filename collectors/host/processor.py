@@ -307,8 +307,7 @@ class Processor:
         for connection in late:
             self._reject("anonymous", f"process {connection.peer.pid} never said which rank it is")
             self._close(connection)
-        if self._delivery is None:
-            self._forget(self._ranks.done())
+        self._forget(self._ranks.done() if self._delivery is None else self._ranks.surplus())
 
     def _warn(self, connections: Iterable[Connection]) -> None:
         """Tell of a disk that takes no more."""

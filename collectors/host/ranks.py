@@ -35,6 +35,10 @@ MAX_COMPRESSED = 1_500_000
 """Kernel events compressed before the sockets are read again: a quarter of a second of work."""
 
 MAX_RANKS = 4096
+MAX_UNTOLD = 1024
+"""Ranks that have left and whose end the service does not know: a job that crashes and starts again for days while no
+service answers would leave no place for ranks that live."""
+
 MAX_PLANS = 64
 
 
@@ -207,6 +211,11 @@ class Ranks:
     def done(self) -> list[Key]:
         """Ranks that have left and are cut."""
         return [key for key, member in self._members.items() if self._is_done(member)]
+
+    def surplus(self) -> list[Key]:
+        """The first of those that have left, where too many wait to be told of."""
+        done = self.done() if len(self._members) > MAX_UNTOLD else []
+        return done[: max(len(done) - MAX_UNTOLD, 0)]
 
     def _look_at(self, member: Member, now_s: float) -> bool:
         member.letter = member.process.letter()

@@ -14,9 +14,11 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.testclient import TestClient
 
+from argus.analytics.store import queries
 from argus.analytics.store.damage import damage_of
 from argus.analytics.store.engine import open_store
 from argus.analytics.store.gate import Unavailable
+from argus.analytics.store.queries import Which
 from argus.analytics.store.tables import (
     ATTEMPTS,
     FINDINGS,
@@ -27,10 +29,12 @@ from argus.analytics.store.tables import (
     WINDOWS,
 )
 from argus.api import healing
+from argus.api.charts.topologies import Topologies
 from argus.api.healing import CannotHeal, heal_at_start, replace_damaged
 from argus.api.http.app import make_app
 from argus.api.migrate import is_newest
 from argus.api.service import Service
+from argus.api.store_facts import StoreFacts
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
 from tests.api.process import start
 
@@ -180,6 +184,25 @@ def test_a_damaged_header_leaves_nothing_to_save_and_the_service_goes_on(
     overwrite(db, 0, 100, random.Random(7))
     assert "0 rows were saved" in heal(service, clock)
     assert goes_on(service, clock)
+
+
+def test_layouts_that_were_read_of_the_old_file_are_not_taken_for_those_of_the_new(
+    service: Service, db: Path, clock: FakeClock
+) -> None:
+    """The new file numbers its attempts from 1 again, and other runs may be the first to speak."""
+    facts, topologies = StoreFacts.of(service.store), Topologies(store=service.store, live=lambda: ())
+    with service.store.read() as connection:
+        before = queries.attempt_of(connection, "job", attempt=None)
+    assert before is not None and before.id == 1
+    assert topologies.of(before) is not None and facts.fleets.of(before.id) is not None
+    service.store.close()
+    overwrite(db, 0, 100, random.Random(7))
+    heal(service, clock)
+    service.receive_layouts(layouts_body(run="other", world=2))
+    other = Which(id=1, run="other", attempt=0)
+    found, fleet = topologies.of(other), facts.fleets.of(other.id)
+    assert found is not None and found.world_size == 2
+    assert fleet is not None and fleet.topology.world_size == 2
 
 
 @pytest.mark.parametrize("size", [0, 10 * PAGE])

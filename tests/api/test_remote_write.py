@@ -14,7 +14,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from argus.api.cli.errors import CliError
 from argus.api.cli.serve_store import remote_writer
-from argus.api.remote_write import MAX_SERIES, MAX_WAITING, RemoteWriter, Sample, encode_request, snappy
+from argus.api.remote_write import (
+    MAX_SERIES,
+    MAX_WAITING,
+    RemoteWriter,
+    Sample,
+    encode_request,
+    receiver_at,
+    snappy,
+)
 from argus.collectors.host.client import Answer
 from tests.api.kit import FakeClock, service_at
 from tests.api.process import wait_for
@@ -109,6 +117,12 @@ def test_series_arrive_with_sorted_labels() -> None:
     assert (list(labels), value, ts_ms) == (["A", "__name__", "z"], 0.5, 1234)
 
 
+def test_labels_without_a_value_are_not_sent() -> None:
+    body = encode_request([Sample(name="m", labels={"host": "h", "pp": ""}, value=1.0)], ts_ms=1)
+    ((labels, _, _),) = series(body)
+    assert labels == {"__name__": "m", "host": "h"}
+
+
 @given(st.binary(max_size=300_000))
 def test_snappy_comes_back(raw: bytes) -> None:
     assert unsnappy(snappy(raw)) == raw
@@ -168,6 +182,31 @@ def test_a_receiver_that_is_no_url_is_said_before_the_service_runs(tmp_path: Pat
         remote_writer(service)
     with service_at(tmp_path / "b.sqlite", clock=FakeClock()) as service:
         assert remote_writer(service) is None
+    with pytest.raises(ValueError, match="remote_write_token") as refused:
+        receiver_at("https://me:s3cret@h/write", token="")
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_receiver_is_asked_at_its_whole_url() -> None:
+    """Some name the database in the query; others know the path with its last slash only."""
+    assert receiver_at("http://h:1/w?db=a&u=b", token="t").url == "http://h:1/w?db=a&u=b"
+    assert receiver_at("http://h/w/", token="").url == "http://h/w/"
+    assert receiver_at("http://h?db=a", token="").url == "http://h/?db=a"
+
+
+def test_what_the_receiver_has_against_it_is_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
+    receiver = Receiver(401, 401, 204, 429, 204, *[503] * 6)
+    made, _ = writer(receiver)
+    made.step()
+    made.step()
+    assert len(caplog.messages) == 1 and "answers 401" in caplog.text
+    for _ in range(3):
+        made.step()
+    # One 429 is nothing to tell of.
+    assert caplog.messages[1:] == ["metrics by remote write: taken again"]
+    for _ in range(4):
+        made.step()
+    assert len(caplog.messages) == 3 and "answers 503" in caplog.messages[2]
 
 
 def test_a_round_that_fails_is_said_and_not_the_last(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,14 @@ import pytest
 from argus.agent.stub_llm.scripts import confirm
 from argus.agent.stub_llm.server import StubServer
 from argus.analytics.store.engine import open_store
+from argus.api.keyring import Keyring
+from argus.api.keys import Wish
 from argus.api.migrate import upgrade
 from argus.api.service import Service, make_service
 from argus.api.settings import Settings
 from argus.evals.browser import Tab, chromium, lacking, tab
 from argus.evals.served import served
+from tests.api.kit import FakeClock, layouts_body, make_window, service_at, upload
 from tests.api.web.conftest import NOW_S, Lived, Serve, on_a_copy
 
 if TYPE_CHECKING:
@@ -263,6 +267,98 @@ def test_a_run_with_a_name_like_a_command_is_one_word_of_it(browser: Browser, ur
         shown.faults.clear()  # there is no such run
 
 
+def test_a_job_without_phases_and_one_that_was_just_restarted(browser: Browser, tmp_path: Path) -> None:
+    with service_at(
+        tmp_path / "new.sqlite", clock=FakeClock(NOW_S), settle_s=0.0, window_steps=10
+    ) as service:
+        service.receive_layouts(layouts_body())
+        for window in range(3):
+            parts = [make_window(rank, window) for rank in range(4)]
+            service.receive_windows(upload(*(replace(one, cells=one.cells[:0]) for one in parts)))
+            service.worker.turn(NOW_S)
+        service.receive_layouts(layouts_body(attempt=1))
+        with served(service, analyses=False) as url, opened(browser, url, "run/job") as shown:
+            shown.whole_view()
+            assert "No window" not in shown.page.inner_text("section:has(> h2:text-is('GPU-hours lost'))")
+            shown.page.route("**/v1/runs/job", lambda route: route.fulfill(json=first_attempt(route)))
+            shown.page.reload()
+            shown.whole_view()
+            assert "no phases" in shown.page.inner_text("section:has(> h2:text-is('Ranks by phase'))")
+
+
+def first_attempt(route: Route) -> dict[str, object]:
+    """The run as it was before its restart."""
+    told = route.fetch().json()
+    return {**told, "attempts": told["attempts"][1:]}
+
+
+def test_of_two_charts_the_one_asked_for_last_is_shown(browser: Browser, url: str) -> None:
+    held: list[Route] = []
+    choice = "section:has(> h2:text-is('Ranks over time')) select"
+    with opened(browser, url, "run/llm-pretrain") as shown:
+        shown.whole_view()
+        shown.page.route("**/charts/heat?*metric=backward*", lambda route: held.append(route))
+        shown.page.select_option(choice, "backward")
+        shown.page.select_option(choice, "forward")
+        shown.page.wait_for_selector(".heat canvas[aria-label^='forward']")
+        held[0].fulfill(json={"note": "late"})
+        shown.page.evaluate("fetch('healthz').then((answer) => answer.text())")  # comes after it
+        assert shown.page.locator(".heat canvas[aria-label^='forward']").count() == 1
+
+
+def test_more_incidents_show_none_twice(browser: Browser, url: str) -> None:
+    """While the list was read one more was opened: all others moved down."""
+
+    with opened(browser, url, "fleet") as shown:
+        like = shown.page.request.get(f"{url}/v1/incidents?limit=1").json()["items"][0]
+
+        def paged(route: Route) -> None:
+            first = 0 if "offset=0" in route.request.url else 49
+            items = [{**like, "id": f"i-{first + at}"} for at in range(50)]
+            route.fulfill(json={"items": items, "total": 99})
+
+        shown.page.route("**/v1/incidents?*", paged)
+        shown.page.goto(f"{url}/#/incidents")
+        shown.page.wait_for_selector("a.incident >> nth=49")
+        shown.page.click("button:text-is('Show more')")
+        shown.page.wait_for_selector("a.incident >> nth=98")
+        assert shown.page.locator("a.incident").count() == 99
+        assert shown.page.locator("button:text-is('Show more')").is_hidden()
+
+
+def test_a_trace_that_cannot_be_had_is_told(browser: Browser, serve_demo: Serve) -> None:
+    with (
+        serve_demo(perfetto_url="http://127.0.0.1:9") as service,
+        served(service) as url,
+        tab(browser) as shown,
+    ):
+        shown.page.goto(f"{url}/#/incidents")
+        to_incident(shown, "vision-ddp")
+        shown.page.route("**/timeline", lambda route: route.fulfill(status=409, json={"detail": "torn"}))
+        shown.page.click("button:text-is('Open in Perfetto')")
+        shown.page.wait_for_selector("section:has(> h2:text-is('Further')) :text-is('torn')")
+        assert not [fault for fault in shown.faults if fault.startswith("script")]
+
+
+def test_the_page_says_who_is_logged_in_by_now(browser: Browser, serve_demo: Serve) -> None:
+    """All tabs have one cookie: another one logs in as somebody else."""
+    with serve_demo(key="open sesame") as service, served(service) as url, tab(browser) as shown:
+        ring = Keyring(store=service.store, bootstrap="", is_exposed=False, clock=service.clock)
+        wishes = [Wish(project="default", name=name, scopes=("investigate",)) for name in ("ann", "bob")]
+        ann, bob = (ring.create(wish, by="test")[0] for wish in wishes)
+        page = shown.page
+        page.goto(f"{url}/#/incidents")
+        page.fill("#key", ann)
+        page.click("button[type=submit]")
+        page.wait_for_selector("#who:text-is('ann')")
+        assert page.request.post(f"{url}/v1/session", data={"key": bob}).ok
+        to_incident(shown)
+        page.wait_for_selector("#who:text-is('bob')")
+        page.fill("#question", "why?")
+        page.click("form.chat-form button[type=submit]")
+        page.wait_for_selector(".chat-answer .said")
+
+
 def test_planted_markup_stays_text(browser: Browser, serve_demo: Serve) -> None:
     with serve_demo(notice=NASTY) as service:
         plant(service)
@@ -285,7 +381,6 @@ def plant(service: Service) -> None:
 
     from argus.analytics.store.documents import dump, load
     from argus.analytics.store.tables import INCIDENTS
-    from tests.api.kit import layouts_body
 
     service.receive_layouts(layouts_body(run=NASTY))
     with service.store.write() as connection:

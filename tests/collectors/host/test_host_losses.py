@@ -10,6 +10,7 @@ from typing import NoReturn
 import pytest
 
 from argus.collectors.host import delivery
+from argus.collectors.host import ranks as ranks_module
 from argus.collectors.host.fake_host import FakeHost
 from argus.collectors.host.fake_service import FakeService, Reply
 from argus.collectors.records.frames import Kind
@@ -104,3 +105,19 @@ def test_a_stalled_service_does_not_hold_up_the_ranks(
     assert host.wait_for(lambda: host.counters.get("argus_collector_rows_total", "steps") == 100)
     assert host.wait_for(lambda: host.counters.get("argus_collector_windows_total") >= 9)
     listening.close()
+
+
+@pytest.mark.slow
+def test_ranks_that_came_and_went_without_a_service_leave_room_for_others(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks_module, "LEAVE_S", 0.0)
+    monkeypatch.setattr(ranks_module, "MAX_UNTOLD", 3)
+    host = start(url="http://127.0.0.1:9")
+    for attempt in range(8):
+        rank = host.connect(attempt=attempt)
+        rank.bye()
+    living = host.connect(rank=1)
+    living.status(1)
+    assert host.wait_for(lambda: len(host.ranks) == 4 and host.ranks.find(living.layout) is not None)
+    assert sorted(member.state.layout.attempt for member in host.ranks) == [0, 5, 6, 7]
