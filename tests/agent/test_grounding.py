@@ -259,3 +259,10 @@ def test_a_typed_measure_is_checked_however_it_is_written(said: str, is_so: bool
     checked = check_text(f"It is {said} then [{MEASURED.evidence_id}].", book=kept, entities=known)
     assert checked.is_clean == is_so and bool(checked.num_verified) == is_so, checked.text
     assert checked.num_unverified + len(checked.unknown) == (not is_so)
+
+
+def test_claims_of_one_id_are_all_kept_under_ids_of_their_own() -> None:
+    texts = ("It takes {v}.", "Its share is {v}.", "Its ratio is {v}.")
+    view = grounded(*(claim(text) for text in texts), root_causes=[])
+    assert [one.text for one in view.claims] == list(texts)
+    assert len({one.id for one in view.claims}) == 3 and view.claims[0].id == "mc1"
