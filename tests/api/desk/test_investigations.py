@@ -147,6 +147,21 @@ def test_who_asked_is_called_back_signed_and_a_few_times(at: Lived) -> None:
     assert calls.turn(now_s + 1000) == 0
 
 
+def test_a_receiver_that_takes_its_time_is_called_by_one_service(at: Lived) -> None:
+    begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()
+    ended(at, begun["id"])
+    now_s, other = at.clock.now_s, FakeHttp()
+    means: dict[str, Any] = {"store": at.service.store, "settings": at.service.settings, "clock": at.clock}
+
+    class Slow(FakeHttp):
+        def post(self, url: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
+            Callbacks(http=other, **means).turn(now_s + 9)
+            return super().post(url, body, headers=headers)
+
+    assert Callbacks(http=Slow(), **means).turn(now_s) == 1
+    assert other.sent == [] and kept(at, begun["id"]).callback == SENT
+
+
 def test_a_receiver_that_never_answers_is_given_up(at: Lived) -> None:
     begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()
     ended(at, begun["id"])
