@@ -60,7 +60,7 @@ def read_json(text: str) -> object:
         return None
     try:
         # Python has more kinds of values than JSON: sets are lists there, and bytes are nothing.
-        return json.loads(json.dumps(clean(ast.literal_eval(bare))))  # type: ignore[no-any-return]
+        return json.loads(json.dumps(clean(ast.literal_eval(bare))))
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return None
 
