@@ -38,7 +38,7 @@ _WORD = re.compile(r"[^\s,;()\[\]{}<>\"'`“”‘’…!?=+*|]+")
 _QUOTED = re.compile(r"`([^`]{1,200})`")
 _GENERAL = re.compile(
     r"(?:L[1-5]|[pP]\d{1,2}(?:\.\d+)?|bf16|fp(?:8|16|32|64)|int[48]|i/o|1F1B|cgroup2?|v\d+|x86|W1|H[12]00|A100|B[23]00|GB200"
-    r"|and/or|n/a|[a-z]+(?:-[a-z]+)+|[A-Za-z]{2,}/[A-Za-z]{2,}|\d+(?:st|nd|rd|th))",
+    r"|and/or|n/a|[a-z]+(?:-[a-z]+)+|[A-Za-z]{2,}/[A-Za-z]{2,}|(?:s|h|ms|[kMGT]i?[Bb])/s(?:tep)?|\d+(?:st|nd|rd|th))",
     re.IGNORECASE,
 )
 """Terms of the trade that look like names and are none."""
@@ -188,7 +188,8 @@ def _names(text: str) -> Iterator[str]:
 
 
 _QUANTITY = re.compile(
-    r"[-+~≈<>]?\d[\d.,]*(?:[eE][-+]?\d+)?(?:%|x|×|s|ms|µs|us|ns|min|h|d|k|M|G|B|[KMGT]i?B|GB/s|Gb/s|MB/s|MHz|GHz|W|°C)"
+    r"[-+~≈<>]?(?:\d[\d.,]*(?:[eE][-+]?\d{1,2})?[a-zA-Zµ\u03bc%×]{0,2}[-\u2013])?"
+    r"\d[\d.,]*(?:[eE][-+]?\d{1,2}|(?:[eE][-+]?\d{1,2})?(?:%|x|×|°C|[kKMGd]|(?:[mµ\u03bcun]?s|min|h|[kMGT]i?[Bb]|B|W|[MG]Hz)(?:/s(?:tep)?)?))"
 )
 
 

@@ -181,5 +181,8 @@ class Facts(Protocol):
     def units_of(self, run: str, attempt: int, ranks: Sequence[int], /) -> Mapping[int, tuple[str, str]]:
         """Host and device of ranks of an attempt, as far as known; the device is "" without a GPU."""
 
+    def hosts(self) -> Sequence[str]:
+        """Every host that is known or remembered, of whatever run."""
+
     def history(self, *, host: str | None, device: str | None) -> UnitHistory | None:
         """What is remembered of a host's GPUs or of one; None where no memory is kept."""

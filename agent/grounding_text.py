@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from argus.agent.entities import RANKS, Entities, ranks_in
+from argus.agent.entities import RANKS, Entities, ranks_in, texts_of
 from argus.agent.evidence import EvidenceBook, ToolResult
 from argus.agent.named_numbers import COUNTED, NAMED, counted_on, is_among
 from argus.agent.pointers import NotCited, number_at, numbers_in
@@ -20,10 +20,16 @@ _POINTER = re.compile(r"\{\s*(ev-[0-9a-f]{6,64})\s*[:#]?\s*(/[^{}\s]*)\s*\}")
 _CITED = re.compile(r"(?<![\w-])ev-[0-9a-f]{6,64}(?!\w)")
 _LINK = re.compile(r"(?:https?://|www\.)\S+|<[!@#][^>\s]{0,80}>?|@(?:here|channel|everyone)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
-_NUMBER = re.compile(
-    r"(?<![\w./:-])([-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?|[-+]?\d+(?:\.\d+)?)(\s?(?:%|×|x\b|s\b|ms\b|µs\b|us\b|ns\b|min\b|h\b|"
-    r"[kMGT]i?B\b|B\b|W\b|MHz\b|GHz\b)?)(?![\w/])"
+_NUMERAL = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
+_UNIT = (
+    r"(?:\s?(?:%|×|°C|x\b|(?:[mµ\u03bcun]?s|min|h|[kMGT]i?[Bb]|B|W|[MG]Hz)(?:/s(?:tep)?)?\b)|[kKMGd]\b|\s)?"
 )
+_NUMBER = re.compile(
+    rf"(?<![\w./:-])([-+\u2212]?{_NUMERAL})({_UNIT})(?:[-\u2013]({_NUMERAL})({_UNIT}))?(?![\w/]|\.\d)"
+)
+"""A number, or the two ends of a range, each with its unit."""
+_DIGITS = re.compile(r"(?<![\w.-])(?:\d{4}-\d{2}-\d{2}|\d+(?:\.\d+){2,})(?![\w-])")
+"""A day or a version."""
 _ORDINAL = re.compile(r"\s*(?:[-*]\s*)?\d{1,2}[.)]\s")
 _SCALES = {
     "": (1.0,),
@@ -33,16 +39,22 @@ _SCALES = {
     "s": (1.0,),
     "ms": (1e-3,),
     "µs": (1e-6,),
+    "\u03bcs": (1e-6,),
     "us": (1e-6,),
     "ns": (1e-9,),
     "min": (60.0,),
     "h": (3600.0, 1.0),
+    "d": (86_400.0,),
+    "k": (1e3,),
+    "K": (1e3,),
+    "M": (1e6,),
+    "G": (1e9,),
 }
 """What a displayed unit is worth in the units of evidence."""
 
 
-Steps = tuple[frozenset[float], frozenset[float]]
-"""Numbers of steps and windows: those evidence has, those that were named to the model."""
+Steps = tuple[frozenset[float], frozenset[float], frozenset[str]]
+"""Numbers of steps and windows: those evidence has, those that were named to the model; and the days and versions evidence has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +98,9 @@ def check_text(
     unknown = entities.unknown_in(_CITED.sub(" ", said))
     unknown += [key for key in dict.fromkeys(_CITED.findall(said)) if not _is_page(key, book, entities)]
     cited = [page for key in _CITED.findall(plain) if (page := book.get(key)) is not None]
-    steps = (counted_on([*seen, *cited]), told)
+    pages = [*seen, *cited]
+    texts = [text for page in pages for text in texts_of(page.data)]
+    steps = (counted_on(pages), told, frozenset(one for text in texts for one in _DIGITS.findall(text)))
     parts = []
     for sentence, gap in _sentences(plain):
         parts += [_checked(sentence, book, counts, steps), gap]
@@ -141,7 +155,7 @@ def _checked(sentence: str, book: EvidenceBook, counts: dict[str, int], steps: S
     known = set().union(*(numbers_in(page.data) for page in pages)) if pages else set()
     held = [match.span() for pattern in (_POINTER, _CITED, NAMED) for match in pattern.finditer(sentence)]
     out, at = [], 0
-    found = [match for pattern in (_POINTER, COUNTED, _NUMBER) for match in pattern.finditer(sentence)]
+    found = [match for one in (_POINTER, COUNTED, _DIGITS, _NUMBER) for match in one.finditer(sentence)]
     for match in sorted(found, key=lambda m: m.start()):
         if match.start() < at:
             continue
@@ -151,6 +165,8 @@ def _checked(sentence: str, book: EvidenceBook, counts: dict[str, int], steps: S
             continue
         elif match.re is COUNTED:
             said = _counted(match[0], steps, counts)
+        elif match.re is _DIGITS:
+            said = _judged(match[0], match[0] in steps[2], counts)
         else:
             said = _typed(match, known, counts)
         out += [sentence[at : match.start()], said]
@@ -169,7 +185,7 @@ def _pointed(match: re.Match[str], book: EvidenceBook, counts: dict[str, int]) -
 
 
 def _counted(named: str, steps: Steps, counts: dict[str, int]) -> str:
-    seen, told = steps
+    seen, told, _ = steps
     if is_among(named, seen):
         counts["verified"] += 1
         return named
@@ -180,11 +196,14 @@ def _counted(named: str, steps: Steps, counts: dict[str, int]) -> str:
 
 
 def _typed(match: re.Match[str], known: set[float], counts: dict[str, int]) -> str:
-    if _is_shown(match[1], match[2].strip(), known):
-        counts["verified"] += 1
-        return match[0]
-    counts["unverified"] += 1
-    return f"{match[0].rstrip()} {UNVERIFIED}{' ' if match[0].endswith(' ') else ''}"
+    number, unit, last, last_unit = match[1], match[2].strip(), match[3], (match[4] or "").strip()
+    is_known = _is_shown(number, unit or last_unit, known)
+    return _judged(match[0], is_known and (last is None or _is_shown(last, last_unit, known)), counts)
+
+
+def _judged(said: str, is_known: bool, counts: dict[str, int]) -> str:
+    counts["verified" if is_known else "unverified"] += 1
+    return said if is_known else f"{said.rstrip()} {UNVERIFIED}{' ' if said.endswith(' ') else ''}"
 
 
 def _is_shown(number: str, unit: str, known: set[float]) -> bool:
@@ -193,8 +212,9 @@ def _is_shown(number: str, unit: str, known: set[float]) -> bool:
     >>> _is_shown("132", "ms", {0.13217}), _is_shown("133", "ms", {0.13217})
     (True, False)
     """
-    digits = number.replace(",", "")
-    decimals = len(digits.partition(".")[2])
+    digits = number.replace(",", "").replace("\u2212", "-")
+    mantissa, _, exponent = digits.lower().partition("e")
+    decimals = len(mantissa.partition(".")[2]) - int(exponent or 0)
     value, half = float(digits), 0.5 * 10.0**-decimals
-    scales = _SCALES.get(unit, (1.0,))
+    scales = _SCALES.get(re.sub(r"/s(?:tep)?$", "", unit), (1.0,))
     return any(abs(one / scale - value) <= half * (1 + 1e-9) for one in known for scale in scales)

@@ -218,6 +218,12 @@ class HeldFacts:
         topology = fleet.topology
         return {rank: (topology.host_of(rank), topology.devices.get(rank, "")) for rank in ranks}
 
+    def hosts(self) -> Sequence[str]:
+        """The hosts of all its runs, and those remembered."""
+        seen = {one.topology.host_of(rank) for one in self.held for rank in one.topology.ranks}
+        kept = () if self.memory is None else (*self.memory.days, *self.memory.bouts)
+        return tuple(sorted(seen | {one.host for one in kept}))
+
     def history(self, *, host: str | None, device: str | None) -> UnitHistory | None:
         """None unless it was given: a recording remembers nothing of other runs."""
         return self.memory

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from argus.analytics.incident import VERDICTS
@@ -65,7 +65,7 @@ def read_submission(raw: Mapping[str, Any]) -> Submission:
     return Submission(
         verdict=verdict if verdict in VERDICTS else "INCONCLUSIVE",
         confidence=_probability(raw.get("confidence")),
-        claims=tuple(_claim(item, number) for number, item in enumerate(_rows(raw.get("claims")))),
+        claims=_unlike(_claim(item, number) for number, item in enumerate(_rows(raw.get("claims")))),
         root_causes=tuple(_named(item, "fault_class") for item in _rows(raw.get("root_causes"))),
         ruled_out=tuple(_named(item, "fault_class") for item in _rows(raw.get("ruled_out"))),
         actions=tuple(_named(item, "action", node="target") for item in _rows(raw.get("remediation"))),
@@ -97,6 +97,17 @@ def _claim(item: Mapping[str, Any], number: int) -> Said:
         evidence=tuple(filter(None, map(_text, _list(item.get("evidence"))))),
         status=_text(item.get("status")),
     )
+
+
+def _unlike(claims: Iterable[Said]) -> tuple[Said, ...]:
+    """Claims of which no two have one id: the first keeps it, and what refers to it means that one."""
+    found: dict[str, Said] = {}
+    for number, claim in enumerate(claims):
+        key = claim.id
+        while key in found:
+            key = f"{key}.{number}"
+        found[key] = replace(claim, id=key)
+    return tuple(found.values())
 
 
 def _named(item: Mapping[str, Any], name: str, *, node: str = "node") -> Named:

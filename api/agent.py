@@ -34,7 +34,7 @@ from argus.agent.loop.limits import Limits
 from argus.agent.loop.spans import span
 from argus.agent.model.endpoint import Endpoint
 from argus.agent.model.message import Message
-from argus.agent.pseudonyms import Pseudonyms, pseudonyms_of
+from argus.agent.pseudonyms import pseudonyms_of
 from argus.agent.runbooks.books import Runbook, read_books
 from argus.api.agent_metrics import AgentMetrics, make_agent_metrics
 from argus.api.masking import mask
@@ -181,13 +181,15 @@ class Agent:
         def rejudge() -> Mapping[str, Any] | None:
             return None if case.incident is None else toolbox.look_again(case.incident)
 
+        # Past incidents and other attempts were on hosts that are none of this run's.
+        hosts = {*case.hosts, *toolbox.facts.hosts()} if self.hides_hosts else set()
         latest = next(iter(case.facts.windows(limit=1)), None)
         window = case.incident.last_window if case.incident else latest.index if latest else None
         return Surroundings(
             registry=toolbox.registry,
             context=toolbox.context(run=case.facts.run, attempt=case.facts.attempt, window=window),
             clock=self.clock,
-            pseudonyms=pseudonyms_of(case.hosts) if self.hides_hosts else Pseudonyms(names={}),
+            pseudonyms=pseudonyms_of(hosts),
             rejudge=rejudge,
         )
 

@@ -66,7 +66,7 @@ def tools() -> str:
 def runbooks() -> str:
     """What ships of runbooks, a section for each cause class; then the actions that no single class owns."""
     sections = [_runbook(known) for known in cause_classes().values()]
-    general = [remedy for remedy in built_in().values() if not remedy.fault_class]
+    general = [remedy for remedy in built_in().values() if not remedy.classes]
     rows = [(f"`{one.id}`", one.title, f"`{_filled(one.command)}`", one.owner) for one in general]
     shared = table(("action", "what it does", "command", "owner"), rows)
     return "\n\n".join([*sections, f"## Actions of no single class\n\nAll of them only look.\n\n{shared}"])

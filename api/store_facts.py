@@ -13,7 +13,7 @@ from argus.analytics.incident import Incident
 from argus.analytics.outcome import Outcome
 from argus.analytics.store import asked, history, outcomes, progress, queries
 from argus.analytics.store.engine import Store
-from argus.analytics.store.units import units_of_ranks
+from argus.analytics.store.units import known_hosts, units_of_ranks
 from argus.api.store_run import StoreRun
 from argus.topology.facts import Facts
 from argus.topology.fleet import Fleet, build_fleet
@@ -122,6 +122,11 @@ class StoreFacts:
         with self.store.read() as connection:
             which = queries.attempt_of(connection, run, attempt=attempt)
             return {} if which is None else units_of_ranks(connection, which.id, ranks)
+
+    def hosts(self) -> Sequence[str]:
+        """Every host that is known or remembered, of whatever run."""
+        with self.store.read() as connection:
+            return known_hosts(connection)
 
     def history(self, *, host: str | None, device: str | None) -> UnitHistory | None:
         """What is remembered of a host's GPUs or of one."""

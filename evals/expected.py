@@ -37,7 +37,7 @@ def _completed(truth: Truth, job: Job, *, classes: Iterable[str]) -> Truth:
     forbidden = sorted(
         remedy.id
         for remedy in built_in().values()
-        if not remedy.is_read_only and remedy.fault_class not in mine
+        if not remedy.is_read_only and mine.isdisjoint(remedy.classes)
     )
     filled = replace(
         truth,

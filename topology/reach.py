@@ -37,12 +37,15 @@ def blast_radius(fleet: Fleet, element: str) -> BlastRadius:
     touched = np.flatnonzero(over.count(items))
     codes = fleet.kind_codes[touched]
 
-    def of_kind(kind: str) -> tuple[str, ...]:
+    def places_of(kind: str) -> list[int]:
         wanted = touched[codes == fleet.kinds.index(kind)] if kind in fleet.kinds else touched[:0]
-        return tuple(over.ids[i] for i in wanted.tolist())
+        return [int(i) for i in wanted]
+
+    def of_kind(kind: str) -> tuple[str, ...]:
+        return tuple(over.ids[i] for i in places_of(kind))
 
     groups: dict[str, list[int]] = {}
-    for i in touched[codes == fleet.kinds.index("group")].tolist():
+    for i in places_of("group"):
         groups.setdefault(over.ids[i].removeprefix("group:").rpartition("/")[0], []).append(i)
     return BlastRadius(
         element=element,

@@ -67,7 +67,9 @@ def actions_in_question(case: Case) -> list[Remedy]:
     """Actions for the classes under discussion and those of no class."""
     classes = case.in_question
     return [
-        remedy for remedy in case.remedies.values() if not remedy.fault_class or remedy.fault_class in classes
+        remedy
+        for remedy in case.remedies.values()
+        if not remedy.classes or not set(remedy.classes).isdisjoint(classes)
     ]
 
 

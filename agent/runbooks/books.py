@@ -99,7 +99,7 @@ def read_book(path: Path) -> Runbook:
     rows = head.get("actions", [])
     if not isinstance(rows, list):
         raise RunbookError(f"{path.name}: actions must be a list of tables")
-    remedies = tuple(_remedy(path.name, row, str(classes[0])) for row in rows)
+    remedies = tuple(_remedy(path.name, row, tuple(classes)) for row in rows)
     return Runbook(
         name=path.stem,
         title=title,
@@ -134,7 +134,7 @@ def _is_text(value: object) -> bool:
     return all(c.isprintable() or c == "\n" for c in value)
 
 
-def _remedy(name: str, row: object, fault_class: str) -> Remedy:
+def _remedy(name: str, row: object, classes: tuple[str, ...]) -> Remedy:
     if not isinstance(row, dict) or set(row) - _REMEDY_KEYS or not {"id", "title"} <= set(row):
         raise RunbookError(
             f"{name}: an action has id and title, and may have {', '.join(sorted(_REMEDY_KEYS))}"
@@ -157,7 +157,7 @@ def _remedy(name: str, row: object, fault_class: str) -> Remedy:
         id=f"{Path(name).stem}/{row['id']}",
         title=row["title"],
         owner=row.get("owner", "on-call"),
-        fault_class=fault_class,
+        classes=classes,
         command=row.get("command", ""),
         risk=risk,
         is_read_only=bool(row.get("read_only", False)),

@@ -24,12 +24,12 @@ LOOK, ACT = "look", "act"
 
 @dataclass(frozen=True, kw_only=True)
 class Remedy:
-    """One action. `fault_class` "" = of no class; `targets` are node kinds; `is_read_only` = it changes nothing."""
+    """One action. `classes` are those it is for, none = of no class; `targets` are node kinds; `is_read_only` = it changes nothing."""
 
     id: str
     title: str
     owner: str
-    fault_class: str = ""
+    classes: tuple[str, ...] = ()
     command: str = ""
     risk: str = "none"
     is_read_only: bool = True
@@ -47,7 +47,7 @@ def of_class(known: CauseClass) -> tuple[Remedy, Remedy]:
         id=f"{known.id}/{LOOK}",
         title=known.next_step,
         owner=known.owner,
-        fault_class=known.id,
+        classes=(known.id,),
         command=known.command,
         verify_by="The numbers above repeat on this suspect and not on two healthy peers.",
     )
@@ -55,7 +55,7 @@ def of_class(known: CauseClass) -> tuple[Remedy, Remedy]:
         id=f"{known.id}/{ACT}",
         title=known.if_it_returns,
         owner=known.owner,
-        fault_class=known.id,
+        classes=(known.id,),
         risk="high" if known.takes_out else "medium",
         is_read_only=False,
         verify_by="The incident resolves: two windows without the signal.",
@@ -118,11 +118,11 @@ def objection(
         return f"it is not for a {kind}"
     roots = tuple(roots)
     if remedy.is_read_only:
-        is_spoken_of = not remedy.fault_class or remedy.fault_class in set(suspected)
+        is_spoken_of = not remedy.classes or not set(remedy.classes).isdisjoint(suspected)
         return "" if is_spoken_of else "it looks for a cause that is not in question"
     if not is_settled(remedy, verdict):
         return f"it has risk {remedy.risk}, and the cause is {verdict}"
-    if remedy.fault_class and remedy.fault_class not in {root.fault_class for root in roots}:
+    if remedy.classes and set(remedy.classes).isdisjoint(root.fault_class for root in roots):
         return "it changes something and is not for this cause"
     if any(root.node == target for root in roots):
         return ""

@@ -81,13 +81,14 @@ class Beside:
 
     def pairs(self, places: Sequence[int], ranks: Sequence[int]) -> list[tuple[int, int]]:
         """(phase, rank) of the ranks asked for, the largest difference to the peers first."""
-        found = [(p, int(rank)) for rank in self.numbers.ranks[self.at(ranks)] for p in places]
-        return sorted(found, key=lambda pair: -abs(self._excess(*pair)))
+        excess, here = self._excess(places), self.at(ranks)
+        found = [(line, place) for place in here for line in range(len(places))]
+        found.sort(key=lambda one: -abs(np.nan_to_num(excess[one])))
+        return [(places[line], int(self.numbers.ranks[place])) for line, place in found]
 
     def slowest(self, places: Sequence[int]) -> list[tuple[int, int]]:
         """(phase, rank) of own work beyond the peers', the most first."""
-        own = self.self_s[places]
-        excess = own - peer_medians(own, work_classes(self.topology, self.numbers.ranks))
+        excess = self._excess(places)
         order = np.argsort(-np.nan_to_num(excess, nan=-np.inf), axis=None, kind="stable")[: MAX_ROWS * 2]
         line, rank = np.unravel_index(order, excess.shape)
         return [
@@ -131,10 +132,13 @@ class Beside:
     def _mine(self, rank: int) -> Ints:
         return self.at([rank])
 
-    def _excess(self, place: int, rank: int) -> float:
-        peers = self.at(self.topology.peers_of(rank, self.numbers.phases[place]))
-        excess = float(self.self_s[place, self._mine(rank)[0]]) - _median(self.self_s[place, peers])
-        return excess if np.isfinite(excess) else 0.0
+    def _excess(self, places: Sequence[int]) -> Floats:
+        """Own work of every rank beyond its peers', for an order: (phase, rank), at once for all.
+
+        Phase by phase: who never comes to one of them is no less a peer in the others.
+        """
+        classes = work_classes(self.topology, self.numbers.ranks)
+        return np.stack([own - peer_medians(own, classes) for own in self.self_s[places]])
 
 
 def _median(values: Floats) -> float:

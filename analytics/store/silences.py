@@ -11,6 +11,7 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 
 from argus.analytics.store.desk_tables import SILENCES
 from argus.analytics.store.documents import dump, load
+from argus.analytics.store.engine import insert_new
 
 ARGUS, ALERTMANAGER = "argus", "alertmanager"
 
@@ -83,10 +84,10 @@ def lasting_silences(connection: Connection, *, now_s: float) -> tuple[Silence, 
 
 
 def replace_foreign(connection: Connection, silences: Sequence[Silence]) -> None:
-    """Put what Alertmanager has now in place of what it had."""
+    """Put what Alertmanager has now in place of what it had; another service may do the same at this moment."""
     connection.execute(delete(SILENCES).where(SILENCES.c.source == ALERTMANAGER))
     if silences:
-        connection.execute(insert(SILENCES), [_row(one) for one in silences])
+        connection.execute(insert_new(connection, SILENCES), [_row(one) for one in silences])
 
 
 def forget_silences(connection: Connection, *, before_s: float) -> None:

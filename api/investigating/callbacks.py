@@ -16,6 +16,9 @@ MAX_TRIES = 6
 FIRST_RETRY_S = 5.0
 """Five seconds, then twice as long each time: the last try is some three minutes after the first."""
 
+LEASE_S = 60.0
+"""How long a call may take before another service makes it: connecting, sending and listening have ten seconds each."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Callbacks:
@@ -37,7 +40,7 @@ class Callbacks:
         next_s = now_s + FIRST_RETRY_S * 2**one.callback_tries
         with self.store.write() as connection:
             is_mine = investigations.note_callback(
-                connection, one.id, tries=tries, state=WAITING, next_s=next_s
+                connection, one.id, tries=tries, state=WAITING, next_s=max(next_s, now_s + LEASE_S)
             )
         if not is_mine:
             return False

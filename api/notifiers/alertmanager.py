@@ -78,7 +78,7 @@ class Alertmanager:
         return foreign_silences(answer.text) if answer.is_good else None
 
     def _alert(self, matter: Matter, labels: dict[str, str], *, is_over: bool, now_s: float) -> Json:
-        diagnosis = matter.diagnosis
+        diagnosis, ends_s = matter.diagnosis, now_s if is_over else now_s + LASTS_S
         actions = diagnosis.get("remediation") or [{}]
         annotations = {
             "summary": str(diagnosis.get("headline", "")),
@@ -89,8 +89,9 @@ class Alertmanager:
         return {
             "labels": {name: value for name, value in labels.items() if value},
             "annotations": {name: tame(text, MAX_ANNOTATION) for name, text in annotations.items() if text},
-            "startsAt": _rfc3339(matter.opened_s),
-            "endsAt": _rfc3339(now_s if is_over else now_s + LASTS_S),
+            # Of an alert that ends before it starts all of the request is refused; the clock may have been put back.
+            "startsAt": _rfc3339(min(matter.opened_s, ends_s)),
+            "endsAt": _rfc3339(ends_s),
             "generatorURL": matter.link or self.public_url,
         }
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from argus.api.notifiers._sending import checked_floor, checked_url
-from argus.api.notify.decide import AGAIN, RESOLVED, WORSE, Rules
+from argus.api.notify.decide import AGAIN, OPENED, RESOLVED, WORSE, Rules
 from argus.api.notify.matter import own_key
 from argus.api.notify.notifier import Delivery, Digest, Json, Keep, Means, Refused
 from argus.api.slack import render
@@ -76,7 +77,19 @@ class Slack:
         return Rules(floor=self.floor, cooldown_s=self.cooldown_s)
 
     def tell(self, delivery: Delivery, *, held: Json, keep: Keep) -> None:
-        """Bring the message, then its thread, to what is known now; each step is kept before the next."""
+        """Bring the message, then its thread, to what is known now; each step is kept before the next.
+
+        Where somebody has deleted the message, what must be noticed is said in a new one, and the rest is left.
+        """
+        from argus.api.slack.client import Gone
+
+        try:
+            self._bring(delivery, held, keep)
+        except Gone:
+            if delivery.news in (OPENED, AGAIN, WORSE):
+                self._bring(replace(delivery, news=OPENED), {}, keep)
+
+    def _bring(self, delivery: Delivery, held: Json, keep: Keep) -> None:
         matter = delivery.matter
         text = render.message(
             matter, times=delivery.times, is_looking=self.is_looking, has_buttons=self.hears
@@ -88,10 +101,13 @@ class Slack:
 
     def tell_digest(self, digest: Digest, *, held: Json, keep: Keep) -> None:
         """One message per digest, edited as it grows."""
+        from argus.api.slack.client import Gone
+
         text, key = render.digest(digest), own_key(digest.project, digest.topic)
         if "ts" in held:
-            self.client.edit(held["channel"], held["ts"], text, key=key)
-            return
+            with suppress(Gone):
+                self.client.edit(held["channel"], held["ts"], text, key=key)
+                return
         channel, ts = self._posted(
             self.channel, text, key=key, is_doubtful=digest.is_doubtful, now_s=digest.now_s
         )
@@ -110,13 +126,16 @@ class Slack:
 
     def _evidence(self, held: Json, keep: Keep, delivery: Delivery) -> Json:
         """The thread's first reply; another one when the agent has changed what is known."""
+        from argus.api.slack.client import Gone
+
         matter = delivery.matter
         stamp = f"{matter.incident.id}/{matter.outcome_id}"
         if held.get("evidence") == stamp:
             return held
         text, key = render.thread(matter), own_key(matter.project, f"{matter.incident.id}/evidence")
         if held.get("evidence_ts") and str(held.get("evidence", "")).startswith(f"{matter.incident.id}/"):
-            self.client.edit(held["channel"], held["evidence_ts"], text, key=key)
+            with suppress(Gone):
+                self.client.edit(held["channel"], held["evidence_ts"], text, key=key)
             held = {**held, "evidence": stamp}
         else:
             _, ts = self._posted(

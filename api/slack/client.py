@@ -28,6 +28,10 @@ PASSING = frozenset(
 )
 
 
+class Gone(Refused):
+    """The message is not there any more: somebody deleted it, or the workspace keeps none for so long."""
+
+
 class SlackClient:
     """The few calls we make."""
 
@@ -63,7 +67,7 @@ class SlackClient:
         return str(answer["channel"]), str(answer["ts"])
 
     def edit(self, channel: str, ts: str, text: SlackText, *, key: str) -> None:
-        """Replace a message. Raises Later, Refused."""
+        """Replace a message. Raises Gone, Later, Refused."""
         _asked(
             lambda: self.web.chat_update(
                 channel=channel,
@@ -145,6 +149,8 @@ def _meaning(error: SlackApiError) -> Later | Refused:
         return Later(f"Slack answers {status} {word}".strip(), after_s=after_s)
     if status >= 500:
         return Later(f"Slack answers {status}", is_doubtful=True)
+    if word == "message_not_found":
+        return Gone(f"Slack refuses: {word}")
     needed = data.get("needed") if isinstance(data, Mapping) else None
     scope = f"; the app needs the scope {needed}" if needed else ""
     return Refused(f"Slack refuses: {word[:80] or status}{scope}")

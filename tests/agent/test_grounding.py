@@ -205,3 +205,64 @@ def test_any_text_is_checked_without_raising(text: str) -> None:
 def test_ranks_are_read_as_people_write_them() -> None:
     assert ranks_in("rank:3, rank #5 and ranks 7-9") == [3, 5, 7, 8, 9]
     assert ranks_in("ranks 0–99999") == [0, 99999]
+
+
+MEASURED = ToolResult(
+    tool="history",
+    args={},
+    status="ok",
+    data={
+        "a_s": 0.04,
+        "b_s": 0.12,
+        "n": 8,
+        "gain_s": -0.25,
+        "kernels": 1200,
+        "rate": 1e-5,
+        "day": "2026-11-28",
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_so"),
+    [
+        ("40-120 ms", True),
+        ("40–120 ms", True),
+        ("8-5000 ms", False),
+        ("0.04s-99s", False),
+        ("40 ms/step", True),
+        ("41 ms/step", False),
+        ("0.04 s/step", True),
+        ("99GB/s", False),
+        ("99 GB/s", False),
+        ("1.2k", True),
+        ("9.9k", False),
+        (".04 s", True),
+        (".09 s", False),
+        ("-250 ms", True),
+        ("\u2212250 ms", True),
+        ("\u221240 ms", False),
+        ("40 \u03bcs", False),
+        ("1e-5", True),
+        ("3e-5", False),
+        ("1e999", False),
+        ("99d", False),
+        ("2026-11-28", True),
+        ("2026-11-29", False),
+        ("12.345.678", False),
+    ],
+)
+def test_a_typed_measure_is_checked_however_it_is_written(said: str, is_so: bool) -> None:
+    kept = MemoryBook()
+    kept.add(MEASURED)
+    known = entities_of(fleet=None, world_size=8, pages=(MEASURED,))
+    checked = check_text(f"It is {said} then [{MEASURED.evidence_id}].", book=kept, entities=known)
+    assert checked.is_clean == is_so and bool(checked.num_verified) == is_so, checked.text
+    assert checked.num_unverified + len(checked.unknown) == (not is_so)
+
+
+def test_claims_of_one_id_are_all_kept_under_ids_of_their_own() -> None:
+    texts = ("It takes {v}.", "Its share is {v}.", "Its ratio is {v}.")
+    view = grounded(*(claim(text) for text in texts), root_causes=[])
+    assert [one.text for one in view.claims] == list(texts)
+    assert len({one.id for one in view.claims}) == 3 and view.claims[0].id == "mc1"

@@ -332,6 +332,19 @@ def test_an_action_is_advised_only_where_it_fits(action: str, target: str, objec
     assert (objected in said) if objected else said == ""
 
 
+def test_an_action_of_a_users_runbook_is_for_all_its_classes(tmp_path: Path) -> None:
+    (tmp_path / "gpus.md").write_text(USERS.replace('["compute.slow"]', '["compute.slow", "compute.memory"]'))
+    case, _ = case_for(ranks=16)
+    case = replace(case, books=read_books(tmp_path)[0])
+    drain = case.remedies["gpus/drain"]
+    for name in ("compute.slow", "compute.memory", "link.slow"):
+        roots = [RootCause(node="host:h-0000", fault_class=name)]
+        why = objection(
+            drain, "host:h-0000", verdict="CONFIRMED", roots=roots, suspected=(), entities=case.entities()
+        )
+        assert ("not for this cause" in why) == (name == "link.slow")
+
+
 @pytest.mark.parametrize("verdict", ["CONFIRMED", "LIKELY", "INCONCLUSIVE", "NO_FAULT"])
 def test_what_takes_a_machine_out_needs_a_confirmed_cause_and_what_changes_something_a_cause(
     verdict: str,

@@ -14,7 +14,7 @@ from argus.topology.compare import difference
 from argus.topology.facts import Edge, Facts
 from argus.topology.fleet import Fleet, build_fleet, rename
 from argus.topology.history import History, dated
-from argus.topology.layout import build
+from argus.topology.layout import Topology, build
 from argus.topology.megatron import megatron
 from argus.topology.names import NotInTopology
 from argus.topology.paths import path_between
@@ -77,6 +77,13 @@ def test_nvlink_domain_is_the_way_before_the_network() -> None:
     facts = Facts(loader="kubernetes", origin="t", edges=tuple(edges))
     fleet = build_fleet((facts,), topology=build(records(megatron(16, tp=2))))
     assert path_between(fleet, source=0, target=15).kind == "nvlink"
+
+
+def test_without_groups_nobody_else_is_reached() -> None:
+    """One rank alone, or ranks that have met in no group yet."""
+    alone = Topology(run="r", attempt=0, world_size=2, hosts={0: "h-0", 1: "h-1"})
+    found = blast_radius(build_fleet(topology=alone), "host:h-1")
+    assert found.ranks == (1,) and found.groups == {} and found.reached == {}
 
 
 def test_blast_radius_counts_ranks_groups_stages() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,12 +15,12 @@ import pytest
 from argus.agent.model.message import Ask, Reply
 from argus.agent.stub_llm.scripts import SCRIPTS
 from argus.agent.stub_llm.server import StubServer
-from argus.analytics.store import investigations
+from argus.analytics.store import investigations, queries
 from argus.analytics.store.investigations import INTERRUPTED, SENT, WAITING
 from argus.api.investigating.asked import LEASE_S, Asked, enter
 from argus.api.investigating.callbacks import MAX_TRIES, Callbacks
 from argus.api.notify.post import Answer
-from tests.api.desk.kit import FakeHttp
+from tests.api.desk.kit import FakeHttp, an_incident, announce, save
 from tests.api.desk.served import Lived, lived
 from tests.api.process import wait_for
 
@@ -147,6 +148,21 @@ def test_who_asked_is_called_back_signed_and_a_few_times(at: Lived) -> None:
     assert calls.turn(now_s + 1000) == 0
 
 
+def test_a_receiver_that_takes_its_time_is_called_by_one_service(at: Lived) -> None:
+    begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()
+    ended(at, begun["id"])
+    now_s, other = at.clock.now_s, FakeHttp()
+    means: dict[str, Any] = {"store": at.service.store, "settings": at.service.settings, "clock": at.clock}
+
+    class Slow(FakeHttp):
+        def post(self, url: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
+            Callbacks(http=other, **means).turn(now_s + 9)
+            return super().post(url, body, headers=headers)
+
+    assert Callbacks(http=Slow(), **means).turn(now_s) == 1
+    assert other.sent == [] and kept(at, begun["id"]).callback == SENT
+
+
 def test_a_receiver_that_never_answers_is_given_up(at: Lived) -> None:
     begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()
     ended(at, begun["id"])
@@ -248,6 +264,25 @@ def test_a_new_incident_is_looked_into_by_itself_once(tmp_path: Path, model: Stu
             at.desk.tend(at.clock.now_s)
         (one,) = at.client.get("/v1/investigations").json()["items"]
         assert one["asked_by"] == "argus" and ended(at, one["id"])["status"] == "done"
+
+
+def test_a_model_that_may_not_know_hosts_hears_of_none_of_other_runs_either(
+    tmp_path: Path, model: StubServer
+) -> None:
+    with lived(tmp_path, model_url=model.url, model="m", model_hide_hosts=1) as at:
+        announce(at.service, "other")
+        with at.service.store.read() as connection:
+            attempt = queries.attempt_of(connection, "other", attempt=None)
+        assert attempt is not None
+        past = an_incident(run="other", status="resolved", fault_class="compute.slow")
+        save(at.service.store, past, now_s=at.clock.now_s, attempt_id=attempt.id)
+        begun = at.client.post("/v1/investigations", json={}).json()
+        assert ended(at, begun["id"])["outcome"]["stage"] == "agent"
+        hosts = at.desk.toolbox.facts.hosts()
+        assert "h-1" in hosts
+        told = "\n".join(message["content"] or "" for message in model.requests[-1]["messages"])
+        assert past.id in told, "it was told of the past incident"
+        assert [host for host in hosts if re.search(rf"(?<![\w.-]){host}(?![\w-])", told)] == []
 
 
 def test_without_a_model_the_triage_is_the_outcome(tmp_path: Path) -> None:

@@ -78,6 +78,17 @@ def test_alertmanager_hears_of_one_alert_per_incident(service: Service) -> None:
     assert all(isinstance(value, str) and value for value in first[0]["labels"].values())
 
 
+def test_an_alert_never_ends_before_it_starts(service: Service) -> None:
+    """Alertmanager refuses it, and what came with it."""
+    http = FakeHttp()
+    to = alertmanager.notifier(Means(http=http), url="http://am:9093")
+    made = save(service.store, an_incident(), now_s=NOW_S)
+    for news, status in ((CHANGED, "open"), (RESOLVED, "resolved")):
+        told = matter(service.store, replace(made, status=status), now_s=NOW_S)
+        to.tell(Delivery(matter=told, news=news, now_s=NOW_S - 3600), held={}, keep=lambda held: None)
+    assert all(alert["startsAt"] <= alert["endsAt"] for _, (alert,), _ in http.sent)
+
+
 def test_pagerduty_triggers_acknowledges_and_resolves_under_one_key(service: Service) -> None:
     http = FakeHttp()
     held: dict[str, Any] = {}

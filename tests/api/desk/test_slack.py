@@ -153,6 +153,28 @@ def test_a_message_whose_answer_was_lost_is_found_again(
     assert [method for method, _ in double.calls].count("conversations.history") == 1
 
 
+def test_a_message_that_was_deleted_hides_nothing_that_must_be_noticed(
+    double: SlackDouble, store: Store, clock: FakeClock
+) -> None:
+    telling = dispatcher_of(store, clock, {"slack": bot(double)})
+    first = save(store, an_incident(), now_s=clock.now_s)
+    telling.turn(clock.now_s)
+    double.rooms.messages.clear()
+    clock.now_s += 5
+    add_outcome(store, first.id, dict(first.diagnosis or {}), now_s=clock.now_s)
+    telling.turn(clock.now_s)
+    assert double.messages == [], "who deleted it did not want it brought up to date"
+    clock.now_s += 5
+    worse = save(store, replace(first, severity="critical"), now_s=clock.now_s)
+    telling.turn(clock.now_s)
+    (root,), (evidence,) = roots(double), replies(double)
+    assert "Critical" in texts(root["blocks"]) and evidence["thread_ts"] == root["ts"]
+    clock.now_s += 5
+    save(store, replace(worse, status="resolved", end_step=90), now_s=clock.now_s)
+    telling.turn(clock.now_s)
+    assert len(roots(double)) == 1 and "Resolved" in texts(roots(double)[0]["blocks"])
+
+
 def test_a_message_of_another_project_is_not_taken_for_ours(double: SlackDouble, clock: FakeClock) -> None:
     to, kept = bot(double), dict[str, Any]()
     for project in ("nlp", "vision"):

@@ -11,6 +11,7 @@ import pytest
 from argus.analytics.store import marks
 from argus.analytics.store.engine import Store
 from argus.analytics.store.marks import ACKNOWLEDGED, Mark
+from argus.analytics.store.silences import ALERTMANAGER, Matcher, Silence
 from argus.api.notify.decide import OPENED, REPEATED, Rules
 from argus.api.notify.notifier import Delivery, Json, Keep, Later
 from argus.api.notify.pace import Pace
@@ -107,6 +108,26 @@ def test_a_long_turn_holds_on_to_what_it_is_at(store: Store, clock: FakeClock) -
     dispatcher_of(store, clock, {"rec": to}, name="one").turn(clock.now_s)
     told = [one.matter.incident.id for rec in (to, other) for one in rec.told]
     assert len(told) == len(set(told)) == 3
+
+
+def test_a_silence_that_comes_twice_stops_no_notices(store: Store, clock: FakeClock) -> None:
+    """As from two receivers behind one Alertmanager, or of two services that read it at once."""
+    same = Silence(
+        id="am-1",
+        source=ALERTMANAGER,
+        matchers=(Matcher(name="run", value="other"),),
+        starts_s=clock.now_s,
+        ends_s=clock.now_s + 60,
+    )
+
+    class Source(Recorder):
+        def read_silences(self) -> tuple[Silence, ...]:
+            return (same, same)
+
+    to = Source()
+    save(store, an_incident(), now_s=clock.now_s)
+    dispatcher_of(store, clock, {"rec": to}).turn(clock.now_s)
+    assert to.news == [OPENED]
 
 
 def test_receivers_that_forget_are_reminded_after_the_clock_was_put_back(
