@@ -7,6 +7,7 @@ is left of it delays the job, and only calls whose receiver stood ready say how 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from argus.analytics.recalled import recalled
 from argus.analytics.robust import grouped_median
 from argus.analytics.waits import Waits
 from argus.analytics.window import Bools, Floats, Ints, Window
+
+_PAIR = re.compile(r"(\d+)>(\d+)", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +71,13 @@ def _whole(calls: Calls) -> Bools:
 def ends_of(path: str) -> tuple[int, int] | None:
     """Sender and receiver of a path that is a pair, None for a group.
 
-    >>> ends_of("3>11"), ends_of("dp/0")
-    ((3, 11), None)
+    A group's name is its users' own and may hold anything, but ends in its number.
+
+    >>> ends_of("3>11"), ends_of("dp/0"), ends_of("stage 0->1/0")
+    ((3, 11), None, None)
     """
-    sender, _, receiver = path.partition(">")
-    return (int(sender), int(receiver)) if receiver else None
+    pair = _PAIR.fullmatch(path)
+    return (int(pair[1]), int(pair[2])) if pair else None
 
 
 def path_of(finding: Finding) -> str:

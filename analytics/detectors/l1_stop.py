@@ -30,7 +30,7 @@ SIGNALLED = 128
 """The exit code from which on shells and handlers tell of a signal."""
 
 MAX_NAMED = 4
-"""Ranks named in a note; of many that fail together a few tell as much."""
+"""Ranks named in a note or told of by their counters; of many that fail together a few tell as much."""
 
 
 def detect(
@@ -80,7 +80,7 @@ def _left_finding(
     failed = ", ".join(f"rank {beat.rank} ({_reason(beat)})" for beat in lost[:MAX_NAMED])
     then = f": {failed} failed after it" if failed else ", which waits for it"
     said = {beat.rank: f"{_how_ended(beat)} at step {beat.status.step}" for beat in beats}
-    gone = (_of_rank("left", item.rank, f"{said[item.rank]}, before its group{then}") for item in left)
+    gone = (_of_rank("left", item.rank, f"{said[item.rank]}, before its group{then}") for item in _few(left))
     evidence = (*gone, *_behind_evidence(left, beats), *_stalled(stalled_s(beats)))
     return _finding(view, beats, tuple(item.rank for item in left), evidence, left[0].group)
 
@@ -154,7 +154,16 @@ def _stalled(stall_s: float | None) -> tuple[Evidence, ...]:
 
 def _behind_evidence(behind: tuple[Behind, ...], beats: tuple[Heartbeat, ...]) -> tuple[Evidence, ...]:
     by_rank = {beat.rank: beat for beat in beats}
-    return tuple(part for item in behind for part in _counts_of(item, by_rank[item.rank]))
+    return tuple(part for item in _few(behind) for part in _counts_of(item, by_rank[item.rank]))
+
+
+def _few(behind: tuple[Behind, ...]) -> list[Behind]:
+    """Those furthest behind, in order of rank."""
+
+    def lead(item: Behind) -> tuple[int, int, int]:
+        return item.entered - item.furthest_entered, item.completed - item.furthest_completed, item.rank
+
+    return sorted(sorted(behind, key=lead)[:MAX_NAMED], key=lambda item: item.rank)
 
 
 def _counts_of(item: Behind, beat: Heartbeat) -> tuple[Evidence, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.attempt import AttemptState, advance
+from argus.analytics.clocks import align
 from argus.analytics.cost import REPLAY
 from argus.analytics.delays import delays_of, ends_of
 from argus.analytics.detectors.l2_transfer import detect
@@ -17,9 +18,12 @@ from argus.analytics.digest import digest_of
 from argus.analytics.incident import Incident
 from argus.analytics.view import View
 from argus.analytics.waits import waits_of
+from argus.analytics.window import assemble
 from argus.collectors.records.heartbeat import Heartbeat, Status
+from argus.collectors.records.plan import WindowPlan
 from argus.evals.simulator.job import SHARED, Fault, Job
 from argus.evals.simulator.simulate import simulate
+from argus.topology.layout import build
 from tests.analytics.mesh_kit import STEPS, mesh, slow, windows
 
 PIPES = mesh(ranks=48, tp=2, pp=4, micro_batches=4)
@@ -185,6 +189,20 @@ def test_a_receiver_that_never_stood_before_says_by_its_wire_alone_whether_that_
     found = detect(view)
     assert {finding.ranks for finding in found} == named
     assert [finding.ratio for finding in found] == pytest.approx([10.0] * len(named))
+
+
+def test_a_group_may_be_called_what_its_users_like() -> None:
+    """Whoever makes groups for the ways from stage to stage calls them so."""
+    done = simulate(replace(SMALL, steps=STEPS), rng=np.random.default_rng(0))
+    layouts = [
+        replace(one, groups=tuple(replace(group, desc=f"{group.desc} 0->1") for group in one.groups))
+        for one in done.layouts
+    ]
+    topology = build(layouts)
+    (closed,) = done.windows(WindowPlan(first=STEPS))
+    window = align(assemble(closed.parts, topology))
+    assert any(">" in group.id for group in topology.groups)
+    assert detect(View(run="r", attempt=0, topology=topology, now_s=0.0, window=window)) == ()
 
 
 def two_groups(**more: Any) -> Job:

@@ -112,6 +112,17 @@ def test_two_ranks_behind_are_both_named() -> None:
     assert found[0].ranks == (1, 3)
 
 
+def test_of_many_ranks_behind_all_are_named_and_the_furthest_tell_their_counters() -> None:
+    """One line for each of ten thousand is read by nobody, and is kept anew with every look."""
+    one = (GroupInfo(name="dp", desc="mesh_dp", ranks=tuple(range(64))),)
+    many = build(Layout(run="r", attempt=0, rank=rank, world_size=64, groups=one) for rank in range(64))
+    counts = {0: (10, 9), 7: (3, 3), 40: (5, 5)}
+    (found,) = detect([beat(rank, {"dp": counts.get(rank, (9, 9))}) for rank in range(64)], many)
+    assert found.ranks == tuple(range(1, 64))
+    told = [item.note.split(",")[0] for item in found.evidence if item.name == "entered"]
+    assert told == [f"rank {rank} in dp/0" for rank in (1, 2, 7, 40)]
+
+
 @pytest.mark.parametrize(("stalled_s", "p50_s"), [(50.0, 0.5), (100.0, 30.0)])
 def test_a_pause_shorter_than_the_limit_is_no_stop(stalled_s: float, p50_s: float) -> None:
     beats = [beat(r, {"dp": (10 - (r == 2), 9)}, stalled_s=stalled_s, p50_s=p50_s) for r in range(WORLD)]
