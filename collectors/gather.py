@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from argus.collectors.readers import (
     NothingFound,
@@ -160,7 +160,7 @@ class _Meter:
 
 def _read(found: Found, path: Path) -> Iterable[Reading]:
     head = head_of(path)
-    if is_table(PurePath(found.name)):
+    if is_table(path):
         raise (ReaderError if found.is_named else _passed)(
             f"{found.name} is a table of Ascend's profiler, which tells of no step: give its trace_view.json"
         )
