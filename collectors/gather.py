@@ -172,7 +172,8 @@ class _Meter:
 
 
 def _read(found: Found, path: Path) -> Iterable[Reading]:
-    head = head_of(path)
+    # A host that goes down leaves zeros at the end of what was being written, a log cut under its writer at its beginning.
+    head = head_of(path).strip(b"\0")
     if is_table(path):
         raise (ReaderError if found.is_named else _passed)(
             f"{found.name} is a table of Ascend's profiler, which tells of no step: give its trace_view.json"
