@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
@@ -111,7 +112,7 @@ def gather(
         except Exception as error:  # what no reader foresaw must not cost the other files
             LOG.debug("%s could not be read", found.name, exc_info=True)
             warnings.append((found.name, f"{found.name} could not be read: {_unforeseen(error)}"))
-    of_ranks, of_names = told_by_names(with_peers(files))
+    of_ranks, of_names = told_by_names(with_peers(_named_apart(files)))
     placed, of_folders = counted_over_folders(of_ranks)
     ranked, told = numbered(placed)
     said = (*folded(warnings), *of_names, *of_folders, *told)
@@ -121,6 +122,18 @@ def gather(
         warnings=_printable(said),
         passed=_printable(folded((name, str(error)) for name, error in known)),
     )
+
+
+def _named_apart(files: Sequence[tuple[str, list[Reading]]]) -> list[tuple[str, list[Reading]]]:
+    """The files; the source of what is in two that are called alike is the name with their folders."""
+    num = Counter(PurePath(name).name for name, _ in files)
+    return [
+        (
+            name,
+            [replace(one, source=tame(name, MAX_NAME)) for one in of] if num[PurePath(name).name] > 1 else of,
+        )
+        for name, of in files
+    ]
 
 
 def _tamed(reading: Reading) -> Reading:
@@ -159,8 +172,9 @@ class _Meter:
 
 
 def _read(found: Found, path: Path) -> Iterable[Reading]:
-    head = head_of(path)
-    if is_table(PurePath(found.name)):
+    # A host that goes down leaves zeros at the end of what was being written, a log cut under its writer at its beginning.
+    head = head_of(path).strip(b"\0")
+    if is_table(path):
         raise (ReaderError if found.is_named else _passed)(
             f"{found.name} is a table of Ascend's profiler, which tells of no step: give its trace_view.json"
         )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.collectors.call_order import numbered
-from argus.collectors.launches import of_other_times, one_launch
+from argus.collectors.launches import of_other_times, one_job, one_launch
 from argus.collectors.readers import Ending, Reading
 from argus.collectors.records.events import DTYPES, STRING_COLUMNS, RankRecords, Rows
 from argus.collectors.records.heartbeat import Status
@@ -73,7 +73,7 @@ def join(readings: Sequence[Reading], *, run: str = "") -> Job:
     chosen = _one_attempt([r for r in readings if len(r.records.steps)], warnings)
     if not chosen:
         raise ValueError("no file holds a step of a rank")
-    by_rank = _by_rank(one_launch(chosen, warnings), warnings)
+    by_rank = _by_rank(one_launch(one_job(chosen, warnings), warnings), warnings)
     warnings += of_other_times(by_rank)
     by_rank = in_one_count(by_rank, warnings)
     world = _world(by_rank, warnings)

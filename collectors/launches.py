@@ -29,6 +29,26 @@ FAR_NS = 120 * 10**9
 YEAR_2000_NS = 946_684_800 * 10**9
 
 
+def one_job(readings: Sequence[Reading], warnings: list[str]) -> list[Reading]:
+    """Readings of the job that most ranks belong to, the latest of equals, where profiles state numbers of ranks that
+    differ and tell of one rank twice: they are of several jobs, which are named in `warnings`.
+    """
+    by_world: dict[int, list[Reading]] = defaultdict(list)
+    for reading in readings:
+        if reading.is_world_known and reading.records.layout.source in PROFILED:
+            by_world[reading.records.layout.world_size].append(reading)
+    ranks = {world: {one.records.layout.rank for one in of} for world, of in by_world.items()}
+    if sum(map(len, ranks.values())) == len(set[int]().union(*ranks.values())):
+        return list(readings)
+    best = max(by_world, key=lambda world: (len(ranks[world]), _span(by_world[world])[0]))
+    for world, of in sorted(by_world.items()):
+        if world != best:
+            named = _named([one.source for one in of])
+            warnings.append(f"{named} of a job of {world} ranks and left out, one job is analysed at a time")
+    others = {id(one) for world, of in by_world.items() if world != best for one in of}
+    return [reading for reading in readings if id(reading) not in others]
+
+
 def one_launch(readings: Sequence[Reading], warnings: list[str]) -> list[Reading]:
     """Readings of the launch that most ranks belong to, the latest of equals; the others are named in `warnings`.
 
@@ -138,11 +158,14 @@ def _nearest(span: Span, yardstick: Sequence[Span]) -> int:
 
 
 def _left_out(names: Sequence[str], *, at: int, best: int) -> str:
-    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
     which = "another" if at < 0 else "an earlier" if at < best else "a later"
     why = " on fewer ranks" if at > best else ""
-    noun = "is" if len(names) == 1 else "are"
-    return f"{shown} {noun} of {which} launch{why} and left out, one job is analysed at a time"
+    return f"{_named(names)} of {which} launch{why} and left out, one job is analysed at a time"
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    return f"{shown} {'is' if len(names) == 1 else 'are'}"
 
 
 def _span(readings: Sequence[Reading]) -> Span:

@@ -136,9 +136,9 @@ def find(paths: Iterable[Path], scratch: Path) -> Iterator[Found]:
 
     An unpacked file is gone once the next one is asked for. ReaderError if a path is not there.
     """
-    count = 0
+    count, paths = 0, list(paths)
     for path in paths:
-        for found in _behind(path, scratch):
+        for found in _behind(path, scratch, is_alone=len(paths) == 1):
             count += 1
             if count > MAX_FILES:
                 yield Found(
@@ -148,41 +148,39 @@ def find(paths: Iterable[Path], scratch: Path) -> Iterator[Found]:
             yield found
 
 
-def _behind(path: Path, scratch: Path) -> Iterator[Found]:
+def _behind(path: Path, scratch: Path, *, is_alone: bool) -> Iterator[Found]:
     try:
         mode = path.stat().st_mode
     except OSError as error:
         raise ReaderError(f"{path}: {error.strerror or error}") from None
     if stat.S_ISDIR(mode):
-        yield from _folder(path, scratch)
+        yield from _folder(path, scratch, is_alone=is_alone)
     elif stat.S_ISREG(mode):
         yield from _file(path, name=str(path), scratch=scratch, is_named=True)
     else:
         raise ReaderError(f"{path} is neither a file nor a folder")
 
 
-def _folder(root: Path, scratch: Path) -> Iterator[Found]:
+def _folder(root: Path, scratch: Path, *, is_alone: bool) -> Iterator[Found]:
+    """What a folder holds, under the folder's own name unless it `is_alone`: `node0 node1` tells hosts apart."""
     inside = os.path.realpath(root)  # unlike `Path.resolve` it takes links that lead to themselves
     shut: list[OSError] = []
     for folder, folders, names in os.walk(root, onerror=shut.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for path in (Path(folder) / name for name in folders):
-            if path.is_symlink() and not _is_inside(path, inside):
-                yield Found(name=str(path.relative_to(root)), refused=f"is a link that leads out of {root}")
-        for name in sorted(names):
-            path = Path(folder) / name
-            if not name.startswith("."):
-                yield from _entry(path, root=root, inside=inside, scratch=scratch)
+        links = [path for name in folders if (path := Path(folder) / name).is_symlink()]
+        files = [Path(folder) / name for name in sorted(names) if not name.startswith(".")]
+        for path in (*links, *files):
+            shown = str(path.relative_to(root) if is_alone else path)
+            if not Path(os.path.realpath(path)).is_relative_to(inside):
+                yield Found(name=shown, refused=f"is a link that leads out of {root}")
+            elif path not in links:
+                yield from _entry(path, shown=shown, scratch=scratch)
     for error in shut:
         yield Found(name=str(error.filename), refused=_unread(error))
 
 
-def _entry(path: Path, *, root: Path, inside: str, scratch: Path) -> Iterator[Found]:
+def _entry(path: Path, *, shown: str, scratch: Path) -> Iterator[Found]:
     """What a folder holds that is no folder."""
-    shown = str(path.relative_to(root))
-    if not _is_inside(path, inside):
-        yield Found(name=shown, refused=f"is a link that leads out of {root}")
-        return
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
     except OSError as error:
@@ -192,10 +190,6 @@ def _entry(path: Path, *, root: Path, inside: str, scratch: Path) -> Iterator[Fo
         yield from _file(path, name=shown, scratch=scratch, is_named=False)
     else:
         yield Found(name=shown, refused="is not a regular file")
-
-
-def _is_inside(path: Path, folder: str) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(folder)
 
 
 def _unread(error: OSError) -> str:
@@ -213,7 +207,8 @@ def _file(path: Path, *, name: str, scratch: Path, is_named: bool) -> Iterator[F
     elif head[:4] == b"PK\x03\x04":
         yield from _zip(path, name, scratch)
     else:
-        yield Found(name=name, path=path, is_named=is_named)
+        # Whole, for a rank may be told by the folder that the user stands in.
+        yield Found(name=name, path=Path(os.path.abspath(path)), is_named=is_named)
 
 
 def _tar(path: Path, name: str, scratch: Path) -> Iterator[Found]:

@@ -137,9 +137,14 @@ class Timers:
         tables = [*(table for table in map(_within, self.tables) if table is not None), *self._by_iteration()]
         return readings_of(tables, source=source, reader="training_log", unseen=(OF_INTERVALS, OF_TIMERS))
 
+    @property
+    def are_of_ranks(self) -> bool:
+        """Whether several ranks print a line of timers each."""
+        return len(self._lanes) > 1
+
     def _by_iteration(self) -> list[TimerTable]:
         """DeepSpeed's lines: the n-th line of each rank is of the same step."""
-        if len(self._lanes) < 2:
+        if not self.are_of_ranks:
             return []
         tables = []
         for index in range(min(map(len, self._lanes.values()))):
@@ -187,6 +192,16 @@ def readings_of(
         Reading(records=_records(replace(layout, rank=rank), tables, lengths, unseen=unseen), source=source)
         for rank in ranks
     ]
+
+
+def rank_of(text: str) -> int:
+    """The rank in DeepSpeed's line of timers, -1 in any other.
+
+    >>> rank_of("[Rank 3] time (ms) | fwd: 652.41"), rank_of("step: 3")
+    (3, -1)
+    """
+    match = _DEEPSPEED.search(text) if "time (ms) |" in text else None
+    return int(match[1]) if match else -1
 
 
 def float_of(text: str) -> float:

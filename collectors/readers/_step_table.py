@@ -104,7 +104,8 @@ def table_of(text: str, file: str) -> Table:
         return Table(file=file, names=[], kinds=[], rows=[])
     if any(not is_missing(cell) and math.isnan(seconds(with_points([cell])[0])) for cell in rows[0]):
         names = [cell.strip() for cell in rows[0]]
-        return Table(file=file, names=names, kinds=[kind_of(one) for one in names], rows=rows[1:])
+        own = [row for row in rows if row != rows[0]]  # a job that began anew writes its names again
+        return Table(file=file, names=names, kinds=[kind_of(one) for one in names], rows=own)
     width = len(rows[0])
     kinds: list[Kind] = ["duration"] * width
     if width == 2:

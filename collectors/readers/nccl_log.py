@@ -45,7 +45,7 @@ _COMM = re.compile(
 _NETWORK = re.compile(r"Using network (?P<name>[\w ]{1,40})")
 _VIA = re.compile(r"Channel \d+(?:/\d+)? : \d+\[\w+\] -> \d+\[\w+\](?: \[\w+\])? via (?P<path>[\w/]{1,60})")
 _INIT = re.compile(
-    r"Init timings - \w+: rank (?P<rank>\d{1,7}) nranks \d{1,7} total (?P<total>[\d.]{1,12}) \((?P<parts>[^)]{0,300})\)"
+    r"Init timings - \w+: rank (?P<rank>\d{1,7}) nranks \d{1,7} total (?P<total>\d{1,9}(?:\.\d{1,9})?) \((?P<parts>[^)]{0,300})\)"
 )
 _VERSION = re.compile(r"NCCL version (?P<version>[\w.+-]{1,40})")
 _PORT = re.compile(
@@ -129,7 +129,7 @@ class _Seen:
         elif via := _VIA.search(text):
             self.paths[host][_kind(via["path"])] += 1
         elif init := _INIT.search(text):
-            self.slow[int(init["rank"])] = (float(init["total"].rstrip(".") or 0), init["parts"])
+            self.slow[int(init["rank"])] = (float(init["total"]), init["parts"])
         elif version := _VERSION.search(text):
             self.version = version["version"]
         if found["level"] == "WARN" and _PORT.search(text) and len(self.ports[host]) < MAX_WARNS:

@@ -134,7 +134,8 @@ def _text(path: Path) -> tuple[str, str]:
             size += len(chunk)
             if size > MAX_BYTES:
                 raise ReaderError(f"{path.name} is larger than {MAX_BYTES >> 20} MiB, which is refused")
-        return b"".join(parts).removeprefix(BOM_UTF8).decode("utf-8", "replace"), source.cut
+        text = b"".join(parts).strip(b"\0").removeprefix(BOM_UTF8)
+        return text.decode("utf-8", "replace"), source.cut
 
 
 def _from_json(text: str, name: str, file: str) -> tuple[list[StepSeries], list[str]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from argus.collectors.readers import NothingFound, Reading
 from argus.collectors.readers._lines import Line, Lines
-from argus.collectors.readers._log_timers import Timers
+from argus.collectors.readers._log_timers import Timers, rank_of
 from argus.collectors.readers._step_lines import LINES, from_lines, has_step_lines
 from argus.collectors.readers._straggler_line import Stragglers
 from argus.collectors.records.events import RankRecords
@@ -84,7 +84,7 @@ class _Found:
 
     def series(self, name: str) -> list[StepSeries]:
         """One series a rank that printed step lines."""
-        told = {rank: from_lines("\n".join(lines), name) for rank, lines in sorted(self.kept.items())}
+        told = {rank: from_lines("\n".join(lines), name) for rank, lines in sorted(self._by_rank().items())}
         several = len(told) > 1
         return [
             StepSeries(
@@ -98,6 +98,16 @@ class _Found:
             for rank, found in told.items()
             for one in found
         ]
+
+    def _by_rank(self) -> dict[int, list[str]]:
+        """The kept lines, DeepSpeed's timers of several ranks apart: in turn they would be a pattern of their own."""
+        if not self.timers.are_of_ranks:
+            return self.kept
+        apart: dict[int, list[str]] = defaultdict(list)
+        for rank, lines in self.kept.items():
+            for text in lines:
+                apart[rank if rank >= 0 else rank_of(text)].append(text)
+        return apart
 
     def events(self) -> tuple[OutsideEvent, ...]:
         """What was said of single ranks."""

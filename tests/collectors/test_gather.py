@@ -137,3 +137,14 @@ def test_a_damaged_zip_costs_only_itself(tmp_path: Path, method: int, good: byte
     found = gather([tmp_path], tmp_path / "s")
     assert [one.source for one in found.readings] == ["rank0.json"]
     assert found.warnings and found.warnings[-1].startswith("a.zip is damaged")
+
+
+@pytest.mark.parametrize("before", [b"", bytes(4096)])
+def test_zeros_around_a_text_are_no_part_of_it(tmp_path: Path, before: bytes) -> None:
+    lines = [f"iteration {n}/ 9 | elapsed time per iteration (ms): {1000 + n} |" for n in range(1, 9)]
+    rows = ["step,step_time", *(f"{n},1.{n}" for n in range(1, 9))]
+    for name, text in (("train.log", "\n".join(lines)), ("times.csv", "\n".join(rows))):
+        (tmp_path / name).write_bytes(before + text.encode() + b"\n" + bytes(4096))
+    found = gather([tmp_path], tmp_path / "s")
+    series = [one.series for one in found.readings if one.series is not None]
+    assert not found.warnings and [one.steps for one in series] == [tuple(range(1, 9))] * 2

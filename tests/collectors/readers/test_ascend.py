@@ -68,6 +68,6 @@ def test_a_table_of_kernels_is_no_step_time(tmp_path: Path) -> None:
     (tmp_path / OUTPUT).mkdir()
     table = tmp_path / OUTPUT / "kernel_details.csv"
     table.write_text(KERNELS)
-    for asked in (tmp_path, table):
+    for asked in (tmp_path, tmp_path / OUTPUT, table):
         found = gather([asked], tmp_path / "s")
         assert not found.readings and "tells of no step" in found.why_nothing

@@ -55,3 +55,16 @@ def test_ranks_are_let_be_where_they_may_be_the_jobs_or_of_two_jobs(
 def test_a_rank_that_the_file_states_counts(tmp_path: Path) -> None:
     names = [f"node{host}/rank{rank}.json" for host in range(2) for rank in range(2)]
     assert ranks(gathered(tmp_path, names, world=4, is_told=True)) == [0, 1, 2, 3]
+
+
+def test_folders_that_are_given_one_by_one_are_told_apart_as_in_one(tmp_path: Path) -> None:
+    names = [f"node{host}/rank{rank}.json" for host in range(2) for rank in range(2)]
+    gathered(tmp_path, names, world=4)
+    found = gather([tmp_path / "node0", tmp_path / "node1"], tmp_path / "s")
+    assert ranks(found) == [0, 1, 2, 3]
+
+
+def test_the_folder_one_stands_in_tells_the_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gathered(tmp_path, ["rank1/trace.json"], world=2)
+    monkeypatch.chdir(tmp_path / "rank1")
+    assert ranks(gather([Path()], tmp_path / "s")) == [1]

@@ -162,3 +162,11 @@ def test_one_log_holds_lines_for_several_readers(tmp_path: Path) -> None:
 def test_text_of_others_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ReaderError, match=r"a\.log holds no line of NCCL"):
         read(tmp_path / "a.log", "hello\n")
+
+
+def test_a_time_that_is_none_costs_its_line(tmp_path: Path) -> None:
+    line = (
+        "h-0:1:1 [0] NCCL INFO Init timings - ncclCommInitRank: rank 0 nranks 4 total 1.2.3 (kernels 0.1)\n"
+    )
+    (reading,) = read(tmp_path / "job.log", nccl_lines() + line)
+    assert reading.events == read(tmp_path / "job.log", nccl_lines())[0].events

@@ -202,3 +202,10 @@ def test_a_column_without_numbers_beside_a_good_one_is_told(tmp_path: Path) -> N
     (one,) = readings(tmp_path / "t.csv", table("a - step_time,b - step_time", [("1.0", ""), ("2.0", "")]))
     assert one.series is not None and one.series.values_s == (1.0, 2.0)
     assert [warning.count("b - step_time") for warning in one.warnings] == [1]
+
+
+def test_names_that_a_job_writes_again_are_no_row(tmp_path: Path) -> None:
+    attempt = table("step,step_time", [(step, 1.0) for step in range(10, 20)])
+    (one,) = readings(tmp_path / "t.csv", f"{attempt}\n{attempt}\n")
+    assert one.series is not None and one.series.steps == (*range(10, 20), *range(10, 20))
+    assert not one.warnings

@@ -94,7 +94,13 @@ def test_deepspeed_timers_of_several_ranks_are_compared(tmp_path: Path) -> None:
         for _ in range(4)
         for rank in (0, 1)
     ]
-    ranks = [one for one in read(tmp_path / "ds.log", "".join(lines)) if one.series is None]
+    found = read(tmp_path / "ds.log", "".join(lines))
+    ranks = [one for one in found if one.series is None]
+    series = [one.series for one in found if one.series is not None]
+    assert [(one.name, set(one.values_s)) for one in series] == [
+        ("ds/rank 0", {0.309}),
+        ("ds/rank 1", {0.31}),
+    ]
     assert [one.records.layout.rank for one in ranks] == [0, 1]
     assert [len(one.records.steps) for one in ranks] == [4, 4]
     phases = {ranks[1].records.name(row["name"]) for row in ranks[1].records.phases}
