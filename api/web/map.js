@@ -6,6 +6,9 @@ import { fill, h } from "./dom.js";
 import { ratioOf, ranks, times, unpacked } from "./format.js";
 
 const HOST_GAP = 8;
+const LEFT = 46;
+const TOP = 20;
+const LEAST = 3; // pixels of a cell: less is a faint line, or painted over by the cell beside it
 
 export async function rankMap({ run, attempt, suspects = [], victims = [], window = null }) {
   const chart = await get(`/v1/runs/${quoted(run)}/charts/map`, { attempt, window });
@@ -49,20 +52,30 @@ function layoutGrid(found, dims) {
     const at = [down ? found.coords[down][rank] : 0, found.coords[across][rank]];
     if (at[0] >= 0 && at[1] >= 0) cells[at[0] * columns + at[1]].push(rank);
   }
+  const grid = (width) => {
+    const per = Math.max(1, Math.ceil((columns * LEAST) / (width - LEFT)));
+    const shown = Math.ceil(columns / per);
+    const wide = Math.min(40, (width - LEFT) / shown);
+    return { per, shown, wide, tall: Math.max(14, Math.min(wide, 30)) };
+  };
   const places = (width) => {
-    const wide = Math.min(40, (width - 46) / columns);
-    const tall = Math.max(14, Math.min(wide, 30));
-    return cells.map((members, i) => ({ members, x: 46 + (i % columns) * wide, y: 20 + Math.floor(i / columns) * tall, wide, tall }));
+    const { per, shown, wide, tall } = grid(width);
+    return Array.from({ length: rows * shown }, (_, i) => {
+      const [row, at] = [Math.floor(i / shown), i % shown];
+      const first = row * columns + at * per;
+      const members = cells.slice(first, Math.min(first + per, (row + 1) * columns)).flat();
+      return { members, x: LEFT + at * wide, y: TOP + row * tall, wide, tall };
+    });
   };
   const label = down ? `${across.toUpperCase()} across, ${down.toUpperCase()} down` : `${across.toUpperCase()} across`;
-  return tiles(found, label, places, (width) => 24 + rows * Math.max(14, Math.min(Math.min(40, (width - 46) / columns), 30)), (context, width) => {
+  return tiles(found, label, places, (width) => TOP + 4 + rows * grid(width).tall, (context, width) => {
+    const { per, tall } = grid(width);
     context.fillStyle = colour("text-quiet");
     context.textBaseline = "top";
-    context.fillText(`${across} 0–${columns - 1} →`, 46, 2);
+    context.fillText(`${across} 0–${columns - 1} →${per > 1 ? ` (${per} a cell)` : ""}`, LEFT, 2);
     context.textBaseline = "middle";
-    const tall = Math.max(14, Math.min(Math.min(40, (width - 46) / columns), 30));
     const every = Math.ceil(14 / tall);
-    for (let row = 0; down && row < rows; row += every) context.fillText(`${down} ${row}`, 2, 20 + (row + 0.5) * tall);
+    for (let row = 0; down && row < rows; row += every) context.fillText(`${down} ${row}`, 2, TOP + (row + 0.5) * tall);
   });
 }
 
@@ -127,6 +140,7 @@ function tiles(found, label, places, heightOf, extra) {
     }
     if (found.victims.size * 2 <= found.host.length) ring(context, laid, found.victims, "victim");
     ring(context, laid, found.suspects, "suspect");
+    at = Math.min(at, laid.length - 1); // a narrower page has fewer cells
     if (at >= 0) ring(context, [laid[at]], new Set(laid[at].members), "text");
     extra(context, width);
   });

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,7 +20,12 @@ from argus.api.cli.serve import product_analyses
 from argus.api.migrate import upgrade
 from argus.api.service import Service, make_service
 from argus.api.settings import Settings
+from argus.evals.browser import chromium
 from argus.evals.demo_data import make_demo
+from argus.evals.served import served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 NOW_S = 1_780_000_000.0
 
@@ -77,3 +82,16 @@ def serve_demo(demo: Lived, tmp_path: Path) -> Serve:
 def service(serve_demo: Serve) -> Iterator[Service]:
     with serve_demo() as service:
         yield service
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def url(demo: Lived, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A service that these tests only read."""
+    with on_a_copy(demo, tmp_path_factory.mktemp("read")) as service, served(service) as url:
+        yield url

@@ -21,10 +21,10 @@ from argus.api.keys import Wish
 from argus.api.migrate import upgrade
 from argus.api.service import Service, make_service
 from argus.api.settings import Settings
-from argus.evals.browser import Tab, chromium, lacking, tab
+from argus.evals.browser import Tab, lacking, tab
 from argus.evals.served import served
 from tests.api.kit import FakeClock, layouts_body, make_window, service_at, upload
-from tests.api.web.conftest import NOW_S, Lived, Serve, on_a_copy
+from tests.api.web.conftest import NOW_S, Serve
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Route
@@ -39,19 +39,6 @@ PICTURES = os.environ.get("ARGUS_TEST_PICTURES", "")
 """A folder in which to keep screenshots; docs/img is where the documentation has them."""
 
 NASTY = '<img src=x onerror="alert(1)"><script>alert(2)</script>*b*'
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def url(demo: Lived, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A service that these tests only read."""
-    with on_a_copy(demo, tmp_path_factory.mktemp("read")) as service, served(service) as url:
-        yield url
 
 
 @contextmanager
