@@ -210,8 +210,9 @@ class HeldFacts:
     def hosts(self) -> Sequence[str]:
         """The hosts of all its runs, and those remembered."""
         seen = {one.topology.host_of(rank) for one in self.held for rank in one.topology.ranks}
-        kept = () if self.memory is None else (*self.memory.days, *self.memory.bouts)
-        return tuple(sorted(seen | {one.host for one in kept}))
+        if self.memory is not None:
+            seen |= {day.host for day in self.memory.days} | {bout.host for bout in self.memory.bouts}
+        return tuple(sorted(seen))
 
     def history(self, *, host: str | None, device: str | None) -> UnitHistory | None:
         """None unless it was given: a recording remembers nothing of other runs."""
