@@ -6,12 +6,14 @@ looks like a period; taken once over steps and once over time, whichever repeats
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from argus.analytics.window import Floats
+
+SHORTEST = 2
+"""Values of a period: one would be every value."""
 
 MIN_PERIODS = 3
 """Repetitions before a period is one."""
@@ -89,7 +91,7 @@ def _strongest(correlation: Floats) -> int:
     """The first peak about as high as any, 0 without one."""
     longest = (len(correlation) - 3) // 2
     n = longest * MIN_PERIODS
-    lags = np.arange(2, longest)
+    lags = np.arange(SHORTEST, longest)
     if not len(lags):
         return 0
     low = np.minimum.accumulate(correlation)[lags - 1]
@@ -135,7 +137,7 @@ def _in_seconds(values: Floats, rest: Floats) -> Period | None:
     cells = _strongest(correlation)
     if cells == 0:
         return None
-    lag = max(round(cells * usual / float(counted.mean())), 1)
+    lag = max(round(cells * usual / float(counted.mean())), SHORTEST)
     longer = float(np.median(_spans(values, lag) / _spans(counted, lag)))
     return Period(length=cells * usual * longer, unit="s", lag=lag, strength=float(correlation[cells]))
 
@@ -150,8 +152,10 @@ MAX_STRETCH = 4.0
 """Steps longer than this many usual ones count as such."""
 
 
-def repeats(values: Sequence[float] | Floats, place: int, *, lag: int, similar: float) -> bool:
-    """Whether the value at `place` is one of a row: one and two periods before it was `similar` times as high."""
-    height = similar * values[place]
-    earlier = [max(values[max(place - k * lag - 1, 0) : place - k * lag + 2], default=0.0) for k in (1, 2)]
-    return place >= 2 * lag and all(value >= height for value in earlier)
+def repeats(values: Floats, place: int, *, lag: int, similar: float) -> bool:
+    """Whether the value at `place` is one of a row: one and two periods before it was `similar` times as high; NaN is no
+    value."""
+    if place < 2 * lag:
+        return False
+    about = [values[max(place - k * lag - 1, 0) : place - k * lag + 2] for k in (1, 2)]
+    return all(np.fmax.reduce(some) >= similar * values[place] for some in about)

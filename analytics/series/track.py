@@ -51,7 +51,7 @@ SETTLED = 30
 """Values behind a change when it is placed for the last time: more move it no nearer (tests/analytics/test_series.py)."""
 
 MAX_LOOKS = 256
-"""Series looked at closely per place, the noisiest left out first: a bound on time, far above what chance makes."""
+"""Series looked at closely per place, in their order: a bound on time, far above what chance makes."""
 
 
 @dataclass(frozen=True, kw_only=True)

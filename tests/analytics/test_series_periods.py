@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from argus.analytics.series.follow import read_whole
-from argus.analytics.series.period import periods_of
+from argus.analytics.series.period import periods_of, repeats
 from tests.analytics.test_series import kinds, noise
 
 
@@ -102,3 +102,11 @@ def test_slow_steps_at_random_have_no_period() -> None:
         values = noise(2000, seed=seed, spread=0.01) * np.where(rng.random(2000) < 0.01, 3, 1)
         _, events = read_whole(values)
         assert "periodic" not in kinds(events)
+
+
+@pytest.mark.parametrize("missing", [59, 60, 61])
+def test_a_value_that_is_missing_hides_none_beside_it(missing: int) -> None:
+    values = np.ones(100)
+    values[[30, 60, 90]] = 2.0
+    values[missing] = np.nan
+    assert repeats(values, 90, lag=30, similar=0.8) == (missing != 60)
