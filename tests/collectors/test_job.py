@@ -172,15 +172,15 @@ def test_a_later_profile_of_a_rank_brings_the_groups_of_its_own_calls() -> None:
 
 
 def test_profiles_of_jobs_of_two_sizes_are_never_mixed(tmp_path: Path) -> None:
-    for job, size in (("a", 2), ("b", 3)):
-        (tmp_path / job).mkdir()
+    for name, size in (("a", 2), ("b", 3)):
+        (tmp_path / name).mkdir()
         for rank in range(size):
             trace = fake_trace(rank=rank, world_size=size, num_steps=4)
-            for event in trace["traceEvents"] if job == "a" else ():
+            for event in trace["traceEvents"] if name == "a" else ():
                 event["name"] = event["name"].replace(
                     "ProfilerStep#", "ProfilerStep#1"
                 )  # other steps than b's
-            (tmp_path / job / f"rank{rank}.json").write_text(json.dumps(trace))
+            (tmp_path / name / f"rank{rank}.json").write_text(json.dumps(trace))
     job = join(gather([tmp_path], tmp_path / "s").readings)
     assert (job.ranks, job.num_steps, job.world_size) == ((0, 1, 2), 4, 3)
     left = "a/rank0.json, a/rank1.json are of a job of 2 ranks and left out, one job is analysed at a time"
