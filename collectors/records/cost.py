@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.number import finite
+from argus.collectors.records.text import tame
 
 MAX_CHANNELS = 32
 MAX_RATIO = 1e6
@@ -37,7 +38,7 @@ def costs_from_json(raw: object) -> dict[str, Cost]:
         return {}
     if not isinstance(raw, dict) or len(raw) > MAX_CHANNELS:
         raise WireError(f"overhead must be an object of at most {MAX_CHANNELS} channels")
-    return {str(channel)[:64]: _cost(value) for channel, value in raw.items()}
+    return {tame(channel, 64): _cost(value) for channel, value in raw.items()}
 
 
 def _cost(raw: object) -> Cost:

@@ -366,9 +366,14 @@ def _texts(tail: bytes) -> Mapping[int, str]:
     """Names by content hash; the hosts of a job mostly define the same ones."""
     names = _object(tail, "names")
     try:
-        return MappingProxyType({int(key, 16): str(text)[:1024] for key, text in names.items()})
+        return MappingProxyType({int(key, 16): _whole(str(text)[:1024]) for key, text in names.items()})
     except (TypeError, ValueError) as error:
         raise WireError(f"kernel names: {error!r:.80}") from None
+
+
+def _whole(text: str) -> str:
+    """Without halves of characters, which JSON can spell and no database holds; its hash is of the same bytes."""
+    return text.encode(errors="replace").decode()
 
 
 def _object(tail: bytes, key: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from argus.collectors.records.errors import WireError
+from argus.collectors.records.text import tame
 
 MAX_WORLD = 1 << 20
 MAX_MEMBERS = 1 << 22
@@ -73,8 +74,8 @@ class Layout:
             host=_name(raw, "host"),
             pid=_int(raw, "pid", 0, 1 << 31),
             began_ns=_int(raw, "began_ns", 0, 1 << 62),
-            device=_text(raw, "device", 128),
-            gpu_model=_text(raw, "gpu_model", 128),
+            device=_shown(raw, "device", 128),
+            gpu_model=_shown(raw, "gpu_model", 128),
             groups=_groups(raw.get("groups", []), world),
             env=_texts(raw.get("env", {}), "env"),
             versions=_texts(raw.get("versions", {}), "versions"),
@@ -87,6 +88,12 @@ def _text(raw: Mapping[str, Any], key: str, limit: int) -> str:
     if not isinstance(value, str) or len(value) > limit:
         raise WireError(f"layout.{key} must be a string of at most {limit} characters")
     return value
+
+
+def _shown(raw: Mapping[str, Any], key: str, limit: int) -> str:
+    """What pages, metrics and logs show beside a name; half a character in it would fail whoever encodes it."""
+    value = _text(raw, key, limit)
+    return value if value.isprintable() else tame(value, limit)
 
 
 def _name(raw: Mapping[str, Any], key: str) -> str:
@@ -120,7 +127,8 @@ def _groups(raw: object, world: int) -> tuple[GroupInfo, ...]:
         if not isinstance(item, dict):
             raise WireError("layout.groups must hold objects")
         ranks = _ranks(item.get("ranks", []), world)
-        groups.append(GroupInfo(name=_text(item, "name", 256), desc=_text(item, "desc", 256), ranks=ranks))
+        name, desc = (_shown(item, key, 256) for key in ("name", "desc"))
+        groups.append(GroupInfo(name=name, desc=desc, ranks=ranks))
     if sum(len(group.ranks) for group in groups) > MAX_MEMBERS:
         raise WireError(f"layout.groups must have at most {MAX_MEMBERS} members in all")
     return tuple(groups)

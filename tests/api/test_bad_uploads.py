@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 from argus.api.http.app import make_app
 from argus.api.ingest import MAX_SPANNED, parse_layouts
 from argus.api.service import Service
+from argus.collectors.records.cost import Cost
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.upload import CONTENT_TYPE
 from tests.api.kit import FakeClock, beats_body, layouts_body, make_beat, make_window, service_at, upload
@@ -106,6 +107,24 @@ def test_no_control_character_of_a_phase_reaches_metrics(tmp_path: Path) -> None
         ]
         assert len(told) == len(set(told)) == 4
         assert all(line.isprintable() and 'phase="a\ufffd[2Jb\ufffd"' in line for line in told)
+
+
+def test_half_a_character_in_what_hosts_name_leaves_metrics_and_analysis_whole(service: Service) -> None:
+    """JSON can spell it, and nothing that is sent or stored as UTF-8 can hold it."""
+    half = "x\ud800"
+    layouts = json.loads(layouts_body())["layouts"]
+    group = {**layouts[0]["groups"][0], "desc": half}
+    told = {"device": half, "gpu_model": half, "groups": [group]}
+    service.receive_layouts(json.dumps({"layouts": [{**one, **told} for one in layouts]}).encode())
+    cost = {half: Cost(ratio=1.1, low=1.0, high=1.2, n=9)}
+    for window in range(3):
+        parts = [replace(make_window(rank, window), overhead=cost) for rank in range(4)]
+        service.receive_windows(upload(*parts))
+        while service.worker.turn(service.clock()):
+            pass
+    answer = TestClient(make_app(service)).get("/metrics")
+    assert answer.status_code == 200 and service.published.troubles_now() == ()
+    assert 'gpu_uuid="x\ufffd"' in answer.text and 'channel="x\ufffd"' in answer.text
 
 
 @pytest.mark.parametrize("run", ["..", "team/../night", "."])

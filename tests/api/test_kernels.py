@@ -14,7 +14,7 @@ from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import kernels as kernel_store
 from argus.analytics.store import progress
 from argus.analytics.store.documents import dump
-from argus.analytics.store.kernel_tables import KERNEL_BLOBS
+from argus.analytics.store.kernel_tables import KERNEL_BLOBS, KERNEL_NAMES
 from argus.analytics.store.tables import FINDINGS
 from argus.api.cli.serve import product_analyses
 from argus.api.service import Service
@@ -49,6 +49,26 @@ def service(tmp_path: Path) -> Iterator[Service]:
     store = new_store(tmp_path / "a.sqlite")
     yield new_service(store, clock=FakeClock(), analyses=product_analyses(), window_steps=10)
     store.close()
+
+
+def test_half_a_character_in_a_kernels_name_costs_no_upload(service: Service, job: Played) -> None:
+    parts, layouts, _, _ = job
+    service.receive_layouts(layouts)
+    packed = pack_hosts(parts[0], book=NameBook(), identities=Identities())
+    told = []
+    for window in packed:
+        if window.kernels:
+            blob = open_blob(window.kernels)
+            named = [
+                replace(one, kernels=tuple((f"{name}\ud800", role) for name, role in one.kernels))
+                for one in summaries_of(blob, texts=blob.texts())
+            ]
+            window = replace(window, kernels=encode(named))
+        told.append(window)
+    assert service.receive_windows(upload(*told))["accepted"] == len(told)
+    with service.store.read() as connection:
+        names = connection.execute(select(KERNEL_NAMES.c.name)).scalars().all()
+    assert names and any(name.endswith("?") for name in names)
 
 
 def send(service: Service, parts: list[RankWindow], *, book: NameBook | None = None) -> dict[str, object]:
