@@ -73,9 +73,10 @@ def scan(
     score = beyond / floored(spread.robust, effects.noise, settings=settings)
     probability = per_test(beyond.size, window_s=window_s, settings=settings)
     limit, spread_tail = _limits(score, is_compute, probability)
-    few = peers.num_peers(np.arange(len(shift))) < settings.small_group
+    few = np.broadcast_to(peers.num_peers(np.arange(len(shift))) < settings.small_group, shift.shape)
     gate = least_effect(share, spread, is_compute=is_compute, probability=probability, settings=settings)
-    least = np.where(few, np.maximum(math.log(settings.small_ratio), _sure(effects)), gate)
+    least = np.array(np.broadcast_to(gate, shift.shape))
+    least[few] = np.maximum(math.log(settings.small_ratio), _sure(effects, few))
     total = (np.minimum(beyond, shift) >= least) & (score >= np.where(few, limit / 2, limit))
     total |= _halves(effects, shared, peers, settings=settings)
     device, own, of_devices = _devices(factor, peers, error=error, window_s=window_s, settings=settings)
@@ -111,14 +112,14 @@ def _halves(effects: Effects, shared: Reals, peers: Peers, *, settings: Settings
     )
 
 
-def _sure(effects: Effects) -> Reals:
-    """Log effect that sampling alone does not make, where too few peers show how far it goes. (kernel, rank)
+def _sure(effects: Effects, few: Bools) -> Reals:
+    """Log effect that sampling alone does not make, where too `few` peers show how far it goes. (place of `few`,)
 
     The error of few launches is a guess itself, hence Student's t.
     """
-    launches = effects.total_ns / np.exp(effects.mean)
+    launches = effects.total_ns[few] / np.exp(effects.mean[few])
     freedom = np.maximum(np.nan_to_num(launches) - 1.0, FEWEST_FREE)
-    return np.asarray(np.maximum(LEAST, -stdtrit(freedom, BY_CHANCE)) * effects.noise, np.float32)
+    return np.asarray(np.maximum(LEAST, -stdtrit(freedom, BY_CHANCE)) * effects.noise[few], np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
