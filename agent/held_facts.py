@@ -10,11 +10,10 @@ from functools import cached_property
 import numpy as np
 
 from argus.agent.facts import PastIncident, RunFacts, StepPoint, UnitHistory, WindowFact
-from argus.analytics.eras import REACH
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.kernels.table import KernelTable, open_table
-from argus.analytics.numbers import WindowNumbers, window_numbers
+from argus.analytics.numbers import WindowNumbers, apart, window_numbers
 from argus.analytics.outcome import Outcome
 from argus.analytics.recorded_steps import Numbers
 from argus.analytics.run_facts import RunFacts as Compared
@@ -101,8 +100,8 @@ class HeldRun:
         """The last windows, with some left out where they do not reach back to before a step."""
         since = [n for n, one in enumerate(windows) if self._step(one.first_step) >= (since_step or 0)]
         is_asked = since_step is not None and since
-        every = -(-round((len(windows) - 1 - since[0]) * REACH) // limit) if is_asked else 1
-        return windows[:: -max(every, 1)][:limit][::-1]
+        every = apart(len(windows) - 1 - since[0], limit=limit) if is_asked else 1
+        return windows[::-every][:limit][::-1]
 
     def _fact(self, window: Window) -> WindowFact:
         last = self._step(window.first_step + window.num_steps - 1)

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from argus.analytics.robust import middle
 from argus.analytics.window import Floats, Ints
 
 FOLD = 8
@@ -23,10 +24,6 @@ LEVELS = 4
 
 KEPT = 60
 """Stretches of a level that are kept, as of windows."""
-
-
-REACH = 1.25
-"""How far back of an onset windows are shown, in parts of what came since: enough to see what was before."""
 
 
 class Times(Protocol):
@@ -143,11 +140,11 @@ def stretch_of(parts: Sequence[Times]) -> Stretch:
     amount = _amount(parts)
     scale = [1.0 if amount is None or one.amount is None else amount[1] / one.amount[1] for one in parts]
     phases = tuple(name for name in last.phases if all(name in one.phases for one in parts))
-    own = [_median(one.own_s) * by for one, by in zip(parts, scale, strict=True)]
+    own = [middle(one.own_s) * by for one, by in zip(parts, scale, strict=True)]
     typical = [one.typical_step_s * by for one, by in zip(parts, scale, strict=True)]
-    times = [_median(one.job_step_s) * by for one, by in zip(parts, scale, strict=True)]
+    times = [middle(one.job_step_s) * by for one, by in zip(parts, scale, strict=True)]
     selves = [
-        [_median(one.self_s[one.phases.index(name)]) * by for one, by in zip(parts, scale, strict=True)]
+        [middle(one.self_s[one.phases.index(name)]) * by for one, by in zip(parts, scale, strict=True)]
         for name in phases
     ]
     return Stretch(
@@ -155,10 +152,10 @@ def stretch_of(parts: Sequence[Times]) -> Stretch:
         num_steps=sum(one.num_steps for one in parts),
         steps=np.array([one.first_step for one in parts]),
         job_step_s=np.array(times),
-        typical_step_s=_median(np.array(typical)),
-        own_s=np.array([_median(np.array(own))]),
+        typical_step_s=middle(np.array(typical)),
+        own_s=np.array([middle(np.array(own))]),
         phases=phases,
-        self_s=np.array([[_median(np.array(row))] for row in selves]).reshape(len(phases), 1),
+        self_s=np.array([[middle(np.array(row))] for row in selves]).reshape(len(phases), 1),
         amount=amount,
     )
 
@@ -169,8 +166,3 @@ def _amount(parts: Sequence[Times]) -> tuple[str, float] | None:
     if len(known) < len(parts) or len({unit for unit, _ in known}) > 1 or min(work for _, work in known) <= 0:
         return None
     return known[0][0], float(np.median([work for _, work in known]))
-
-
-def _median(values: Floats) -> float:
-    seen = values[np.isfinite(values)]
-    return float(np.median(seen)) if seen.size else float("nan")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from argus.analytics.ballots import VOTE_WINDOWS
 from argus.analytics.baseline import is_usual
@@ -12,6 +14,7 @@ from argus.analytics.incident import Cause, Incident
 from argus.analytics.kernels.digest import KEPT, KernelDigest
 from argus.analytics.lifecycle import is_stop
 from argus.analytics.view import PAST_WINDOWS, Digest
+from argus.analytics.window import Bools, Ints
 
 KEEP_CLEAN = 30
 """Windows without any suspect that are kept for baselines however long a fault lasts."""
@@ -35,17 +38,25 @@ def remember(past: Sequence[Digest], digest: Digest, *, incidents: Sequence[Inci
 def retain(eras: Eras, past: Sequence[Digest], *, incidents: Sequence[Incident]) -> Eras:
     """The windows of `past` that no incident marks any more, in what is remembered for long. Those in which anybody stood
     accused, and those of a job that was told to be slow, say nothing of how fast it is."""
-    of_all = [i for i in incidents if not i.cause.suspects and not is_stop(i)]
-    for one in past[:-VOTE_WINDOWS]:
-        if one.index > eras.taken:
-            is_told = not one.is_clean or any(_covers(i, one) for i in of_all)
-            eras = eras.after(one.index, one if is_usual(one) and not is_told else None)
+    fresh = [one for one in past[:-VOTE_WINDOWS] if one.index > eras.taken]
+    index = np.array([one.index for one in fresh], np.int64)
+    ends = np.array([one.first_step + one.num_steps for one in fresh], np.int64)
+    for one, is_told in zip(fresh, told_in(index, ends, incidents).tolist(), strict=True):
+        eras = eras.after(one.index, one if is_usual(one) and one.is_clean and not is_told else None)
     return eras
 
 
-def _covers(incident: Incident, window: Digest) -> bool:
-    has_begun = window.first_step + window.num_steps > incident.onset_step
-    return has_begun and (incident.status == "open" or window.index <= incident.last_window)
+def told_in(index: Ints, end_step: Ints, incidents: Iterable[Incident]) -> Bools:
+    """Which windows, by index and the step after their last, an incident was about or led to it. (window,)"""
+    told = np.zeros(len(index), np.bool_)
+    first = int(index[0]) if len(index) else 0
+    for one in incidents:
+        is_open = one.status == "open"
+        if is_stop(one) or not (is_open or one.last_window >= first):
+            continue
+        begun = index > one.opened_window - VOTE_WINDOWS if one.cause.suspects else end_step > one.onset_step
+        told |= begun & ((index <= one.last_window) | is_open)
+    return told
 
 
 def _flagged(digest: Digest, accused: Sequence[Incident]) -> Digest:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from argus.analytics.eras import Stretch
+from argus.analytics.robust import middle
 from argus.analytics.window import Bools, Floats, Ints, Window
-from argus.analytics.work import amount
+from argus.analytics.work import WORK, amount
+from argus.collectors.records.errors import WireError
 from argus.collectors.records.pack import pack, unpack
 
 _DTYPES: Mapping[str, np.dtype[Any]] = {
@@ -18,6 +20,10 @@ _DTYPES: Mapping[str, np.dtype[Any]] = {
     "<f8": np.dtype("<f8"),
     "<f4": np.dtype("<f4"),
 }
+
+
+REACH = 1.25
+"""How far back of an onset windows are shown, in parts of what came since: enough to see what was before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +77,15 @@ class WindowNumbers:
 
     @staticmethod
     def from_bytes(payload: bytes) -> WindowNumbers:
-        """Inverse of `to_bytes`."""
+        """Inverse of `to_bytes`. Raises WireError."""
         meta, arrays = unpack(payload, _DTYPES)
+        try:
+            return WindowNumbers._read(meta, arrays)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise WireError(f"no numbers of a window: {type(error).__name__}") from None
+
+    @staticmethod
+    def _read(meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> WindowNumbers:
         phases = tuple(str(name) for name in meta["phases"])
         shape = (len(phases), len(arrays["ranks"]))
         square = {name: np.asarray(arrays[name], np.float64).reshape(shape) for name in _SQUARE}
@@ -91,6 +104,15 @@ class WindowNumbers:
         )
 
 
+def apart(num: int, *, limit: int) -> int:
+    """Every how many of the windows since an onset, `num` of them, `limit` reach back to before it.
+
+    >>> apart(50, limit=120), apart(2500, limit=120)
+    (1, 27)
+    """
+    return max(-(-round(num * REACH) // limit), 1)
+
+
 def job_times(numbers: WindowNumbers, *, first_step: int, num_steps: int) -> Stretch | None:
     """What the whole job did in a window, of its numbers alone; None where no step was seen."""
     typical_s = numbers.typical_step_s
@@ -103,17 +125,12 @@ def job_times(numbers: WindowNumbers, *, first_step: int, num_steps: int) -> Str
         num_steps=num_steps,
         steps=np.array([first_step]),
         job_step_s=np.array([typical_s]),
-        typical_step_s=_middle(numbers.step_s),
-        own_s=np.array([_middle(numbers.step_s - in_waits)]),
+        typical_step_s=middle(numbers.step_s),
+        own_s=np.array([middle(numbers.step_s - in_waits)]),
         phases=numbers.phases,
-        self_s=np.array([[_middle(row)] for row in own]).reshape(len(numbers.phases), 1),
+        self_s=np.array([[middle(row)] for row in own]).reshape(len(numbers.phases), 1),
         amount=numbers.amount,
     )
-
-
-def _middle(values: Floats) -> float:
-    seen = values[np.isfinite(values)]
-    return float(np.median(seen)) if seen.size else float("nan")
 
 
 def _amount(raw: Any) -> tuple[str, float] | None:
@@ -180,10 +197,6 @@ def _told(window: Window, usable: Bools) -> dict[str, float]:
     if np.isfinite(gaps).any():
         found["host_gap"] = float(gaps[np.isfinite(gaps)].mean())
     return found
-
-
-WORK = ("work:tokens", "work:samples")
-"""Events that tell how much a rank had to do, the better first."""
 
 
 def _work(window: Window, usable: Bools) -> Floats:

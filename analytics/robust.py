@@ -240,6 +240,16 @@ def split_gain(values: Floats, *, margin: int) -> tuple[int, float, float] | Non
     return int(k[best]), float(left[best]), float(right[best])
 
 
+def middle(values: Floats) -> float:
+    """Median of what was observed; NaN where nothing was.
+
+    >>> middle(np.array([1.0, np.nan, 3.0])), middle(np.empty(0))
+    (2.0, nan)
+    """
+    seen = values[np.isfinite(values)]
+    return float(np.median(seen)) if seen.size else float("nan")
+
+
 def median_of_columns(values: Floats) -> Floats:
     """Median of what is finite in each column of (row, column), NaN where nothing is. (column,)"""
     ranked = _sorted_columns(values)

@@ -13,8 +13,9 @@ import numpy as np
 
 from argus.analytics.kernels.table import Kernel, KernelTable, dense, open_table
 from argus.analytics.numbers import WindowNumbers
+from argus.analytics.robust import middle
 from argus.analytics.waits import waits_of
-from argus.analytics.window import Floats, Window
+from argus.analytics.window import Window
 from argus.collectors.records.layout import Layout
 from argus.topology.layout import Topology
 
@@ -220,19 +221,14 @@ def _phases(numbers: Sequence[WindowNumbers]) -> tuple[dict[str, Level], dict[st
     waits: dict[str, list[float]] = defaultdict(list)
     for one in numbers:
         for index, name in enumerate(one.phases):
-            own[name].append(_median(np.maximum(one.phase_s[index] - one.wait_s[index], 0.0)))
-            waits[name].append(_median(one.wait_s[index]))
+            own[name].append(middle(np.maximum(one.phase_s[index] - one.wait_s[index], 0.0)))
+            waits[name].append(middle(one.wait_s[index]))
     return _levels(own), _levels(waits)
 
 
 def _levels(values: Mapping[str, Sequence[float]]) -> dict[str, Level]:
     levels = {name: _level(series) for name, series in values.items()}
     return {name: level for name, level in sorted(levels.items()) if level is not None}
-
-
-def _median(values: Floats) -> float:
-    seen = values[np.isfinite(values)]
-    return float(np.median(seen)) if seen.size else math.nan
 
 
 def _level(values: Iterable[float | None]) -> Level | None:

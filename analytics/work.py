@@ -16,6 +16,9 @@ from argus.analytics.peers import peer_medians, work_classes
 from argus.analytics.window import Bools, Floats, Ints, Window
 
 PREFIX = "work:"
+WORK = ("work:tokens", "work:samples")
+"""Events that tell how much a rank had to do, the better first."""
+
 WORKED = ("forward", "backward")
 """Phases whose time follows the work."""
 
@@ -81,7 +84,7 @@ def num_pieces(window: Window) -> float:
 def amount(window: Window) -> tuple[str, float] | None:
     """Work of a usable step of the mean rank and its unit: tokens or samples as told, else micro-batches."""
     steps = window.steps[window.usable]
-    for kind in ("work:tokens", "work:samples"):
+    for kind in WORK:
         events = window.events.of_kind(kind)
         told = events.value[np.isin(events.step, steps)]
         if len(told) and np.isfinite(told).all() and told.sum() > 0:

@@ -14,6 +14,7 @@ from argus.agent.evidence import Answer, Cut, Json
 from argus.agent.rows import DOC_RUN, DOC_WINDOW, MAX_NAME, number
 from argus.analytics.numbers import WindowNumbers
 from argus.analytics.peers import peer_medians, work_classes
+from argus.analytics.robust import middle
 from argus.analytics.window import Floats, Ints
 from argus.collectors.records.text import tame
 from argus.topology.layout import Topology
@@ -109,7 +110,7 @@ class Beside:
         }
         for key, column in columns.items():
             row[key] = number(float(column[place, mine]))
-            row[f"peers_{key}"] = number(_median(column[place, peers]))
+            row[f"peers_{key}"] = number(middle(column[place, peers]))
         own, theirs = row["self_s"], row["peers_self_s"]
         row["ratio"] = number(own / theirs) if own is not None and theirs else None
         return {**row, "num_peers": len(peers)}
@@ -121,8 +122,8 @@ class Beside:
             {
                 "phase": tame(name, 40),
                 "clock": self.numbers.clocks[i],
-                "median_self_s": number(_median(own[i])),
-                "median_wait_s": number(_median(wait[i])),
+                "median_self_s": number(middle(own[i])),
+                "median_wait_s": number(middle(wait[i])),
             }
             for i, name in enumerate(self.numbers.phases)
         ]
@@ -139,8 +140,3 @@ class Beside:
         """
         classes = work_classes(self.topology, self.numbers.ranks)
         return np.stack([own - peer_medians(own, classes) for own in self.self_s[places]])
-
-
-def _median(values: Floats) -> float:
-    seen = values[np.isfinite(values)]
-    return float(np.median(seen)) if seen.size else float("nan")

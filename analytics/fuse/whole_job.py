@@ -23,6 +23,7 @@ from argus.analytics.robust import split_gain
 from argus.analytics.stops import is_over
 from argus.analytics.view import Digest, View
 from argus.analytics.window import Floats
+from argus.analytics.work import PREFIX, WORK
 
 SLOWER = "step.slower"
 LOADING = "data.slow_loader"
@@ -48,7 +49,7 @@ SCALES = 4.0
 HALF = 0.5
 """Every window since must show half of the rise and none before may; an open incident lasts as long as now does."""
 
-TOLD = {"tokens", "samples"}
+TOLD = {kind.removeprefix(PREFIX) for kind in WORK}
 """Units of work that a job tells by itself; micro-batches are counted."""
 
 MEASURED = ("step_s", "own_s", "in_calls_s", "step_work")

@@ -7,10 +7,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
-from argus.analytics.eras import REACH
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.numbers import WindowNumbers
+from argus.analytics.numbers import WindowNumbers, apart
 from argus.analytics.store.bodies import grow
 from argus.analytics.store.documents import load
 from argus.analytics.store.history_tables import BOUTS
@@ -74,7 +73,7 @@ def numbers_bodies(
     if since_step is not None:
         ends = select(func.min(WINDOWS.c.window), func.max(WINDOWS.c.window))
         first, last = connection.execute(ends.where(*here, WINDOWS.c.first_step >= since_step)).one()
-        every = 1 if first is None else -(-round((last - first) * REACH) // limit)
+        every = 1 if first is None else apart(last - first, limit=limit)
         here += [WINDOWS.c.window % every == last % every] if every > 1 else []
     yield from connection.execute(
         select(*columns).where(*here).order_by(WINDOWS.c.window.desc()).limit(limit)

@@ -131,7 +131,7 @@ def windows_before(connection: Connection, attempt_id: int, *, window: int) -> l
     ]
 
 
-def numbers_of(
+def packed_numbers(
     connection: Connection, attempt_id: int, windows: Sequence[int]
 ) -> Iterator[tuple[int, bytes]]:
     """Index and packed numbers of these windows, see `analytics.numbers`; of those whose numbers are kept."""

@@ -296,9 +296,8 @@ def _member(
     if reason or body is None:
         yield Found(name=name, refused=reason or "has no content")
         return
-    own = (
-        scratch / "member"
-    )  # gone before the next one comes, which may call a file as this one does a folder
+    # Gone before the next one comes, which may call a file as this one does a folder.
+    own = scratch / "member"
     # Its last three names are kept, for a rank may be told by them.
     path = own.joinpath(*map(_shortened, PurePosixPath(name).parts[-3:]))
     try:

@@ -19,6 +19,7 @@ from argus.api.charts.steps import steps_chart
 from argus.api.cli.serve import product_analyses
 from argus.api.long_ago import eras_before
 from argus.api.service import Service
+from argus.collectors.records.errors import WireError
 from tests.analytics.test_outcome import OVER
 from tests.api.kit import FakeClock, service_at
 from tests.api.test_outcomes import begin
@@ -155,3 +156,12 @@ def test_a_chart_of_steps_that_never_came_is_one_of_the_last(service: Service) -
     with service.store.read() as connection:
         chart = steps_chart(connection, which, ranks=(), limit=10, upto=None, since_step=10**9)
     assert chart["window"] == list(range(20, 30))
+
+
+@pytest.mark.parametrize("lacks", ["phases", "clocks", "ranks", "step_s", "phase_s"])
+def test_numbers_without_a_part_are_refused_as_such(lacks: str) -> None:
+    """A flipped bit in a name passes for another one: what reads the row has one error to expect."""
+    whole = packed(2.0)
+    assert WindowNumbers.from_bytes(whole).amount == ("tokens", 64.0)
+    with pytest.raises(WireError, match="no numbers of a window"):
+        WindowNumbers.from_bytes(whole.replace(f'"{lacks}"'.encode(), f'"{"x" * len(lacks)}"'.encode(), 1))

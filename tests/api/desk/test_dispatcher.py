@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,30 +14,12 @@ from argus.analytics.store.silences import Matcher, Silence
 from argus.api.notify.decide import AGAIN, CHANGED, OPENED, REPEATED, RESOLVED, WORSE, Rules
 from argus.api.notify.notifier import Later, Refused
 from argus.api.notify.pace import Pace
-from argus.api.service import Service
-from tests.api.desk.kit import Recorder, an_incident, announce, dispatcher_of, save
-from tests.api.kit import FakeClock, service_at
+from tests.api.desk.kit import Recorder, an_incident, dispatcher_of, save
+from tests.api.kit import FakeClock
 
 pytestmark = pytest.mark.slow
 
 DAY_S = 86400.0
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock(1_000_000.0)
-
-
-@pytest.fixture
-def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
-    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
-        announce(service, "job", "other")
-        yield service
-
-
-@pytest.fixture
-def store(service: Service) -> Store:
-    return service.store
 
 
 def test_an_incident_is_told_from_its_beginning_to_its_end(store: Store, clock: FakeClock) -> None:

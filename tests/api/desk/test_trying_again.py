@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pytest
 
@@ -15,30 +13,12 @@ from argus.analytics.store.silences import ALERTMANAGER, Matcher, Silence
 from argus.api.notify.decide import OPENED, REPEATED, Rules
 from argus.api.notify.notifier import Delivery, Json, Keep, Later
 from argus.api.notify.pace import Pace
-from argus.api.service import Service
-from tests.api.desk.kit import Recorder, an_incident, announce, dispatcher_of, matter, save
-from tests.api.kit import FakeClock, service_at
+from tests.api.desk.kit import Recorder, an_incident, dispatcher_of, matter, save
+from tests.api.kit import FakeClock
 
 pytestmark = pytest.mark.slow
 
 DAY_S = 86400.0
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock(1_000_000.0)
-
-
-@pytest.fixture
-def service(tmp_path: Path, clock: FakeClock) -> Iterator[Service]:
-    with service_at(tmp_path / "a.sqlite", clock=clock) as service:
-        announce(service, "job", "other")
-        yield service
-
-
-@pytest.fixture
-def store(service: Service) -> Store:
-    return service.store
 
 
 @dataclass
