@@ -94,7 +94,6 @@ def _capture(
     hosts = orders.add_capture(connection, which.id, order, incident=incident, now_s=now_s)
     if not hosts:
         raise Refused(f"no host of run {order.run!r} has ranks {list(order.ranks)}")
-    orders.forget_captures(connection, before_s=now_s - service.settings.keep_observations_s)
     found = orders.capture(connection, order.capture)
     assert found is not None
     return {**found, "hosts": list(hosts)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from argus.analytics.store.kernels import PRUNED_AT_ONCE, prune_kernels
+from argus.analytics.store.kernels import PRUNED_AT_ONCE, prune_kernels, prune_names
+from argus.analytics.store.orders import prune_captures
 from argus.analytics.store.retention import prune_numbers, prune_rank_windows
 from argus.api import historian
 from argus.api.analysis import Means
@@ -38,8 +39,16 @@ class Housekeeping:
                 connection, before_s=now_s - settings.kernel_keep_s, max_bytes=settings.kernel_keep_bytes
             )
         with self._means.store.write() as connection:
+            named = prune_names(connection, before_s=now_s - settings.kernel_keep_s)
+        with self._means.store.write() as connection:
+            more |= prune_captures(
+                connection,
+                before_s=now_s - settings.keep_observations_s,
+                max_bytes=settings.keep_captures_bytes,
+            )
+        with self._means.store.write() as connection:
             more |= prune_numbers(connection, before_s=now_s - settings.keep_numbers_s)
-        if more or gone == PRUNED_AT_ONCE:
+        if more or PRUNED_AT_ONCE in (gone, named):
             return True
         historian.forget(self._means, now_s=now_s)
         self._due_s = now_s + self._every_s

@@ -13,12 +13,10 @@ from argus.analytics.store.engine import Store
 from argus.analytics.store.intake import Arrival, AttemptKey, AttemptRow, Received, Rejection
 from argus.analytics.store.levels import levels_of
 from argus.api.ingest import Beats, Parsed
+from argus.api.known_names import KnownNames
 from argus.collectors.records.layout import Layout
 from argus.collectors.records.plan_choice import first_plan
 from argus.collectors.records.stacks import StackDump
-
-MAX_NAMES = 1_000_000
-"""Kernel names remembered as defined, so that the store is not asked for them with every window."""
 
 DUMP_AGE_S = 10.0
 """A host sends what it has seen every five seconds: what comes later has waited."""
@@ -44,7 +42,7 @@ class Receiving:
     store: Store
     window_steps: int
     clock: Callable[[], float]
-    known_names: set[int] = field(default_factory=set)
+    known_names: KnownNames = field(default_factory=KnownNames)
 
     def store_beats(self, batch: Sequence[Beats]) -> list[Told]:
         """The latest heartbeat of each rank and report of each host, in one transaction."""
@@ -75,6 +73,7 @@ class Receiving:
     def store_windows(self, batch: Sequence[Parsed[Arrival]]) -> list[Told]:
         """Each rank window once and the kernels that came along, in one transaction."""
         now_s = self.clock()
+        known = self.known_names.held(now_s=now_s)
         with self.store.write() as connection:
             batch = _by_launch(connection, batch, now_s=now_s)
             keys = {(item.run, item.attempt) for parsed in batch for item in parsed.items}
@@ -86,11 +85,10 @@ class Receiving:
                 connection,
                 [_with_kernels(parsed, taken) for parsed, taken in zip(batch, received, strict=True)],
                 attempts=attempts,
-                known=self.known_names,
+                known=known,
                 now_s=now_s,
             )
-        if len(self.known_names) < MAX_NAMES:
-            self.known_names.update(*(one.known for one in named))
+        self.known_names.remember(known, [one.known for one in named])
         return [
             Told(
                 attempts={key: attempts[key] for key in {(i.run, i.attempt) for i in parsed.items}},

@@ -163,7 +163,7 @@ class Replay:
 
     def _waiting(self, run: str, attempt: int) -> int:
         """Windows that were taken and are not analysed: those that the service has not come to are none of its yet."""
-        body = self.get(f"/v1/runs/{quote(run, safe='/')}").body
+        body = self.get(f"/v1/runs/{quote(run, safe='')}").body
         attempts = body.get("attempts")
         told = [one for one in attempts if isinstance(one, dict)] if isinstance(attempts, list) else []
         mine = next((one for one in told if one.get("attempt") == attempt), {})

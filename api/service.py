@@ -288,7 +288,7 @@ def _start_anew(
 
     def start_anew() -> None:
         metrics.repairs.inc()
-        receiving.known_names.clear()
+        receiving.known_names.forget()
         board.forget()
         introductions.ask()
 

@@ -93,8 +93,11 @@ class Settings:
     )
     keep_observations_s: float = _setting(
         604800.0,
-        "how long stacks and host samples are kept; a week",
+        "how long stacks, host samples and captures are kept; a week",
         env="ARGUS_KEEP_OBSERVATIONS_S",
+    )
+    keep_captures_bytes: int = _setting(
+        10 << 30, "captures kept at most, in bytes; the oldest go first", env="ARGUS_KEEP_CAPTURES_BYTES"
     )
     overhead_budget: float = _setting(
         0.02,
@@ -256,7 +259,10 @@ class Settings:
         low=1,
     )
     kernel_keep_s: float = _setting(
-        7 * 86400.0, "how long kernel summaries are kept", env="ARGUS_KERNEL_KEEP_S", low=60
+        7 * 86400.0,
+        "how long kernel summaries are kept, and names that none of them uses",
+        env="ARGUS_KERNEL_KEEP_S",
+        low=60,
     )
     kernel_keep_bytes: int = _setting(
         20 << 30,

@@ -49,7 +49,10 @@ class Store:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that sees one state of the store. Raises Unavailable while the gate is closed."""
-        with self.gate.passing(), self._watched(), self.engine.connect() as connection, connection.begin():
+        # PostgreSQL's default shows each statement what was committed before it.
+        is_split = self.engine.dialect.name == "postgresql"
+        engine = self.engine.execution_options(isolation_level="REPEATABLE READ") if is_split else self.engine
+        with self.gate.passing(), self._watched(), engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager

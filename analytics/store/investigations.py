@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, or_, select, update
 
 from argus.analytics.store.desk_tables import INVESTIGATION_EVENTS, INVESTIGATIONS
 from argus.analytics.store.documents import dump, load
@@ -173,12 +173,12 @@ def abandoned(connection: Connection, *, now_s: float) -> list[Investigation]:
     return [_read(row._mapping) for row in rows]
 
 
-def due_callbacks(connection: Connection, *, now_s: float) -> list[Investigation]:
-    """Those whose asker waits to be called back."""
+def due_callbacks(connection: Connection, *, now_s: float, rest_s: float) -> list[Investigation]:
+    """Those whose asker waits to be called back; `rest_s`: longer than a call waits for its next try, ever."""
     wanted = (
         INVESTIGATIONS.c.callback == WAITING,
         INVESTIGATIONS.c.status.not_in(UNDER_WAY),
-        INVESTIGATIONS.c.callback_next_s <= now_s,
+        or_(INVESTIGATIONS.c.callback_next_s <= now_s, INVESTIGATIONS.c.callback_next_s > now_s + rest_s),
     )
     rows = connection.execute(select(INVESTIGATIONS).where(*wanted).order_by(INVESTIGATIONS.c.id))
     return [_read(row._mapping) for row in rows]

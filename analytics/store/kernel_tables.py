@@ -14,6 +14,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    text,
 )
 
 from argus.analytics.store.tables import METADATA
@@ -44,5 +45,7 @@ KERNEL_NAMES = Table(
     METADATA,
     Column("hash", String(16), primary_key=True),  # hexadecimal: 64 bits without a sign fit no integer column
     Column("name", Text, nullable=False),
+    Column("seen_s", Float, nullable=False, server_default=text("0")),  # last used, up to a day before
+    Index(None, "seen_s"),
 )
 """Definitions by content hash, the same for every run."""

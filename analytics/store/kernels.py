@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sqlalchemy import Connection, delete, func, literal, select, union_all
 
-from argus.analytics.store.engine import insert_new
+from argus.analytics.store.engine import insert_new, upsert
 from argus.analytics.store.intake import CHUNK, Arrival, AttemptKey, AttemptRow
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS, KERNEL_NAMES
 from argus.collectors.records.errors import WireError
@@ -25,7 +25,10 @@ HOSTS_AT_ONCE = 64
 """Blobs cut with one statement: few enough for every database's limit of parameters."""
 
 PRUNED_AT_ONCE = 256
-"""Blobs deleted in one transaction, so that the intake never waits long."""
+"""Blobs, or names, deleted in one transaction, so that the intake never waits long."""
+
+NAMES_SEEN_EVERY_S = 86400.0
+"""How often a name that is used all the time is noted as seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +65,12 @@ def add_kernels(
     if rows:
         connection.execute(insert_new(connection, KERNEL_BLOBS), rows)
     new = {key: name for key, name in names.items() if key not in known}
-    if new:
+    found = {**names_of(connection, set().union(*used) - new.keys() - known), **new}
+    if found:
         # All at once and in one order, lest two who name the same kernels wait for each other.
-        texts = [{"hash": f"{key:x}", "name": name} for key, name in sorted(new.items())]
-        connection.execute(insert_new(connection, KERNEL_NAMES), texts)
-    asked = names_of(connection, set().union(*used) - new.keys() - known)
-    found = new.keys() | asked.keys()
-    return [Named(known=found & mine, unknown=mine - found - known) for mine in used]
+        seen = [{"hash": f"{key:x}", "name": name, "seen_s": now_s} for key, name in sorted(found.items())]
+        connection.execute(upsert(connection, KERNEL_NAMES, set_=("seen_s",)), seen)
+    return [Named(known=found.keys() & mine, unknown=mine - found.keys() - known) for mine in used]
 
 
 def _row(arrival: Arrival, blob: Blob, *, attempt_id: int, now_s: float) -> dict[str, object]:
@@ -252,3 +254,13 @@ def prune_kernels(connection: Connection, *, before_s: float, max_bytes: int) ->
         total -= row.num_bytes
         gone += 1
     return gone
+
+
+def prune_names(connection: Connection, *, before_s: float) -> int:
+    """Delete names that no summary from `before_s` on uses; as many at once, and the same way, as blobs."""
+    last_s = before_s - 2 * NAMES_SEEN_EVERY_S
+    # Locked in the order in which they are written, see add_kernels.
+    old = select(KERNEL_NAMES.c.hash).where(KERNEL_NAMES.c.seen_s < last_s).order_by(KERNEL_NAMES.c.hash)
+    hashes = connection.execute(old.limit(PRUNED_AT_ONCE).with_for_update()).scalars().all()
+    connection.execute(delete(KERNEL_NAMES).where(KERNEL_NAMES.c.hash.in_(hashes)))
+    return len(hashes)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, delete, func, select, update
+from sqlalchemy import Connection, RowMapping, delete, func, or_, select, update
 
 from argus.analytics.store.desk_tables import NOTICES
 from argus.analytics.store.documents import dump, load
@@ -56,9 +56,21 @@ def notice(connection: Connection, notifier: str, topic: str) -> Notice | None:
 
 
 def claim(
-    connection: Connection, notifier: str, topic: str, *, told: str, owner: str, now_s: float, lease_s: float
+    connection: Connection,
+    notifier: str,
+    topic: str,
+    *,
+    told: str,
+    owner: str,
+    now_s: float,
+    lease_s: float,
+    rest_s: float,
 ) -> Notice | None:
-    """Take a topic on, if it is still as it was seen (`told`) and nobody else has it; None if not."""
+    """Take a topic on, if it is still as it was seen (`told`) and nobody else has it; None if not.
+
+    Nothing is put off for longer than `rest_s`: a time that lies further ahead was written before the clock was put
+    back, and so was a claim for more than twice `lease_s`, as the clocks of two services may differ.
+    """
     blank = {
         "notifier": notifier,
         "topic": topic,
@@ -79,7 +91,11 @@ def claim(
         "error": "",
     }
     connection.execute(insert_new(connection, NOTICES), [blank])
-    is_free = (NOTICES.c.claimed_until_s < now_s, NOTICES.c.told == told, NOTICES.c.next_s <= now_s)
+    is_free = (
+        NOTICES.c.told == told,
+        ~NOTICES.c.claimed_until_s.between(now_s, now_s + 2 * lease_s),
+        or_(NOTICES.c.next_s <= now_s, NOTICES.c.next_s > now_s + rest_s),
+    )
     taken = connection.execute(
         update(NOTICES)
         .where(*_here(notifier, topic), *is_free)
@@ -177,9 +193,9 @@ def digest_silently(connection: Connection, done: Notice, *, told: str) -> bool:
     return bool(connection.execute(update(NOTICES).where(*here, *is_free).values(**blank)).rowcount)
 
 
-def num_posted(connection: Connection, notifier: str, *, since_s: float) -> int:
-    """Messages of their own since then."""
-    wanted = (NOTICES.c.notifier == notifier, NOTICES.c.posted_s > since_s)
+def num_posted(connection: Connection, notifier: str, *, since_s: float, until_s: float) -> int:
+    """Messages of their own between then and now, not those of a time that a clock put back has before it again."""
+    wanted = (NOTICES.c.notifier == notifier, NOTICES.c.posted_s > since_s, NOTICES.c.posted_s <= until_s)
     return int(connection.execute(select(func.count()).select_from(NOTICES).where(*wanted)).scalar_one())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, func, insert, select, text
+from sqlalchemy import Connection, delete, func, insert, select, text, update
 
 from argus.analytics.incident import Incident
 from argus.analytics.store.documents import dump, load
@@ -17,6 +17,9 @@ ORDER_S = 600.0
 
 NUMBERS_PER_S = 1000
 """Orders that may be given in a second, all the time, before their numbers run ahead of the clock."""
+
+PARTS_AT_ONCE = 16
+"""Ranks' recordings deleted in one transaction, some tens of megabytes each."""
 
 NUM_PEERS = 2
 MAX_ONSET_WINDOWS = 3
@@ -146,11 +149,29 @@ def part_of(connection: Connection, capture_id: str, rank: int) -> bytes | None:
     return connection.execute(select(CAPTURE_PARTS.c.body).where(*here)).scalar_one_or_none()
 
 
-def forget_captures(connection: Connection, *, before_s: float) -> None:
-    """Drop captures made before `before_s`."""
-    old = select(CAPTURES.c.id).where(CAPTURES.c.created_s < before_s)
-    connection.execute(delete(CAPTURE_PARTS).where(CAPTURE_PARTS.c.capture_id.in_(old)))
-    connection.execute(delete(CAPTURES).where(CAPTURES.c.created_s < before_s))
+def prune_captures(connection: Connection, *, before_s: float, max_bytes: int) -> bool:
+    """Delete a part of the captures made before `before_s`, then of the oldest beyond `max_bytes`.
+
+    True if there may be more to delete.
+    """
+    total = select(func.coalesce(func.sum(func.length(CAPTURE_PARTS.c.body)), 0))
+    oldest = connection.execute(
+        select(CAPTURES.c.id, CAPTURES.c.created_s).order_by(CAPTURES.c.created_s, CAPTURES.c.id).limit(1)
+    ).one_or_none()
+    if oldest is None:
+        return False
+    if oldest.created_s >= before_s and connection.execute(total).scalar_one() <= max_bytes:
+        return False
+    mine = CAPTURE_PARTS.c.capture_id == oldest.id
+    some = select(CAPTURE_PARTS.c.rank).where(mine).order_by(CAPTURE_PARTS.c.rank).limit(PARTS_AT_ONCE)
+    ranks = list(connection.execute(some).scalars())
+    connection.execute(delete(CAPTURE_PARTS).where(mine, CAPTURE_PARTS.c.rank.in_(ranks)))
+    here = CAPTURES.c.id == oldest.id
+    if len(ranks) < PARTS_AT_ONCE:
+        connection.execute(delete(CAPTURES).where(here))
+    else:  # old for certain: half a capture would pass for one whose hosts are silent
+        connection.execute(update(CAPTURES).where(here).values(created_s=0.0))
+    return True
 
 
 def last_windows(plan: WindowPlan, *, highest_step: int, num: int) -> tuple[int, int]:

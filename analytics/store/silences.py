@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select, update
 from argus.analytics.store.desk_tables import SILENCES
 from argus.analytics.store.documents import dump, load
 from argus.analytics.store.engine import insert_new
+from argus.analytics.store.patterns import pattern
 
 ARGUS, ALERTMANAGER = "argus", "alertmanager"
 
@@ -26,14 +26,16 @@ class Matcher:
     is_equal: bool = True
 
     def fits(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels meet it.
+        """Whether labels meet it. A pattern that cannot be told to fit or not to fit is met by nothing.
 
         >>> Matcher(name="run", value="llama-.*", is_regex=True).fits({"run": "llama-70b"})
         True
         """
         have = labels.get(self.name, "")
-        same = re.fullmatch(self.value, have) is not None if self.is_regex else have == self.value
-        return same == self.is_equal
+        if not self.is_regex:
+            return (have == self.value) == self.is_equal
+        known = pattern(self.value)
+        return known is not None and known.fits(have) == self.is_equal
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,8 +42,8 @@ def server_of(args: argparse.Namespace, env: Mapping[str, str]) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as part of a path."""
-    return urllib.parse.quote(name, safe="/")
+    """A name as one part of a path."""
+    return urllib.parse.quote(name, safe="")
 
 
 def key_of(env: Mapping[str, str]) -> str:

@@ -32,11 +32,12 @@ DEFAULT_PROJECT = "default"
 @contextmanager
 def claimed(db: str) -> Iterator[None]:
     """Keep a second service off the same SQLite file: each would analyse every window. Raises CliError."""
-    if "://" in db:
+    path = _file_of(db)
+    if path is None:
         yield
         return
     try:
-        file = Path(f"{db}.lock").open("w")  # noqa: SIM115 - closed below, when the service has ended
+        file = Path(f"{path}.lock").open("w")  # noqa: SIM115 - closed below, when the service has ended
     except OSError as error:
         raise CliError(f"cannot open the database {db}: {error.strerror}", code=1) from None
     with file:
@@ -47,6 +48,17 @@ def claimed(db: str) -> Iterator[None]:
                 f"another argus serve uses the database {db}; choose another with --db", code=1
             ) from None
         yield
+
+
+def _file_of(db: str) -> Path | None:
+    """The SQLite file of a database, whether it is named by path, by URL or by a link; None of any other. CliError."""
+    from argus.analytics.store.engine import StoreError, open_store
+
+    try:
+        path = open_store(db).path
+    except StoreError as error:
+        raise cannot_open(error) from None
+    return None if path is None else path.resolve()
 
 
 def opened(settings: Settings, *, analyses: Analyses, clock: Callable[[], float]) -> Service:

@@ -19,6 +19,7 @@ from argus.analytics.store.projects import DEFAULT
 from argus.api.auditing import Auditor
 from argus.api.http.guard import SAFE_METHODS, needs_of
 from argus.api.http.limits import Buckets
+from argus.api.http.wiring import SLASH, named_path
 from argus.api.keys import Principal
 
 MAX_BODY_BYTES = 1 << 20
@@ -62,6 +63,7 @@ class Frame:
             await self.app(scope, receive, send)
             return
         scope.setdefault("state", {})
+        scope["path"] = named_path(scope)
         status = 0
 
         async def told(message: Message) -> None:
@@ -92,7 +94,7 @@ class Frame:
             project=principal.project if principal else DEFAULT,
             who=principal.who if principal else "nobody",
             action=action,
-            target=f"{scope['method']} {scope['path']}",
+            target=f"{scope['method']} {scope['path'].replace(SLASH, '%2F')}",
             outcome=_outcome(status),
             address=address,
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, HTTPException, Path, Query, Request
 from pydantic import AfterValidator, Field
+from starlette.types import Scope
 
 from argus.api.http.guard import the_service
 from argus.api.service import Service
@@ -28,6 +30,26 @@ async def read_body(request: Request, *, limit: int) -> bytes:
         if len(body) > limit:
             raise HTTPException(413, f"body of more than {limit} bytes")
     return bytes(body)
+
+
+SLASH = "\x1f"
+"""Stands in a decoded path for a slash that was sent encoded: that one is part of a name. No name of ours has it."""
+
+
+def named_path(scope: Scope) -> str:
+    """The path of a request in which a run `x/report` differs from the report of a run `x`."""
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%2f" not in raw.lower():
+        return str(scope["path"])
+    text = raw.partition(b"?")[0].decode("ascii", "replace")
+    return urllib.parse.unquote(text.replace("%2F", SLASH).replace("%2f", SLASH))
+
+
+def _name(text: str) -> str:
+    text = text.replace(SLASH, "/")
+    if not text.isprintable():
+        raise ValueError("must be printable text")
+    return text
 
 
 def _printable(text: str) -> str:
@@ -54,9 +76,9 @@ def page(
 
 
 Name = Annotated[str, Query(max_length=256), AfterValidator(_printable)]
-RunPath = Annotated[str, Path(max_length=256, description="run name"), AfterValidator(_printable)]
-HostPath = Annotated[str, Path(max_length=256, description="host name"), AfterValidator(_printable)]
-IdPath = Annotated[str, Path(max_length=64), AfterValidator(_printable)]
+RunPath = Annotated[str, Path(max_length=256, description="run name"), AfterValidator(_name)]
+HostPath = Annotated[str, Path(max_length=256, description="host name"), AfterValidator(_name)]
+IdPath = Annotated[str, Path(max_length=64), AfterValidator(_name)]
 Rank = Annotated[int, Field(ge=0, lt=MAX_WORLD)]
 WindowPath = Annotated[int, Path(ge=0, le=MAX_INDEX)]
 AttemptQuery = Annotated[

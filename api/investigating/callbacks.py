@@ -16,6 +16,9 @@ MAX_TRIES = 6
 FIRST_RETRY_S = 5.0
 """Five seconds, then twice as long each time: the last try is some three minutes after the first."""
 
+MAX_REST_S = 600.0
+"""No try waits so long: one that seems to was put off before the clock was put back."""
+
 LEASE_S = 60.0
 """How long a call may take before another service makes it: connecting, sending and listening have ten seconds each."""
 
@@ -32,7 +35,7 @@ class Callbacks:
     def turn(self, now_s: float) -> int:
         """Make the calls that are due; how many were taken."""
         with self.store.read() as connection:
-            due = investigations.due_callbacks(connection, now_s=now_s)
+            due = investigations.due_callbacks(connection, now_s=now_s, rest_s=MAX_REST_S)
         return sum(self._call(one, now_s=now_s) for one in due)
 
     def _call(self, one: Investigation, *, now_s: float) -> bool:

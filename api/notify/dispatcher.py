@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -37,6 +38,10 @@ LEASE_S = 60.0
 """How long a service may take to send one message before another takes it over."""
 
 FIRST_RETRY_S, LAST_RETRY_S, REFUSED_S = 2.0, 300.0, 900.0
+MAX_REST_S = 900.0
+"""Nothing is put off for longer, whatever a receiver asks for: what is to be tried later than that was written before the
+clock was put back."""
+
 FOR = "for"
 """In what a notifier holds: the incident that its message is about."""
 
@@ -46,11 +51,15 @@ KEEP_S, PRUNE_EVERY_S = 90 * 86400.0, 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
-    """What the dispatcher works with. `name` is this service's own, unlike any other's."""
+    """What the dispatcher works with. `name` is this service's own, unlike any other's.
+
+    `clock` gives the times that are kept and told; `ticks` only ever goes forward, and what waits here waits by it.
+    """
 
     store: Store
     notifiers: Mapping[str, Notifier]
     clock: Callable[[], float]
+    ticks: Callable[[], float] = time.monotonic
     rng: random.Random
     counter: Counter
     name: str
@@ -65,6 +74,7 @@ class Dispatcher:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._seen: tuple[int | float, ...] = ()
+        # All of these are ticks.
         self._looked_s = float("-inf")
         self._due_s = float("inf")
         self._pruned_s = self._silences_s = float("-inf")
@@ -107,30 +117,30 @@ class Dispatcher:
         """Look once and tell what is due; how many messages went out."""
         with self._desk.store.read() as connection:
             seen = _pulse(connection)
-        is_recent = 0 <= now_s - self._looked_s < WHOLE_LOOK_S
-        if seen == self._seen and is_recent and now_s < self._due_s:
+        ticks_s = self._desk.ticks()
+        if seen == self._seen and ticks_s < min(self._looked_s + WHOLE_LOOK_S, self._due_s):
             return 0
-        self._seen, self._looked_s = seen, now_s
-        self._due_s = min((at_s for at_s in self._paused_s.values() if at_s > now_s), default=float("inf"))
-        self._take_silences(now_s)
+        self._seen, self._looked_s = seen, ticks_s
+        self._due_s = min((at_s for at_s in self._paused_s.values() if at_s > ticks_s), default=float("inf"))
+        self._take_silences(ticks_s)
         with self._desk.store.read() as connection:
             lasting = silences.lasting_silences(connection, now_s=now_s)
             matters = read_matters(connection, silences=lasting, now_s=now_s, origin=self._desk.origin)
         num = sum(
             self._serve(name, matters, lasting, now_s=now_s)
             for name in self._desk.notifiers
-            if not self._is_paused(name, now_s)
+            if not self._is_paused(name)
         )
-        if now_s - self._pruned_s >= PRUNE_EVERY_S:
-            self._pruned_s = now_s
+        if ticks_s - self._pruned_s >= PRUNE_EVERY_S:
+            self._pruned_s = ticks_s
             self._prune(before_s=now_s - KEEP_S)
         return num
 
-    def _take_silences(self, now_s: float) -> None:
+    def _take_silences(self, ticks_s: float) -> None:
         """Now and then: what receivers have silenced holds for the others, too."""
-        if 0 <= now_s - self._silences_s < SILENCES_EVERY_S:
+        if ticks_s - self._silences_s < SILENCES_EVERY_S:
             return
-        self._silences_s = now_s
+        self._silences_s = ticks_s
         sources = [one for one in self._desk.notifiers.values() if isinstance(one, SilenceSource)]
         read = [found for one in sources if (found := one.read_silences()) is not None]
         if read:
@@ -151,10 +161,10 @@ class Dispatcher:
         with self._desk.store.read() as connection:
             told = {one.topic: one for one in notices.notices(connection, notifier=name)}
             since_s = now_s - self._desk.pace.window_s
-            num_posted = notices.num_posted(connection, name, since_s=since_s)
+            num_posted = notices.num_posted(connection, name, since_s=since_s, until_s=now_s)
         num_sent = 0
         for matter in matters:
-            if self._is_paused(name, now_s):
+            if self._is_paused(name):
                 return num_sent
             silence = silenced(matter, _heeded(notifier, lasting), now_s=now_s)
             has_room = not notifier.is_paced or num_posted < self._desk.pace.max_posts
@@ -169,12 +179,12 @@ class Dispatcher:
             ):
                 num_sent += 1
                 num_posted += news == OPENED
-        if notifier.is_paced and not self._is_paused(name, now_s):
+        if notifier.is_paced and not self._is_paused(name):
             num_sent += self._digests(name, now_s=now_s)
         return num_sent
 
-    def _is_paused(self, name: str, now_s: float) -> bool:
-        return self._paused_s.get(name, 0.0) > now_s
+    def _is_paused(self, name: str) -> bool:
+        return self._paused_s.get(name, float("-inf")) > self._desk.ticks()
 
     def _tell(
         self, name: str, matter: Matter, known: Notice | None, *, news: str, is_quiet: bool, now_s: float
@@ -216,7 +226,7 @@ class Dispatcher:
 
     def _digest(self, name: str, matter: Matter, known: Notice | None, *, now_s: float) -> None:
         """Too much lately: note it for the digest of this stretch of time."""
-        if known is not None and known.next_s > now_s:
+        if known is not None and now_s < known.next_s <= now_s + MAX_REST_S:
             return
         entry = Notice(
             notifier=name,
@@ -272,6 +282,7 @@ class Dispatcher:
                 owner=self._desk.name,
                 now_s=self._desk.clock(),
                 lease_s=self._desk.lease_s,
+                rest_s=MAX_REST_S,
             )
 
     def _keeper(self, name: str, topic: str, held: Json, *, about: str) -> Callable[[Json], None]:
@@ -292,7 +303,7 @@ class Dispatcher:
             raise
         except Refused as error:
             LOG.error("notifier %s: %s", name, error)
-            self._put_off(claimed, str(error), next_s=self._desk.clock() + REFUSED_S)
+            self._put_off(claimed, str(error), after_s=REFUSED_S)
             result = "refused"
         except Exception as error:  # noqa: BLE001 - a notifier is a plug-in: what it raises is not known
             self._rest(name, claimed, _later(name, error))
@@ -304,18 +315,18 @@ class Dispatcher:
 
     def _rest(self, name: str, claimed: Notice, error: Later) -> None:
         """Put it off for as long as the receiver asks from now on, else longer with each try."""
-        now_s = self._desk.clock()
-        after_s, pause_s = error.after_s, error.after_s
-        if after_s is None or pause_s is None:
+        if error.after_s is not None:
+            after_s = pause_s = min(error.after_s, MAX_REST_S)
+        else:
             after_s = min(FIRST_RETRY_S * 2**claimed.tries, LAST_RETRY_S) * self._desk.rng.uniform(0.8, 1.2)
             pause_s = min(after_s, FIRST_RETRY_S)
-        self._paused_s[name] = now_s + pause_s
+        self._paused_s[name] = self._desk.ticks() + pause_s
         self._due_s = min(self._due_s, self._paused_s[name])
-        self._put_off(claimed, str(error), next_s=now_s + after_s, is_doubtful=error.is_doubtful)
+        self._put_off(claimed, str(error), after_s=after_s, is_doubtful=error.is_doubtful)
 
-    def _put_off(self, claimed: Notice, error: str, *, next_s: float, is_doubtful: bool = False) -> None:
-        """Try again at `next_s`; a failure that is none of doubt does not lift that of an earlier try."""
-        self._due_s = min(self._due_s, next_s)
+    def _put_off(self, claimed: Notice, error: str, *, after_s: float, is_doubtful: bool = False) -> None:
+        """Try again after a time; a failure that is none of doubt does not lift that of an earlier try."""
+        self._due_s = min(self._due_s, self._desk.ticks() + after_s)
         with self._desk.store.write() as connection:
             notices.put_off(
                 connection,
@@ -323,7 +334,7 @@ class Dispatcher:
                 claimed.topic,
                 owner=self._desk.name,
                 error=error,
-                next_s=next_s,
+                next_s=self._desk.clock() + after_s,
                 is_doubtful=is_doubtful or claimed.is_doubtful,
             )
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from argus.analytics.store.patterns import pattern
 from argus.analytics.store.silences import ALERTMANAGER, Matcher, Silence
 from argus.collectors.records.text import tame
 
 MAX_SILENCES = 1000
 MAX_MATCHERS = 32
-MAX_PATTERN = 256
-"""Characters of a pattern: ours are short, and a long one may take long to match."""
+MAX_VALUE = 256
+"""Characters that a label of ours may have to be told by."""
 
 STATES = ("active", "pending")
 
@@ -56,13 +56,10 @@ def _silence(raw: Mapping[str, Any]) -> Silence | None:
 
 def _matcher(raw: Mapping[str, Any]) -> Matcher | None:
     name, value, is_regex = raw.get("name"), raw.get("value"), bool(raw.get("isRegex"))
-    if not isinstance(name, str) or not isinstance(value, str) or len(value) > MAX_PATTERN:
+    if not isinstance(name, str) or not isinstance(value, str) or len(value) > MAX_VALUE:
         return None
-    if is_regex:
-        try:
-            re.compile(value)
-        except (re.error, OverflowError, RecursionError):
-            return None
+    if is_regex and pattern(value) is None:
+        return None
     return Matcher(name=name, value=value, is_regex=is_regex, is_equal=raw.get("isEqual") is not False)
 
 

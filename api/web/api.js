@@ -21,7 +21,8 @@ export async function leave() {
   Object.assign(session, { name: "", via: "open", csrf: null });
 }
 
-export const quoted = (name) => name.split("/").map(encodeURIComponent).join("/");
+// A run may be called x/report: an encoded slash is part of its name.
+export const quoted = encodeURIComponent;
 
 function query(params) {
   const found = new URLSearchParams();

@@ -4,6 +4,7 @@ import { say } from "./dom.js";
 import { clock } from "./format.js";
 
 const line = document.getElementById("stale");
+const SLOW = { message: "The service takes long to answer." };
 
 // What is shown is of now.
 export function fresh() {
@@ -20,9 +21,13 @@ function stale(error, sinceMs) {
 
 export function every(periodS, stillHere, task) {
   let seenMs = Date.now();
+  let isLooking = false;
   const timer = setInterval(async () => {
     if (!stillHere()) return clearInterval(timer);
     if (document.visibilityState !== "visible") return;
+    // One look at a time: looks pile up before a slow service, and an old answer would come after a newer one.
+    if (isLooking) return stale(SLOW, seenMs);
+    isLooking = true;
     try {
       await task();
       seenMs = Date.now();
@@ -30,6 +35,8 @@ export function every(periodS, stillHere, task) {
     } catch (error) {
       if (!error.isProblem) throw error;
       if (stillHere()) stale(error, seenMs);
+    } finally {
+      isLooking = false;
     }
   }, periodS * 1000);
 }

@@ -36,6 +36,11 @@ MAX_PINS = 64
 PINNED_SHARE = 0.5
 """Of the ring that pins may hold; the present must keep room."""
 
+MAX_EXTRACT_BYTES = 128 << 20
+"""Of one rank in one recording. The ring may hold gigabytes of it, a service takes 64 MiB compressed, and what is sent
+lies in memory beside the job's."""
+
+CUT_NOTE = "what came after the recording of these steps had reached its size limit"
 MAX_NOTES = 64
 KEPT = frozenset({Kind.STRINGS, Kind.NOTE, *ROW_KINDS})
 
@@ -174,8 +179,13 @@ class RawRing:
                 pin = Pin(key=key, first_step=first_step, end_step=end_step, until_s=until_s)
                 self._totals.pins = [*self._totals.pins, pin][-MAX_PINS:]
 
-    def extract(self, key: Key, *, first_step: int, end_step: int) -> bytes:
-        """Rows of these steps of a rank's last process as one recording; empty if nothing of it is left."""
+    def extract(
+        self, key: Key, *, first_step: int, end_step: int, max_bytes: int = MAX_EXTRACT_BYTES
+    ) -> bytes:
+        """Rows of these steps of a rank's last process as one recording; empty if nothing of it is left.
+
+        Of more than `max_bytes` the beginning, with a note of it: there a fault began.
+        """
         with self._lock:
             for stream in self._streams.values():
                 if stream.tape is not None:
@@ -183,8 +193,13 @@ class RawRing:
             mine = [segment for segment in self._all() if segment.key == key]
             last = max(mine, key=lambda segment: segment.started_s).process if mine else None
             parts = [s for s in mine if s.process == last and s.overlaps(first_step, end_step)]
-        frames = (frame for part in parts for frame in _cut(part.path, first_step, end_step))
-        return b"".join(frames)
+        whole = bytearray()
+        for frame in (frame for part in parts for frame in _cut(part.path, first_step, end_step)):
+            if len(whole) + len(frame) > max_bytes:
+                whole += encode_json(Kind.NOTE, {"unseen": CUT_NOTE})
+                break
+            whole += frame
+        return bytes(whole)
 
     def _write(self, key: Key, stream: _Stream, frame: Frame) -> None:
         if frame.kind == Kind.STRINGS and frame.body is not None:

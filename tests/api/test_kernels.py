@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, insert, select
 
 from argus.analytics.store import incidents as incident_store
 from argus.analytics.store import kernels as kernel_store
@@ -17,6 +17,7 @@ from argus.analytics.store.documents import dump
 from argus.analytics.store.kernel_tables import KERNEL_BLOBS, KERNEL_NAMES
 from argus.analytics.store.tables import FINDINGS
 from argus.api.cli.serve import product_analyses
+from argus.api.known_names import KnownNames
 from argus.api.service import Service
 from argus.collectors.host.identity import Identities
 from argus.collectors.host.pack_hosts import NameBook, pack_hosts
@@ -171,6 +172,40 @@ def test_old_and_surplus_summaries_are_let_go(service: Service, job: Played) -> 
     with service.store.write() as connection:
         kernel_store.prune_kernels(connection, before_s=0.0, max_bytes=sum(sizes) // 2)
     assert count() == 4
+
+
+def test_names_that_no_summary_uses_go_and_those_in_use_stay(service: Service, job: Played) -> None:
+    """A year of jobs names millions of kernels; a name that is used all the time may be older than all summaries."""
+    parts, layouts, _, _ = job
+    service.receive_layouts(layouts)
+    clock = service.clock
+    assert isinstance(clock, FakeClock)
+    with service.store.write() as connection:
+        connection.execute(insert(KERNEL_NAMES), [{"hash": "1", "name": "gone", "seen_s": clock.now_s}])
+    book = NameBook()
+    for window in parts[:10]:
+        assert "unknown_names" not in send(service, window, book=book)
+        clock.now_s += 86400.0
+    turn(service)
+    with service.store.read() as connection:
+        names = connection.execute(select(KERNEL_NAMES.c.name)).scalars().all()
+    assert "gone" not in names and "sim_gemm_0" in names
+    clock.now_s += 20 * 86400.0
+    turn(service)
+    with service.store.read() as connection:
+        assert connection.execute(select(func.count()).select_from(KERNEL_NAMES)).scalar_one() == 0
+    told = send(service, parts[10], book=book)["unknown_names"]
+    assert f"{name_hash('sim_gemm_0'):x}" in str(told)
+
+
+def test_what_was_learned_of_a_database_is_not_believed_of_the_one_in_its_place() -> None:
+    known = KnownNames()
+    held = known.held(now_s=5.0)
+    known.remember(held, [{1, 2}])
+    assert known.held(now_s=6.0) == {1, 2}
+    known.forget()  # a repair, while a batch that began before it is being answered
+    known.remember(held, [{3}])
+    assert known.held(now_s=7.0) == set()
 
 
 def test_a_blob_that_cannot_be_taken_costs_only_itself(service: Service, job: Played) -> None:

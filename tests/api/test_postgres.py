@@ -59,6 +59,17 @@ def test_a_job_goes_through(postgres: Store) -> None:
     service.worker.stop()
 
 
+def test_who_reads_sees_one_state_whatever_others_write_meanwhile(postgres: Store) -> None:
+    service = new_service(postgres, clock=FakeClock())
+    service.receive_layouts(layouts_body())
+    with postgres.read() as connection:
+        before = queries.runs(connection, limit=10, offset=0).total
+        service.receive_layouts(layouts_body(run="other"))
+        assert queries.runs(connection, limit=10, offset=0).total == before == 1
+    with postgres.read() as connection:
+        assert queries.runs(connection, limit=10, offset=0).total == 2
+
+
 def test_uploads_at_the_same_time_store_each_window_once(postgres: Store) -> None:
     service = new_service(postgres, clock=FakeClock())
     service.receive_layouts(layouts_body())

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from argus.analytics.store import queries
+from argus.analytics.store import orders, queries
 from argus.analytics.store.retention import ROWS_AT_ONCE
-from argus.analytics.store.tables import FINDINGS, RANK_WINDOWS, WINDOWS
+from argus.analytics.store.tables import CAPTURES, FINDINGS, RANK_WINDOWS, WINDOWS
 from argus.api.service import Service
+from argus.collectors.records.order import Order
 from tests.api.kit import FakeClock, layouts_body, make_window, service_at, upload
 
 KEEP_S = 1000.0
@@ -100,6 +101,46 @@ def test_the_oldest_go_when_there_are_too_many_bytes(tmp_path: Path, clock: Fake
         assert raw(service) == {0: 4, 1: 4, 2: 4}
         turn(service, clock, after_s=10.0)
         assert raw(service) == {}
+
+
+def captured(service: Service) -> list[tuple[str, int]]:
+    """Captures that are kept, with their ranks' number."""
+    with service.store.read() as connection:
+        rows = connection.execute(select(CAPTURES.c.id).order_by(CAPTURES.c.created_s)).scalars().all()
+        found = [orders.capture(connection, row) for row in rows]
+    return [(one["id"], len(one["bytes"])) for one in found if one is not None]
+
+
+def capture(service: Service, clock: FakeClock, name: str, *, ranks: int) -> None:
+    order = Order(
+        id=0, kind="capture", run="job", attempt=0, ranks=tuple(range(ranks)), end_step=9, capture=name
+    )
+    with service.store.write() as connection:
+        orders.add_capture(connection, 1, order, incident=None, now_s=clock.now_s)
+        for rank in range(ranks):
+            assert orders.add_part(connection, name, rank, body=bytes(100), now_s=clock.now_s)
+
+
+def test_captures_go_with_time_though_nobody_asks_for_another(tmp_path: Path, clock: FakeClock) -> None:
+    with service_at(tmp_path / "d.sqlite", clock=clock, keep_observations_s=KEEP_S) as service:
+        service.receive_layouts(layouts_body())
+        for name in ("c-1", "c-2"):
+            capture(service, clock, name, ranks=40)
+            turn(service, clock, after_s=0.7 * KEEP_S)
+        turn(service, clock, after_s=1.0)
+        assert captured(service) == [("c-2", 40)]
+        turn(service, clock, after_s=KEEP_S)
+        assert captured(service) == []
+
+
+def test_the_oldest_captures_go_when_there_are_too_many_bytes(tmp_path: Path, clock: FakeClock) -> None:
+    with service_at(tmp_path / "d.sqlite", clock=clock, keep_captures_bytes=5000) as service:
+        service.receive_layouts(layouts_body())
+        for name in ("c-1", "c-2", "c-3"):
+            capture(service, clock, name, ranks=20)
+            clock.now_s += 1
+        turn(service, clock, after_s=700.0)
+        assert captured(service) == [("c-2", 20), ("c-3", 20)]
 
 
 def test_a_restart_sees_again_what_is_kept(tmp_path: Path, clock: FakeClock) -> None:

@@ -17,6 +17,7 @@ from argus.analytics.store.tables import RANK_WINDOWS
 from argus.api.cli import main
 from argus.api.cli.errors import CliError
 from argus.api.cli.serve import serve
+from argus.api.cli.serve_store import claimed
 from argus.api.settings import Settings
 from tests.api.kit import FAKE_ANALYSES, layouts_body, make_window, upload
 from tests.api.process import Running, start, wait_for
@@ -62,6 +63,15 @@ def test_a_database_in_use_is_left_alone(tmp_path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         said = refused(port=0, db=str(db))
     assert said.code == 1 and "another argus serve" in str(said) and not db.exists()
+
+
+@pytest.mark.parametrize("other", ["{0}", "sqlite:///{0}", "{1}"], ids=["path", "URL", "link"])
+def test_one_file_has_one_service_however_it_is_named(tmp_path: Path, other: str) -> None:
+    file, link = tmp_path / "a.sqlite", tmp_path / "link.sqlite"
+    link.symlink_to(file)
+    second = claimed(other.format(file, link))
+    with claimed(str(file)), pytest.raises(CliError, match="another argus serve"), second:
+        pass
 
 
 @pytest.mark.slow

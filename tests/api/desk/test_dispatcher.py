@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from argus.analytics.store import marks, notices, silences
+from argus.analytics.store import marks, notices, patterns, silences
 from argus.analytics.store.engine import Store
 from argus.analytics.store.marks import Mark
 from argus.analytics.store.silences import Matcher, Silence
@@ -220,6 +220,27 @@ def test_a_silence_keeps_it_quiet_until_it_ends(
     assert to.news == [OPENED]
 
 
+@pytest.mark.parametrize("is_equal", [True, False])
+@pytest.mark.parametrize("value", ["(a|aa)+$", "(unreadable"])
+def test_a_pattern_that_cannot_be_matched_silences_nothing_and_holds_up_nobody(
+    store: Store, clock: FakeClock, caplog: pytest.LogCaptureFixture, value: str, is_equal: bool
+) -> None:
+    """Python's own `re` is at the first of them for longer than the world will last; Alertmanager's RE2 is not."""
+    to = Recorder()
+    matcher = Matcher(name="run", value=value, is_regex=True, is_equal=is_equal)
+    foreign = Silence(id="am-1", source="alertmanager", matchers=(matcher,), starts_s=0, ends_s=2e9)
+    with store.write() as connection:
+        silences.replace_foreign(connection, [foreign])
+    save(store, an_incident(run="a" * 90 + "!"), now_s=clock.now_s)
+    telling = dispatcher_of(store, clock, {"rec": to})
+    for _ in range(3):
+        telling.turn(clock.now_s)
+        clock.now_s += 31
+    assert to.news == [OPENED]
+    patterns.pattern.cache_clear()
+    assert ("too long" in caplog.text) == (value != "(unreadable")
+
+
 def test_what_was_told_goes_on_being_edited_under_a_silence(store: Store, clock: FakeClock) -> None:
     to = Recorder()
     telling = dispatcher_of(store, clock, {"rec": to})
@@ -315,7 +336,9 @@ def test_one_that_died_is_taken_over_in_doubt(store: Store, clock: FakeClock) ->
     incident = save(store, an_incident(), now_s=clock.now_s)
     topic = f"incident:{incident.fingerprint}"
     with store.write() as connection:  # a service that was killed while it sent
-        assert notices.claim(connection, "rec", topic, told="", owner="dead", now_s=clock.now_s, lease_s=60.0)
+        assert notices.claim(
+            connection, "rec", topic, told="", owner="dead", now_s=clock.now_s, lease_s=60.0, rest_s=3600.0
+        )
     to = Recorder()
     telling = dispatcher_of(store, clock, {"rec": to}, name="alive")
     telling.turn(clock.now_s)

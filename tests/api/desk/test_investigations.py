@@ -148,6 +148,16 @@ def test_who_asked_is_called_back_signed_and_a_few_times(at: Lived) -> None:
     assert calls.turn(now_s + 1000) == 0
 
 
+def test_a_call_is_tried_again_though_the_clock_was_put_back(at: Lived) -> None:
+    begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()
+    ended(at, begun["id"])
+    http = FakeHttp(answers=[Answer(status=500), Answer(status=200)])
+    calls = Callbacks(store=at.service.store, http=http, settings=at.service.settings, clock=at.clock)
+    now_s = at.clock.now_s
+    assert [calls.turn(now_s), calls.turn(now_s - 3600)] == [0, 1]
+    assert kept(at, begun["id"]).callback == SENT
+
+
 def test_a_receiver_that_takes_its_time_is_called_by_one_service(at: Lived) -> None:
     begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()
     ended(at, begun["id"])

@@ -199,7 +199,12 @@ def test_alertmanagers_silences_are_read_as_ours() -> None:
     over = {**lasting, "id": "old", "status": {"state": "expired"}}
     odd = {**lasting, "id": "odd", "matchers": [{"name": "run", "value": "(", "isRegex": True}]}
     big = {**lasting, "id": "big", "matchers": [{"name": "run", "value": "a{99999999999}", "isRegex": True}]}
-    found = foreign_silences(json.dumps([lasting, over, odd, big, 7]))
+    deep = {
+        **lasting,
+        "id": "deep",
+        "matchers": [{"name": "run", "value": "((a{999}){999}){999}", "isRegex": True}],
+    }
+    found = foreign_silences(json.dumps([lasting, over, odd, big, deep, 7]))
     assert found is not None and [one.id for one in found] == ["am-abc"] and "\x1b" not in found[0].why
     during_s = found[0].starts_s + 10
     assert found[0].covers({"run": "job"}, now_s=during_s) and not found[0].covers(

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from argus.analytics.store import marks
+from argus.analytics.store import marks, notices
 from argus.analytics.store.engine import Store
 from argus.analytics.store.marks import ACKNOWLEDGED, Mark
 from argus.analytics.store.silences import ALERTMANAGER, Matcher, Silence
 from argus.api.notify.decide import OPENED, REPEATED, Rules
-from argus.api.notify.notifier import Delivery, Json, Keep, Later
+from argus.api.notify.notifier import Delivery, Json, Keep, Later, Refused
 from argus.api.notify.pace import Pace
 from tests.api.desk.kit import Recorder, an_incident, dispatcher_of, matter, save
 from tests.api.kit import FakeClock
@@ -113,13 +113,62 @@ def test_a_silence_that_comes_twice_stops_no_notices(store: Store, clock: FakeCl
 def test_receivers_that_forget_are_reminded_after_the_clock_was_put_back(
     store: Store, clock: FakeClock
 ) -> None:
-    to = Recorder(rules=Rules(repeat_s=60))
-    telling = dispatcher_of(store, clock, {"rec": to})
+    ticks, to = FakeClock(), Recorder(rules=Rules(repeat_s=60))
+    telling = dispatcher_of(store, clock, {"rec": to}, ticks=ticks)
     save(store, an_incident(), now_s=clock.now_s)
     telling.turn(clock.now_s)
     clock.now_s -= 3600
+    ticks.now_s += 10
     telling.turn(clock.now_s)
     assert to.news == [OPENED, REPEATED]
+
+
+@pytest.mark.parametrize("error", [Later("it is down"), Later("wait", after_s=60.0), Refused("no such room")])
+def test_a_clock_that_was_put_back_makes_no_receiver_rest_until_it_has_caught_up(
+    store: Store, clock: FakeClock, error: Exception
+) -> None:
+    ticks, to = FakeClock(), Recorder(failing=[error])
+    telling = dispatcher_of(store, clock, {"rec": to}, ticks=ticks)
+    save(store, an_incident(), now_s=clock.now_s)
+    telling.turn(clock.now_s)
+    assert to.news == [] and to.failing == []
+    clock.now_s -= 3600
+    for _ in range(92):
+        clock.now_s += 10
+        ticks.now_s += 10
+        telling.turn(clock.now_s)
+    assert to.news == [OPENED]
+
+
+def test_a_clock_that_was_put_back_lets_no_messages_count_as_lately(store: Store, clock: FakeClock) -> None:
+    ticks, to = FakeClock(), Recorder()
+    telling = dispatcher_of(store, clock, {"rec": to}, ticks=ticks, pace=Pace(max_posts=2))
+    for jump_s in (0, -3600):
+        clock.now_s += jump_s
+        for rank in range(2):
+            save(store, an_incident(scope=f"rank:{rank - jump_s}"), now_s=clock.now_s)
+            ticks.now_s += 10
+            telling.turn(clock.now_s)
+    assert to.news == [OPENED] * 4
+
+
+def test_one_that_died_is_taken_over_though_the_clock_was_put_back(store: Store, clock: FakeClock) -> None:
+    to = Recorder()
+    incident = save(store, an_incident(), now_s=clock.now_s)
+    topic = matter(store, incident, now_s=clock.now_s).topic
+    with store.write() as connection:
+        assert notices.claim(
+            connection,
+            "rec",
+            topic,
+            told="",
+            owner="dead",
+            now_s=clock.now_s + 3600,
+            lease_s=60.0,
+            rest_s=900.0,
+        )
+    dispatcher_of(store, clock, {"rec": to}).turn(clock.now_s)
+    assert to.news == [OPENED] and to.told[0].is_doubtful
 
 
 def test_what_is_worth_telling_is_so_however_long_the_names(store: Store, clock: FakeClock) -> None:

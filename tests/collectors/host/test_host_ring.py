@@ -101,6 +101,21 @@ def test_chosen_steps_come_back_whole_over_segments(make: Make) -> None:
     assert bench.counters.get("argus_collector_ring_bytes_per_rank_step") > 24
 
 
+def test_of_too_much_the_beginning_comes_back_and_says_so(make: Make, tmp_path: Path) -> None:
+    """The ring of a job may hold gigabytes of one rank, the memory of its host and the service take megabytes."""
+    bench = make()
+    bench.play(0, 300)
+    whole = bench.ring.extract(KEY, first_step=0, end_step=300)
+    part = bench.ring.extract(KEY, first_step=0, end_step=300, max_bytes=len(whole) // 2)
+    assert len(part) < len(whole) // 2 + 200
+    path = tmp_path / "part.argus"
+    path.write_bytes(part)
+    (reading,) = read(path)
+    seen = reading.records.steps["step"].tolist()
+    assert seen == list(range(len(seen))) and 100 < len(seen) < 200
+    assert reading.records.unseen == ("no kernels", raw_ring.CUT_NOTE)
+
+
 def test_the_oldest_go_when_there_is_too_much_but_pinned_ones_stay(make: Make) -> None:
     bench = make(max_bytes=20_000)
     bench.play(0, 40)
