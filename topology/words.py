@@ -26,8 +26,8 @@ def describe_rank(fleet: Fleet, rank: int) -> str:
     for kind in _SHOWN_ABOVE:
         names = [element for element in above if kind_of_id(element) == kind]
         if kind == "gpu" and names:
-            index = short_name(fleet, names[0])  # not the local rank where CUDA_VISIBLE_DEVICES renumbers
-            parts.append(f"GPU {index if index.isdigit() else fleet.topology.local_ranks.get(rank, index)}")
+            # Never the local rank: where CUDA_VISIBLE_DEVICES renumbers it is another GPU's number.
+            parts.append(_spoken_gpu(fleet, names[0]))
         elif names:
             shown = "/".join(short_name(fleet, name) for name in names[:4])
             parts.append(f"{_prefix(kind)}{shown}" if kind != "leaf" else shown)
@@ -45,6 +45,12 @@ def spoken_dims(topology: Topology) -> tuple[str, ...]:
 
 def _prefix(kind: str) -> str:
     return f"{_SPOKEN.get(kind, kind)} "
+
+
+def _spoken_gpu(fleet: Fleet, element: str) -> str:
+    """A GPU by its index on its host, else by its PCI address or the UUID that says itself what it is of."""
+    name = short_name(fleet, element)
+    return name if name.startswith(("GPU-", "MIG-")) else f"{_prefix('gpu')}{name}"
 
 
 def short_name(fleet: Fleet, element: str) -> str:
@@ -75,7 +81,9 @@ def describe_element(fleet: Fleet, element: str) -> str:
         return f"uplinks of {name.removesuffix('--up')}"
     if kind == "link":
         return f"cable {name.replace('--', ' – ')}"
-    if kind in ("gpu", "nic", "pcie") and host:
+    if kind == "gpu" and host:
+        return f"{_spoken_gpu(fleet, element)} of host {host}"
+    if kind in ("nic", "pcie") and host:
         return f"{_SPOKEN[kind]} {short_name(fleet, element)} of host {host}"
     return f"{_SPOKEN.get(kind, kind)} {name}"
 

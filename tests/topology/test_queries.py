@@ -47,6 +47,18 @@ def test_bare_numbers_get_their_kind_in_front() -> None:
     assert describe_rank(fleet, 0) == "rank 0 · host h1 · leaf-12"
 
 
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [("GPU-4f", "GPU-4f"), ("00000000:C2:00.0", "GPU 0000:c2:00.0"), ("7", "GPU 7")],
+)
+def test_a_gpu_is_never_called_by_the_local_rank(device: str, said: str) -> None:
+    layout = Layout(run="r", attempt=0, rank=0, world_size=1, host="h1", local_rank=3, device=device)
+    fleet = build_fleet((), topology=build([layout]))
+    assert describe_rank(fleet, 0) == f"rank 0 · host h1 · {said}"
+    (gpu,) = (element for element in fleet.elements_of(0) if element.startswith("gpu:"))
+    assert describe_element(fleet, gpu) == f"{said} of host h1"
+
+
 def test_path_within_a_host_under_one_leaf_and_over_spines() -> None:
     fleet = cached_fleet(SMALL)
     near = path_between(fleet, source=0, target=5)
