@@ -11,11 +11,14 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from argus.agent.triage import diagnose, no_incident
 from argus.agent.wording import counted
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.series.recorded import END, PERIOD, START, comes_back, series_findings
+from argus.analytics.series.growth import grows_from
+from argus.analytics.series.recorded import END, PERIOD, START, comes_back, series_findings, step_of
 from argus.analytics.series.rise import SIDE
 from argus.analytics.series.shared import APART, SharedSlowdown, shared_slowdowns
 from argus.analytics.series.track import STARTUP
@@ -192,7 +195,7 @@ def _owner(name: str) -> tuple[str, str]:
 def _quiet(results: Sequence[SeriesResult]) -> str:
     series = [one.series for one in results]
     count = counted(sum(len(one.values_s) for one in series), "step times")
-    grown = [ratio for one in series if (ratio := _growth(one)) >= APART]
+    grown = {one.name: ratio for one in series if (ratio := _growth(one)) >= APART}
     again = [
         item.value
         for one in results
@@ -204,10 +207,20 @@ def _quiet(results: Sequence[SeriesResult]) -> str:
         own = f", but for slow stretches every {median(again):,.0f} steps" if again else ""
         return f"No fault found: no lasting rise and no burst in {count} of {len(series)} series{own}"
     whole = "they grow" if len(series) == 1 else f"{len(grown)} of {len(series)} series grow"
+    most = max(series, key=lambda one: grown.get(one.name, 0.0))
     return (
         f"No fault found: no sudden rise and no burst in {count}, but {whole}, "
-        f"to {max(grown):.2f}× from first to last quarter"
+        f"to {grown[most.name]:.2f}× from first to last quarter{_since(most)}"
     )
+
+
+def _since(series: StepSeries) -> str:
+    """From which step on the series grows and to what, empty if that is not clear."""
+    found = grows_from(np.array(series.values_s, np.float64), least=APART)
+    if found is None:
+        return ""
+    place, ratio = found
+    return f", since about step {step_of(series, place):,}: by the end a step takes {ratio:.2f}× as long"
 
 
 def _growth(series: StepSeries) -> float:

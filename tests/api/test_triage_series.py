@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,25 @@ def test_step_times_that_grow_are_said_to(
     assert diagnosis["verdict"] == "NO_FAULT"
     assert ("grow, to 1.3" in diagnosis["headline"]) == is_told
     assert ("no lasting rise" in diagnosis["headline"]) != is_told
+
+
+@pytest.mark.parametrize(("start", "ranks"), [(1000, 1), (500, 4)])
+def test_of_step_times_that_grow_it_is_said_since_when(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], start: int, ranks: int
+) -> None:
+    steps = np.arange(2000)
+    job = np.random.default_rng(1).normal(1.0, 0.02, 2000) * (1 + 0.4 * np.maximum(steps - start, 0) / 2000)
+    rows = [f"{rank},{step + 7000},{job[step]}" for step in steps for rank in range(ranks)]
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(["rank,step,step_time", *rows]))
+    assert main(["triage", str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    found = re.search(
+        r"since about step ([\d,]+): by the end a step takes ([\d.]+)×", said["diagnosis"]["headline"]
+    )
+    assert said["incidents"] == [] and found is not None
+    assert int(found[1].replace(",", "")) == pytest.approx(7000 + start, abs=150)
+    assert float(found[2]) == pytest.approx(1.4 - 0.4 * start / 2000, abs=0.03)
 
 
 def test_many_series_are_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
