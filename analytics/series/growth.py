@@ -29,8 +29,8 @@ def grows_from(values: Floats, *, least: float) -> tuple[int, float] | None:
     seen = np.flatnonzero(np.isfinite(values) & (values > 0))
     seen = seen[seen >= STARTUP]
     size = max(len(seen) // PARTS, LEAST)
-    seen = seen[len(seen) % size :]
-    rows = np.log(values[seen]).reshape(-1, size)
+    late = seen[len(seen) % size :]
+    rows = np.log(values[late]).reshape(-1, size)
     if not len(rows):
         return None
     spread = np.subtract(*np.quantile(rows, [0.75, 0.25], axis=1)) / 1.349
@@ -38,5 +38,5 @@ def grows_from(values: Floats, *, least: float) -> tuple[int, float] | None:
     grown = growth_of(np.median(rows, axis=1), error=error, least=float(np.log(least)))
     if grown is None:
         return None
-    place = 0 if grown.place <= FROM_START else grown.place * size
-    return int(seen[place]), round(float(np.exp(grown.now - grown.before)), 2)
+    first = seen[0] if grown.place <= FROM_START else late[grown.place * size]
+    return int(first), round(float(np.exp(grown.now - grown.before)), 2)
