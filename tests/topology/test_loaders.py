@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argus.collectors.records.frames import Kind, encode_json
-from argus.topology.export import fleet_to_json, topology_from_json, topology_to_json
+from argus.topology.export import fleet_to_json, layouts_from_json, topology_to_json
 from argus.topology.facts import Facts, LoaderError
 from argus.topology.fleet import build_fleet
 from argus.topology.hostlist import compress, expand, expand_counts
@@ -306,7 +306,7 @@ def test_saved_topologies_load_again() -> None:
     for rank in (0, 13, 63):
         assert set(again.elements_of(rank)) == set(fleet.elements_of(rank))
     topology = build(records(megatron(16, tp=2)))
-    back = topology_from_json(topology_to_json(topology))
+    back = build(layouts_from_json(topology_to_json(topology)))
     assert back.groups == topology.groups and back.coords == topology.coords
 
 
