@@ -118,18 +118,19 @@ def _incident(series: StepSeries, slow: Slowdown, findings: Sequence[Finding]) -
     inside = [
         f for f in findings if f.kind in ("spike", "shift") and first <= (f.measure(START) or 0.0) <= last
     ]
-    evidence = (
+    evidence = [
         Evidence(name="step_s", value=slow.got, unit=series.unit, baseline=slow.expected),
         Evidence(name=START, value=float(first)),
         Evidence(name=END, value=float(last)),
-    )
+    ]
     if slow.every is not None:
-        mean = _num_steps(series, 0, len(series.values_s) - 1) / (len(series.values_s) - 1)
-        evidence += (Evidence(name=PERIOD, value=slow.every * mean, unit="steps"),)
+        most = len(series.values_s) - 1
+        every = slow.every * _num_steps(series, 0, most) / most
+        evidence.append(Evidence(name=PERIOD, value=every, unit="steps"))
     cause = series_cause(
         series.name,
         findings=[finding.id for finding in inside][:60],
-        evidence=evidence,
+        evidence=tuple(evidence),
         onset_step=step_of(series, first),
         lost_s=slow.got - slow.expected,
         step_s=slow.got,

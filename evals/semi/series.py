@@ -84,7 +84,7 @@ def _mark(trial: Trial, truth: Truth, series: StepSeries, system: str) -> Mark:
         with measured() as meter:
             if system == OURS:
                 findings, found = series_findings(series)
-                incidents = [one for one in found if not comes_back(one)]
+                incidents = tuple(one for one in found if not comes_back(one))
                 told = [one.onset_step + DEFAULT_STEPS for one in incidents]
             else:
                 incidents, at = _theirs(series, system, seed=trial.seed)
