@@ -11,6 +11,7 @@ from argus.topology.layout import Topology
 _SPOKEN = {"gpu": "GPU", "nic": "NIC", "nvlink_domain": "NVLink domain", "pcie": "PCIe switch"}
 _SPEECH = ("tp", "cp", "pp", "dp", "dp_shard", "dp_replicate", "ep", "etp")
 _NAMED_AFTER_HOST = ("gpu", "nic", "pcie", "half")
+_BY_UUID = ("GPU-", "MIG-")  # with slashes of its own where it is a slice: MIG-GPU-4f/1/0
 _SHOWN_ABOVE = ("host", "gpu", "nic", "leaf")
 
 
@@ -50,7 +51,7 @@ def _prefix(kind: str) -> str:
 def _spoken_gpu(fleet: Fleet, element: str) -> str:
     """A GPU by its index on its host, else by its PCI address or the UUID that says itself what it is of."""
     name = short_name(fleet, element)
-    return name if name.startswith(("GPU-", "MIG-")) else f"{_prefix('gpu')}{name}"
+    return name if name.startswith(_BY_UUID) else f"{_prefix('gpu')}{name}"
 
 
 def short_name(fleet: Fleet, element: str) -> str:
@@ -59,7 +60,7 @@ def short_name(fleet: Fleet, element: str) -> str:
     if kind == "gpu":
         index = fleet.attributes.get(element, {}).get("index", "")
         name = index or name
-    if kind in _NAMED_AFTER_HOST and "/" in name:
+    if kind in _NAMED_AFTER_HOST and "/" in name and not name.startswith(_BY_UUID):
         name = name.rpartition("/")[2]
     return f"{kind}-{name}" if name.isdigit() and kind not in ("gpu", "half", "stage") else name
 
@@ -68,7 +69,8 @@ def describe_element(fleet: Fleet, element: str) -> str:
     """One element in words: "NIC mlx5_3 of host h-0231", "second half of host h-0231", "stage 3"."""
     element = fleet.element(element)
     kind, name = kind_of_id(element), name_of_id(element)
-    host = name.rpartition("/")[0] if "/" in name and kind in _NAMED_AFTER_HOST else _host(fleet, element)
+    is_after_host = "/" in name and kind in _NAMED_AFTER_HOST and not name.startswith(_BY_UUID)
+    host = name.rpartition("/")[0] if is_after_host else _host(fleet, element)
     if kind == "rank":
         return describe_rank(fleet, int(name))
     if kind == "half":

@@ -339,6 +339,25 @@ def test_hostlists_round_trip(parts: list[tuple[str, int]]) -> None:
     assert sorted(expand(compress(hosts))) == hosts
 
 
+def test_ranges_that_make_too_many_hosts_together_are_refused_before_they_are_written_out() -> None:
+    with pytest.raises(ValueError, match="too long"):
+        expand(f"n[{','.join(['0-99999'] * 10_000)}]")
+
+
+@pytest.mark.parametrize("number", ["1" * 400, "NaN", "Infinity", "1e999"])
+def test_a_saved_capacity_that_is_no_number_is_not_known(number: str) -> None:
+    edge = f'{{"source": "host:a", "target": "leaf:b", "kind": "attached", "capacity_gbps": {number}}}'
+    ranks = '{"run": "r", "attempt": 0, "world_size": 1, "ranks": [{"rank": 0, "host": "a"}]}'
+    facts = load(f'{{"format": "argus.topology/1", "topology": {ranks}, "edges": [{edge}]}}', "saved.json")
+    assert [one.capacity_gbps for one in facts.edges] == [None]
+
+
+@pytest.mark.parametrize("number", ["1" * 400, ".nan", ".inf", "-1"])
+def test_a_capacity_written_down_that_is_no_number_is_left_out_and_told(number: str) -> None:
+    facts = load(f"switches:\n  leaf-a: {{up: spine-1, gbps: {number}}}\n", "topology.yaml")
+    assert [one.capacity_gbps for one in facts.edges] == [None] and "gbps" in facts.warnings[0]
+
+
 def test_hostlist_grammar() -> None:
     want = ["node001", "node002", "node007", "gpu-a1n1", "gpu-a1n2", "gpu-a2n1", "gpu-a2n2", "login1"]
     assert list(expand("node[001-002,007],gpu-a[1-2]n[1-2],login1")) == want

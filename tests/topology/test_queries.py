@@ -48,7 +48,12 @@ def test_bare_numbers_get_their_kind_in_front() -> None:
 
 @pytest.mark.parametrize(
     ("device", "said"),
-    [("GPU-4f", "GPU-4f"), ("00000000:C2:00.0", "GPU 0000:c2:00.0"), ("7", "GPU 7")],
+    [
+        ("GPU-4f", "GPU-4f"),
+        ("MIG-GPU-4f/1/0", "MIG-GPU-4f/1/0"),
+        ("00000000:C2:00.0", "GPU 0000:c2:00.0"),
+        ("7", "GPU 7"),
+    ],
 )
 def test_a_gpu_is_never_called_by_the_local_rank(device: str, said: str) -> None:
     layout = Layout(run="r", attempt=0, rank=0, world_size=1, host="h1", local_rank=3, device=device)
