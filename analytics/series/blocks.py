@@ -35,7 +35,7 @@ def distances(blocks: Sequence[Block]) -> dict[int, float]:
     found: dict[int, float] = {}
     for first in range(len(blocks) - 1):
         row, length = [first, first + 1], float(blocks[first + 1][0] - blocks[first][0])
-        if first in found or not _are_alike([blocks[at] for at in row], length):
+        if first in found or not are_alike([blocks[at] for at in row], length):
             continue
         row = _followed(blocks, row, length, ways=(1,))
         if len(row) < IN_STEPS:
@@ -59,13 +59,14 @@ def _beyond(blocks: Sequence[Block], row: Sequence[int], length: float, *, way: 
     place = blocks[row[-1 if way > 0 else 0]][0] + way * length
     at = bisect_left(blocks, place - OFF, key=lambda block: block[0])
     while at < len(blocks) and blocks[at][0] <= place + OFF:
-        if at not in row and _are_alike([blocks[one] for one in (*row, at)], length):
+        if at not in row and are_alike([blocks[one] for one in (*row, at)], length):
             return at
         at += 1
     return None
 
 
-def _are_alike(blocks: Sequence[Block], length: float) -> bool:
+def are_alike(blocks: Sequence[Block], length: float) -> bool:
+    """Whether blocks so far apart have about one height and length, and most of the time is none of theirs."""
     lost = [block[2] for block in blocks]
     long = [last - first + 1 for first, last, _ in blocks]
     is_one_size = max(lost) <= SAME_HEIGHT * min(lost) and max(long) <= SAME_LENGTH * min(long) + OFF
