@@ -24,8 +24,10 @@ from argus.analytics.finding import Finding
 from argus.analytics.from_start import since_start
 from argus.analytics.fuse import Lasting, checked, decide, stop_cause
 from argus.analytics.fuse.paused import billed_to, go_on_by_rank
+from argus.analytics.fuse.regular import blocks_of
 from argus.analytics.fuse.restart import run_changes
 from argus.analytics.fuse.startup import MIN_PAST, is_start_up
+from argus.analytics.fuse.whole_job import SLOWER
 from argus.analytics.host_path import is_better_seen
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.kernels.digest import Engine, digest_kernels
@@ -314,6 +316,7 @@ def _causes(
             links=lasting_links(state.ballots, state.incidents, votes=votes),
             findings=tuple(findings),
             open=tuple(i.cause for i in state.incidents if i.status == "open" and not is_stop(i)),
+            past=blocks_of(state.incidents, fault_class=SLOWER),
         ),
     )
     again |= known_again(state.incidents, recurring)

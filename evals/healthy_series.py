@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from argus.analytics.series.follow import read_whole
-from argus.analytics.series.judge import slowdowns
+from argus.analytics.series.judge import lone_slowdowns
 from argus.analytics.window import Floats
 from argus.evals.scenarios.healthy import scenario
 from argus.evals.simulator.simulate import simulate
@@ -79,7 +79,7 @@ def count_false(series: Iterable[Floats]) -> Healthy:
         state, events = read_whole(values)
         whole = np.where(np.isfinite(values), values, np.nanmedian(values))
         steps += len(values)
-        false += len(slowdowns(whole, events, state.rhythm.periods))
+        false += len(lone_slowdowns(whole, events, state.rhythm.periods))
         for event in events:
             kinds[event.kind] = kinds.get(event.kind, 0) + 1
     return Healthy(steps=steps, false=false, kinds=kinds)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from argus.analytics.series.follow import read_whole
-from argus.analytics.series.judge import Slowdown, slowdowns
+from argus.analytics.series.judge import Slowdown, lone_slowdowns
 from argus.analytics.series.period import Period
 from argus.analytics.series.track import STARTUP
 from argus.analytics.window import Floats
@@ -99,7 +99,7 @@ def table(score: Score) -> str:
 
 def _row(name: str, values: Floats) -> Row:
     state, events = read_whole(values)
-    slow = slowdowns(values, events, state.rhythm.periods)
+    slow = lone_slowdowns(values, events, state.rhythm.periods)
     height = steepest(without_periods(values, state.rhythm.periods))
     rest = values[STARTUP:]
     return Row(

@@ -11,7 +11,7 @@ from argus.collectors.records.errors import WireError
 from argus.collectors.records.layout import GroupInfo, Layout
 from argus.topology.facts import Edge
 from argus.topology.fleet import Fleet
-from argus.topology.layout import Topology, build
+from argus.topology.layout import Topology
 
 FORMAT = "argus.topology/1"
 
@@ -90,14 +90,6 @@ def _group(raw: object, place: str, *, world: object) -> GroupInfo:
     if not all(isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < limit for rank in ranks):
         raise WireError(f"{place}.ranks must be ranks below the world size")
     return GroupInfo(name=name[:256], desc=kind[:256], ranks=tuple(ranks))
-
-
-def topology_from_json(raw: Mapping[str, Any]) -> Topology:
-    """The topology of a JSON form, its own conflicts kept. WireError or ValueError if it is malformed."""
-    topology = build(layouts_from_json(raw))
-    known = raw.get("conflicts", [])
-    told = tuple(text for text in known if isinstance(text, str)) if isinstance(known, list) else ()
-    return replace(topology, conflicts=tuple(dict.fromkeys((*told, *topology.conflicts))))
 
 
 def fleet_to_json(fleet: Fleet) -> dict[str, Any]:

@@ -59,7 +59,8 @@ def _choices(piece: str) -> tuple[str, ...]:
         if not match:
             raise ValueError(f"{part!r} in {piece!r:.80} is not a number or a range")
         first, last = match.group(1), match.group(2) or match.group(1)
-        if int(last) < int(first) or int(last) - int(first) >= MAX_HOSTS:
+        # Before they are written out: a thousand ranges would be gigabytes of names by the time they are counted.
+        if int(last) < int(first) or int(last) - int(first) >= MAX_HOSTS - len(names):
             raise ValueError(f"range {part!r} in {piece!r:.80} runs backwards or is too long")
         names += [str(n).zfill(len(first)) for n in range(int(first), int(last) + 1)]
     return tuple(names)

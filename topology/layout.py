@@ -86,18 +86,6 @@ class Topology:
         at = self.coords.get(self.check_rank(rank), ())
         return dict(zip(self.dims, at, strict=False))
 
-    def ranks_at(self, coords: Mapping[str, int]) -> tuple[int, ...]:
-        """Ranks at the given places, dimensions not named left open; NotInTopology if none is there."""
-        unknown = sorted(set(coords) - set(self.dims))
-        at = {self.dims.index(name): value for name, value in coords.items() if name in self.dims}
-        found = [r for r, row in self.coords.items() if all(row[i] == value for i, value in at.items())]
-        if unknown or not found:
-            sizes = ", ".join(f"{name} 0–{size - 1}" for name, size in self.dim_sizes.items())
-            asked = " ".join(f"{name} {value}" for name, value in coords.items())
-            close = close_names(unknown[0], self.dims) if unknown else ()
-            raise NotInTopology(asked, close=close, known=f"dimensions are {sizes or 'not known'}")
-        return tuple(sorted(found))
-
     def peers_of(self, rank: int, phase: str = "") -> tuple[int, ...]:
         """Other ranks that do the same work in a phase, by canonical name.
 

@@ -133,13 +133,3 @@ def deepspeed(axes: tuple[tuple[str, int], ...]) -> Parallel:
     """
     names = {"pipe": "pp", "data": "dp", "model": "tp", "expert": "ep"}
     return device_mesh(tuple((names.get(name, name), size) for name, size in axes))
-
-
-def data_parallel(world_size: int, *, shard: int = 0) -> Parallel:
-    """DDP or FSDP over all ranks; with `shard`, HSDP: replicas of that many sharding ranks."""
-    if not shard or shard == world_size:
-        return device_mesh((("dp", world_size),))
-    if world_size % shard:
-        raise ValueError(f"shard size {shard} does not divide the world of {world_size}")
-    pairs = (("dp_replicate", world_size // shard), ("dp_shard", shard))
-    return device_mesh(pairs, flatten={"dp": ("dp_replicate", "dp_shard")})

@@ -11,6 +11,7 @@ from argus.topology.layout import Topology
 _SPOKEN = {"gpu": "GPU", "nic": "NIC", "nvlink_domain": "NVLink domain", "pcie": "PCIe switch"}
 _SPEECH = ("tp", "cp", "pp", "dp", "dp_shard", "dp_replicate", "ep", "etp")
 _NAMED_AFTER_HOST = ("gpu", "nic", "pcie", "half")
+_BY_UUID = ("GPU-", "MIG-")  # with slashes of its own where it is a slice: MIG-GPU-4f/1/0
 _SHOWN_ABOVE = ("host", "gpu", "nic", "leaf")
 
 
@@ -26,8 +27,8 @@ def describe_rank(fleet: Fleet, rank: int) -> str:
     for kind in _SHOWN_ABOVE:
         names = [element for element in above if kind_of_id(element) == kind]
         if kind == "gpu" and names:
-            index = short_name(fleet, names[0])  # not the local rank where CUDA_VISIBLE_DEVICES renumbers
-            parts.append(f"GPU {index if index.isdigit() else fleet.topology.local_ranks.get(rank, index)}")
+            # Never the local rank: where CUDA_VISIBLE_DEVICES renumbers it is another GPU's number.
+            parts.append(_spoken_gpu(fleet, names[0]))
         elif names:
             shown = "/".join(short_name(fleet, name) for name in names[:4])
             parts.append(f"{_prefix(kind)}{shown}" if kind != "leaf" else shown)
@@ -47,13 +48,19 @@ def _prefix(kind: str) -> str:
     return f"{_SPOKEN.get(kind, kind)} "
 
 
+def _spoken_gpu(fleet: Fleet, element: str) -> str:
+    """A GPU by its index on its host, else by its PCI address or the UUID that says itself what it is of."""
+    name = short_name(fleet, element)
+    return name if name.startswith(_BY_UUID) else f"{_prefix('gpu')}{name}"
+
+
 def short_name(fleet: Fleet, element: str) -> str:
     """An element's name without what its host already says; bare numbers get their kind in front."""
     kind, name = kind_of_id(element), name_of_id(element)
     if kind == "gpu":
         index = fleet.attributes.get(element, {}).get("index", "")
         name = index or name
-    if kind in _NAMED_AFTER_HOST and "/" in name:
+    if kind in _NAMED_AFTER_HOST and "/" in name and not name.startswith(_BY_UUID):
         name = name.rpartition("/")[2]
     return f"{kind}-{name}" if name.isdigit() and kind not in ("gpu", "half", "stage") else name
 
@@ -62,7 +69,8 @@ def describe_element(fleet: Fleet, element: str) -> str:
     """One element in words: "NIC mlx5_3 of host h-0231", "second half of host h-0231", "stage 3"."""
     element = fleet.element(element)
     kind, name = kind_of_id(element), name_of_id(element)
-    host = name.rpartition("/")[0] if "/" in name and kind in _NAMED_AFTER_HOST else _host(fleet, element)
+    is_after_host = "/" in name and kind in _NAMED_AFTER_HOST and not name.startswith(_BY_UUID)
+    host = name.rpartition("/")[0] if is_after_host else _host(fleet, element)
     if kind == "rank":
         return describe_rank(fleet, int(name))
     if kind == "half":
@@ -75,7 +83,9 @@ def describe_element(fleet: Fleet, element: str) -> str:
         return f"uplinks of {name.removesuffix('--up')}"
     if kind == "link":
         return f"cable {name.replace('--', ' – ')}"
-    if kind in ("gpu", "nic", "pcie") and host:
+    if kind == "gpu" and host:
+        return f"{_spoken_gpu(fleet, element)} of host {host}"
+    if kind in ("nic", "pcie") and host:
         return f"{_SPOKEN[kind]} {short_name(fleet, element)} of host {host}"
     return f"{_SPOKEN.get(kind, kind)} {name}"
 

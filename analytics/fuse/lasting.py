@@ -10,6 +10,7 @@ import numpy as np
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Cause
 from argus.analytics.link_symptom import LinkSymptom
+from argus.analytics.series.blocks import Block
 from argus.analytics.symptom import RankSymptom
 
 
@@ -18,13 +19,15 @@ class Lasting:
     """Symptoms that have the votes; each item of `ranks` and `links` is one suspect's, oldest window first.
 
     `findings` are all findings of the newest window, whatever made them: kernel findings have their own
-    persistence, a `run_change` needs none. `open` are the causes of the incidents that are open.
+    persistence, a `run_change` needs none. `open` are the causes of the incidents that are open, `past` the stretches
+    in which the whole job was told to be slower and ended to be so by itself.
     """
 
     ranks: tuple[tuple[RankSymptom, ...], ...] = ()
     links: tuple[tuple[LinkSymptom, ...], ...] = ()
     findings: tuple[Finding, ...] = ()
     open: tuple[Cause, ...] = ()
+    past: tuple[Block, ...] = ()
 
 
 def mean_share(symptoms: Sequence[RankSymptom] | Sequence[LinkSymptom]) -> float:

@@ -12,6 +12,7 @@ from argus.analytics.incident import Cause
 from argus.analytics.peers import work_classes
 from argus.analytics.robust import median_of_columns
 from argus.analytics.view import Digest, View
+from argus.analytics.window import Floats
 
 
 def remedies_of(causes: Sequence[Cause], view: View, digest: Digest) -> tuple[Remedy, ...]:
@@ -48,7 +49,7 @@ def _own_parts(suspects: Collection[int], view: View, digest: Digest) -> dict[in
     What the work of all others grew by, as it does with the batch, is no fault.
     """
     past = rank_history(align_past(view.past, digest), len(digest.ranks), lambda old: old.own_s)
-    grown = np.log(digest.own_s) - np.log(median_of_columns(past))
+    grown = _logs(digest.own_s) - _logs(median_of_columns(past))
     classes, is_sick = work_classes(view.topology, digest.ranks), np.isin(digest.ranks, list(suspects))
     seen = np.isfinite(digest.own_s)
     others = grown[~is_sick & np.isfinite(grown)]
@@ -58,10 +59,16 @@ def _own_parts(suspects: Collection[int], view: View, digest: Digest) -> dict[in
     return dict(zip(digest.ranks[lonely].tolist(), parts.tolist(), strict=True))
 
 
+def _logs(values: Floats) -> Floats:
+    """NaN where there is nothing to be a part of."""
+    return np.asarray(np.log(np.where(values > 0, values, np.nan)))
+
+
 def _wire_parts(cause: Cause, view: View, digest: Digest) -> dict[str, float]:
     """What part of the time a call takes on each slow path it used to take, or sibling paths take."""
     usual_s = median_of_columns(path_history(view.past, cause.paths, pick=lambda old: old.transfer_s))
-    now_s = dict(zip(digest.paths, digest.transfer_s.tolist(), strict=True))
+    taken_s = np.where(digest.transfer_s > 0, digest.transfer_s, np.nan)
+    now_s = dict(zip(digest.paths, taken_s.tolist(), strict=True))
     found = _found_part(cause, "transfer_s")
     parts = {}
     for path, usual in zip(cause.paths, usual_s.tolist(), strict=True):

@@ -18,8 +18,10 @@ from argus.analytics.eras import FOLD, Times, stretch_of
 from argus.analytics.finding import Evidence
 from argus.analytics.fuse.growing import growth_of
 from argus.analytics.fuse.lasting import Lasting
+from argus.analytics.fuse.regular import is_due
 from argus.analytics.incident import Cause, RuledOut
 from argus.analytics.robust import split_gain
+from argus.analytics.series.blocks import Block
 from argus.analytics.stops import is_over
 from argus.analytics.view import Digest, View
 from argus.analytics.window import Floats
@@ -82,9 +84,17 @@ def job_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     seen = [*filter(is_usual, view.past), digest]
     rise = rise_of(seen) or growth_in(seen)
     if rise is not None:
-        return (_cause(view, seen, rise),) if is_unsuspected(seen, rise.place) else ()
+        if not is_unsuspected(seen, rise.place):
+            return ()
+        cause = _cause(view, seen, rise)
+        is_own = cause.fault_class == SLOWER and is_due(lasting.past, _block(cause, digest))
+        return () if is_own else (cause,)
     long = risen_long_ago(view, seen)
     return () if long is None else (_cause(view, *long),)
+
+
+def _block(cause: Cause, digest: Digest) -> Block:
+    return cause.onset_step, digest.first_step + digest.num_steps - 1, cause.s_per_step
 
 
 def is_unsuspected(seen: Sequence[Digest], place: int) -> bool:

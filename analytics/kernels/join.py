@@ -10,6 +10,8 @@ from argus.analytics.detectors import run_detectors
 from argus.analytics.finding import Finding
 from argus.analytics.fuse import Lasting, decide
 from argus.analytics.fuse.kernels import is_of_cpu
+from argus.analytics.fuse.regular import blocks_of
+from argus.analytics.fuse.whole_job import SLOWER
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.lifecycle import (
     ALL_EXITED,
@@ -65,7 +67,9 @@ def join_kernels(
     An incident that is not among those `told` (ids) and turns out to be something closer was never opened.
     """
     findings = run_detectors(view, level=LEVEL)
-    causes = () if is_start_up else decide(view, Lasting(findings=findings, open=_of_late(view, incidents)))
+    past = blocks_of(incidents, fault_class=SLOWER)
+    lasting = Lasting(findings=findings, open=_of_late(view, incidents), past=past)
+    causes = () if is_start_up else decide(view, lasting)
     after = list(incidents)
     weak = {finding.id for finding in findings if is_of_cpu(finding)}
     for cause in causes:

@@ -66,14 +66,15 @@ def _longest(window: Window, table: KernelTable) -> list[int]:
     if not sample.kernels:
         return []
     total = [_total_s(kernel) for kernel in dense(sample, 0, last=len(sample.kernels))]
-    place = {int(mixed): i for i, mixed in enumerate(table.mixed.tolist())}
-    ordered = np.argsort(-np.array(total), kind="stable")[:NUM_LONGEST]
-    return [place[int(sample.mixed[i])] for i in ordered]
+    place = {mixed: i for i, mixed in enumerate(table.mixed.tolist())}
+    ordered = sample.mixed[np.argsort(-np.array(total), kind="stable")].tolist()
+    # Of a rank that was sent twice `table` has what came first, the sample perhaps only what came later.
+    return [place[mixed] for mixed in ordered if mixed in place][:NUM_LONGEST]
 
 
 def _total_s(kernel: Kernel) -> float:
-    mean_s = np.exp(np.nan_to_num(kernel.log_mean.astype(np.float64), nan=0.0)) * 1e-9
-    return float((kernel.count * mean_s).sum())
+    log_mean = np.where(np.isnan(kernel.log_mean), kernel.log_p50, kernel.log_mean)  # paper mode has no mean
+    return float((kernel.count * np.exp(log_mean.astype(np.float64)) * 1e-9).sum())
 
 
 def _found(table: KernelTable, findings: Iterable[Finding]) -> list[int]:

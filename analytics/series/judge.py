@@ -1,15 +1,17 @@
 """Which events of a series are worth an incident: steps that got longer and stayed so, and bursts of long ones.
 
-A single spike, a fall, a slow drift and what repeats are told, and are no incident by themselves.
+A single spike, a fall, a slow drift and what repeats are told, and are no incident by themselves; nor are blocks of slow
+steps that come at equal distances.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from argus.analytics.series.blocks import distances
 from argus.analytics.series.event import Event
 from argus.analytics.series.level import CUT
 from argus.analytics.series.period import Period
@@ -49,13 +51,17 @@ END_ERRORS = 8.0
 
 @dataclass(frozen=True, kw_only=True)
 class Slowdown:
-    """Values `start` to `end` (None: to the last) took `ratio` times as long; `is_burst` = single ones of them."""
+    """Values `start` to `end` (None: to the last) took `ratio` times as long; `is_burst` = single ones of them.
+
+    `every` = values from one to the next where several alike come at equal distances: on all ranks that is the job's own.
+    """
 
     start: int
     end: int | None
     got: float
     expected: float
     is_burst: bool
+    every: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -64,12 +70,24 @@ class Slowdown:
 
 
 def slowdowns(values: Floats, events: Sequence[Event], periods: Sequence[Period]) -> tuple[Slowdown, ...]:
-    """Incidents of one series in order; the spikes of a rise are part of it."""
+    """What of one series took longer, in order; the spikes of a rise are part of it."""
     rises = [rise for event in events if (rise := _rise(values, event, periods)) is not None]
     apart = [one for one in events if one.kind == "spike" and not any(_covers(r, one.start) for r in rises)]
     dense = _bursts(apart)
     bursts = [burst for burst in dense if not _is_chance(values, burst, [*rises, *dense])]
-    return tuple(sorted([*rises, *bursts], key=lambda slow: slow.start))
+    found = sorted([*rises, *bursts], key=lambda slow: slow.start)
+    last = len(values) - 1
+    known = distances(
+        [(one.start, last if one.end is None else one.end, one.got - one.expected) for one in found]
+    )
+    return tuple(replace(one, every=known.get(at)) for at, one in enumerate(found))
+
+
+def lone_slowdowns(
+    values: Floats, events: Sequence[Event], periods: Sequence[Period]
+) -> tuple[Slowdown, ...]:
+    """Those worth an incident where nobody is there to compare with: without what comes at equal distances."""
+    return tuple(one for one in slowdowns(values, events, periods) if one.every is None)
 
 
 def _covers(rise: Slowdown, place: int) -> bool:

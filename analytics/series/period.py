@@ -103,8 +103,10 @@ def _strongest(correlation: Floats) -> int:
         for lag in lags[is_peak & (here >= least) & (here - low >= MIN_PROMINENCE)]
         if _comes_again(correlation, int(lag))
     ]
-    top = max((float(correlation[lag]) for lag in peaks), default=0.0)
-    return next((lag for lag in peaks if correlation[lag] >= ABOUT * top), 0)
+    # Of a period between two lags each has a part: alone it would lie below a multiple that falls on one.
+    about = {lag: float(correlation[lag - 1 : lag + 2].sum()) for lag in peaks}
+    top = max(about.values(), default=0.0)
+    return next((lag for lag in peaks if about[lag] >= ABOUT * top), 0)
 
 
 def _near(correlation: Floats, lag: int) -> float:

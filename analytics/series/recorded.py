@@ -15,21 +15,48 @@ from argus.analytics.series.event import Event
 from argus.analytics.series.finding import finding_of
 from argus.analytics.series.follow import read_whole
 from argus.analytics.series.judge import Slowdown, slowdowns
+from argus.analytics.series.period import Period
 from argus.collectors.records.series import StepSeries
 
 START, END = "start_index", "end_index"
 """Evidence that says which values of the series a finding is about."""
 
+PERIOD = "period_steps"
+"""Evidence of a slowdown that is one of several at equal distances."""
+
 
 def series_findings(series: StepSeries) -> tuple[tuple[Finding, ...], tuple[Incident, ...]]:
-    """All findings of one series in order, and the incidents among them."""
+    """All findings of one series in order, and the incidents among them.
+
+    One that `comes_back` is none where no other rank shows that it is this one's alone.
+    """
     values = np.array(series.values_s, np.float64)
     state, events = read_whole(values, interval=series.interval)
-    findings = tuple(_finding(series, event) for event in events)
     sane = np.where(np.isfinite(values) & (values > 0), values, np.nan)
     whole = _filled(sane)
     slow = slowdowns(whole, events, state.rhythm.periods) if len(whole) else ()
+    told = sorted([*events, *_periodic(slow)], key=lambda event: event.start)
+    findings = tuple(_finding(series, event) for event in told)
     return findings, tuple(_incident(series, one, findings) for one in slow)
+
+
+def comes_back(incident: Incident) -> bool:
+    """Whether such slowdowns come at equal distances, as a job's own evaluation and checkpoints do."""
+    return any(item.name == PERIOD for item in incident.cause.evidence)
+
+
+def _periodic(slow: Sequence[Slowdown]) -> list[Event]:
+    """What comes at equal distances, told once."""
+    found = []
+    for every in sorted({one.every for one in slow if one.every is not None}):
+        mine = [one for one in slow if one.every == every]
+        period = Period(length=every, unit="values", lag=round(every), strength=1.0)
+        got, expected = (
+            float(np.median([getattr(one, name) for one in mine])) for name in ("got", "expected")
+        )
+        first, last = mine[0].start, mine[-1].start
+        found.append(Event(kind="periodic", start=first, end=last, got=got, expected=expected, period=period))
+    return found
 
 
 def _filled(
@@ -91,15 +118,19 @@ def _incident(series: StepSeries, slow: Slowdown, findings: Sequence[Finding]) -
     inside = [
         f for f in findings if f.kind in ("spike", "shift") and first <= (f.measure(START) or 0.0) <= last
     ]
-    evidence = (
+    evidence = [
         Evidence(name="step_s", value=slow.got, unit=series.unit, baseline=slow.expected),
         Evidence(name=START, value=float(first)),
         Evidence(name=END, value=float(last)),
-    )
+    ]
+    if slow.every is not None:
+        most = len(series.values_s) - 1
+        every = slow.every * _num_steps(series, 0, most) / most
+        evidence.append(Evidence(name=PERIOD, value=every, unit="steps"))
     cause = series_cause(
         series.name,
         findings=[finding.id for finding in inside][:60],
-        evidence=evidence,
+        evidence=tuple(evidence),
         onset_step=step_of(series, first),
         lost_s=slow.got - slow.expected,
         step_s=slow.got,

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from argus.agent.triage import diagnose, no_incident
 from argus.agent.wording import counted
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
-from argus.analytics.series.recorded import END, START, series_findings
+from argus.analytics.series.growth import grows_from
+from argus.analytics.series.recorded import END, PERIOD, START, comes_back, series_findings, step_of
 from argus.analytics.series.rise import SIDE
 from argus.analytics.series.shared import APART, SharedSlowdown, shared_slowdowns
 from argus.analytics.series.track import STARTUP
@@ -115,9 +119,10 @@ def analyse_series(
             for i in incidents
         )
         results.append(SeriesResult(series=one, findings=findings, incidents=told))
+    of_all = _shared(results, missing=missing)
     report = SeriesReport(
-        results=tuple(results),
-        of_all=_shared(results, missing=missing),
+        results=tuple(_without_own(results, of_all)),
+        of_all=tuple(slow for slow in of_all if not _is_own(slow)),
         topology=_topology(series[0].name),
         diagnosis={},
         warnings=tuple(dict.fromkeys(warnings)),
@@ -126,7 +131,7 @@ def analyse_series(
     worst = report.incident
     doubt = _too_few(series) or _apart(series)
     quiet = no_incident(missing=missing, doubt=doubt, num_ranks=0)
-    quiet |= {} if doubt else {"headline": _quiet(series)}
+    quiet |= {} if doubt else {"headline": _quiet(results)}
     return replace(report, diagnosis=(worst.diagnosis if worst else None) or quiet)
 
 
@@ -139,6 +144,22 @@ def _shared(results: Sequence[SeriesResult], *, missing: Sequence[str]) -> tuple
         for name, ranks in _by_job(results).items()
         for slow in shared_slowdowns(name, [rank.incidents for rank in ranks])
     )
+
+
+def _is_own(slow: SharedSlowdown) -> bool:
+    """Whether a slowdown comes at equal distances on most of the ranks that share it: the job's own, not a fault."""
+    return 2 * sum(map(comes_back, slow.parts)) > len(slow.parts)
+
+
+def _without_own(results: Sequence[SeriesResult], of_all: Sequence[SharedSlowdown]) -> Iterable[SeriesResult]:
+    """Without what comes at equal distances and is the job's own, or a lone series', which nobody can be held against."""
+    own = {part.id for slow in of_all if _is_own(slow) for part in slow.parts}
+    whose = [_owner(result.series.name) for result in results]
+    among = Counter((job, who.split()[0]) for job, who in whose if who)
+    for result, (job, who) in zip(results, whose, strict=True):
+        is_lone = not who or among[job, who.split()[0]] == 1
+        kept = (i for i in result.incidents if i.id not in own and not (is_lone and comes_back(i)))
+        yield replace(result, incidents=tuple(kept))
 
 
 def _with_diagnosis(slow: SharedSlowdown, *, missing: Sequence[str]) -> SharedSlowdown:
@@ -171,16 +192,35 @@ def _owner(name: str) -> tuple[str, str]:
     return job or "job", f"{'host' if _OF_HOST.fullmatch(name, found.start()) else 'rank'} {found[2]}"
 
 
-def _quiet(series: Sequence[StepSeries]) -> str:
+def _quiet(results: Sequence[SeriesResult]) -> str:
+    series = [one.series for one in results]
     count = counted(sum(len(one.values_s) for one in series), "step times")
-    grown = [ratio for one in series if (ratio := _growth(one)) >= APART]
+    grown = {one.name: ratio for one in series if (ratio := _growth(one)) >= APART}
+    again = [
+        item.value
+        for one in results
+        for i in one.incidents
+        for item in i.cause.evidence
+        if item.name == PERIOD
+    ]
     if not grown:
-        return f"No fault found: no lasting rise and no burst in {count} of {len(series)} series"
+        own = f", but for slow stretches every {median(again):,.0f} steps" if again else ""
+        return f"No fault found: no lasting rise and no burst in {count} of {len(series)} series{own}"
     whole = "they grow" if len(series) == 1 else f"{len(grown)} of {len(series)} series grow"
+    most = max(series, key=lambda one: grown.get(one.name, 0.0))
     return (
         f"No fault found: no sudden rise and no burst in {count}, but {whole}, "
-        f"to {max(grown):.2f}× from first to last quarter"
+        f"to {grown[most.name]:.2f}× from first to last quarter{_since(most)}"
     )
+
+
+def _since(series: StepSeries) -> str:
+    """From which step on the series grows and to what, empty if that is not clear."""
+    found = grows_from(np.array(series.values_s, np.float64), least=APART)
+    if found is None:
+        return ""
+    place, ratio = found
+    return f", since about step {step_of(series, place):,}: by the end a step takes {ratio:.2f}× as long"
 
 
 def _growth(series: StepSeries) -> float:

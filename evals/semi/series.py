@@ -13,7 +13,7 @@ from argus.analytics.clocks import align
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
 from argus.analytics.series.follow import read_whole
-from argus.analytics.series.recorded import series_findings
+from argus.analytics.series.recorded import comes_back, series_findings
 from argus.analytics.window import Floats, assemble
 from argus.api.cli.errors import CliError
 from argus.collectors.host.window import cut
@@ -83,7 +83,8 @@ def _mark(trial: Trial, truth: Truth, series: StepSeries, system: str) -> Mark:
     try:
         with measured() as meter:
             if system == OURS:
-                findings, incidents = series_findings(series)
+                findings, found = series_findings(series)
+                incidents = tuple(one for one in found if not comes_back(one))
                 told = [one.onset_step + DEFAULT_STEPS for one in incidents]
             else:
                 incidents, at = _theirs(series, system, seed=trial.seed)

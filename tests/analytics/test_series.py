@@ -12,7 +12,7 @@ import pytest
 from argus.analytics.series import track as tracking
 from argus.analytics.series.event import Event
 from argus.analytics.series.follow import Followed, follow, read_whole, settled
-from argus.analytics.series.judge import Slowdown, slowdowns
+from argus.analytics.series.judge import Slowdown, lone_slowdowns
 from argus.analytics.series.pulse import KEPT
 from argus.analytics.series.ranks import split_by_ranks
 from argus.analytics.series.recorded import series_findings
@@ -46,7 +46,7 @@ def kinds(events: Sequence[Event]) -> list[str]:
 
 def judged(values: Floats) -> tuple[Slowdown, ...]:
     state, events = read_whole(values)
-    return slowdowns(values, events, state.rhythm.periods)
+    return lone_slowdowns(values, events, state.rhythm.periods)
 
 
 def placed_by_chance(rng: np.random.Generator, *, before: int, after: int, trials: int) -> float:

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from argus.analytics.series.follow import read_whole
-from argus.analytics.series.judge import Slowdown, slowdowns
+from argus.analytics.series.judge import Slowdown, lone_slowdowns
 from argus.analytics.window import Floats
 from argus.evals.step_noise import FAMILIES
 
 
 def judged(values: Floats) -> tuple[Slowdown, ...]:
     state, events = read_whole(values)
-    return slowdowns(values, events, state.rhythm.periods)
+    return lone_slowdowns(values, events, state.rhythm.periods)
 
 
 @pytest.mark.slow

@@ -62,6 +62,20 @@ def test_a_period_in_seconds_is_as_long_as_it_is_however_long_its_slow_steps(rat
     assert period.lag == pytest.approx(40.0 / np.mean(values), abs=1.0)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_period_between_two_numbers_of_values_is_told_and_no_multiple_that_falls_on_one(seed: int) -> None:
+    """Three times 7.3 seconds are 19 values, once is 6 and a half."""
+    rng = np.random.default_rng(seed)
+    values, at, due = [], 0.0, 7.3
+    for _ in range(512):
+        took = float(np.exp(rng.normal(0, 0.03)))
+        if at + took >= due:
+            took, due = 2 * took, due + 7.3
+        at += took
+        values.append(took)
+    assert periods_of(np.array(values))[0].lag == pytest.approx(7.3 / np.mean(values), abs=1.0)
+
+
 def test_noise_and_trends_have_no_period() -> None:
     for seed in range(5):
         assert periods_of(noise(512, seed=seed)) == ()

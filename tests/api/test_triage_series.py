@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,25 @@ def test_step_times_that_grow_are_said_to(
     assert diagnosis["verdict"] == "NO_FAULT"
     assert ("grow, to 1.3" in diagnosis["headline"]) == is_told
     assert ("no lasting rise" in diagnosis["headline"]) != is_told
+
+
+@pytest.mark.parametrize(("start", "ranks"), [(1000, 1), (500, 4)])
+def test_of_step_times_that_grow_it_is_said_since_when(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], start: int, ranks: int
+) -> None:
+    steps = np.arange(2000)
+    job = np.random.default_rng(1).normal(1.0, 0.02, 2000) * (1 + 0.4 * np.maximum(steps - start, 0) / 2000)
+    rows = [f"{rank},{step + 7000},{job[step]}" for step in steps for rank in range(ranks)]
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(["rank,step,step_time", *rows]))
+    assert main(["triage", str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    found = re.search(
+        r"since about step ([\d,]+): by the end a step takes ([\d.]+)×", said["diagnosis"]["headline"]
+    )
+    assert said["incidents"] == [] and found is not None
+    assert int(found[1].replace(",", "")) == pytest.approx(7000 + start, abs=150)
+    assert float(found[2]) == pytest.approx(1.4 - 0.4 * start / 2000, abs=0.03)
 
 
 def test_many_series_are_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,6 +214,55 @@ def test_a_rank_that_slows_down_alone_or_much_more_is_named(
     said = json.loads(capsys.readouterr().out)
     assert said["diagnosis"]["root_causes"][0]["node"].endswith("rank 0")
     assert len(said["incidents"]) == ranks_slower
+
+
+def in_blocks(starts: list[int], *, ranks: int, slow_ranks: int) -> str:
+    """A table in which steps of the first ranks take half longer in blocks of 30."""
+    values = np.random.default_rng(0).normal(2.0, 0.02, (2400, ranks))
+    for start in starts:
+        values[start : start + 30, :slow_ranks] *= 1.5
+    rows = [f"{rank},{step},{value}" for step, row in enumerate(values) for rank, value in enumerate(row)]
+    return "\n".join(["rank,step,step_time", *rows])
+
+
+EVERY_400 = [300, 700, 1100, 1500, 1900, 2300]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("starts", "ranks", "slow_ranks", "told"),
+    [
+        (EVERY_400, 1, 1, 0),
+        (EVERY_400, 4, 4, 0),
+        (EVERY_400, 4, 1, 6),
+        ([300, 640, 1130, 1480, 1960, 2300], 4, 4, 6),
+        (EVERY_400[:3], 4, 4, 3),
+        ([*EVERY_400[:5], 2050], 4, 4, 1),
+    ],
+    ids=["lone", "of all", "of one rank", "irregular", "too few", "one more"],
+)
+def test_slow_blocks_at_equal_distances_on_all_ranks_are_the_jobs_own(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    starts: list[int],
+    ranks: int,
+    slow_ranks: int,
+    told: int,
+) -> None:
+    path = tmp_path / "s.csv"
+    path.write_text(in_blocks(starts, ranks=ranks, slow_ranks=slow_ranks))
+    assert main(["triage", str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert len(said["incidents"]) == told
+    every = [
+        item["value"]
+        for finding in said["findings"]
+        if finding["kind"] == "periodic"
+        for item in finding["evidence"]
+        if item["name"] == "period"
+    ]
+    assert every == [pytest.approx(400, abs=2)] * (slow_ranks if starts[:4] == EVERY_400[:4] else 0)
+    assert ("every 400 steps" in said["diagnosis"]["headline"]) == (told == 0)
 
 
 @pytest.mark.parametrize(("factor", "num_incidents"), [(0.7, 1), (1.3, 0)])

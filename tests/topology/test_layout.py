@@ -16,7 +16,7 @@ from argus.topology.identity import Declared
 from argus.topology.layout import Topology, build
 from argus.topology.megatron import megatron
 from argus.topology.names import NotInTopology
-from argus.topology.parallel import Parallel, data_parallel, device_mesh
+from argus.topology.parallel import Parallel, device_mesh
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,7 +77,12 @@ def test_peers_do_the_same_work() -> None:
 
 def test_hybrid_shard_peers_are_the_whole_data_group() -> None:
     descs = {"dp_replicate": "mesh_dp_replicate", "dp_shard": "mesh_dp_shard"}
-    topology = build(records(data_parallel(8, shard=4), descs=descs))
+    topology = build(
+        records(
+            device_mesh((("dp_replicate", 2), ("dp_shard", 4)), flatten={"dp": ("dp_replicate", "dp_shard")}),
+            descs=descs,
+        )
+    )
     assert topology.peers_of(5) == (0, 1, 2, 3, 4, 6, 7)
     assert topology.dims == ("dp_shard", "dp_replicate")
     assert {g.kind for g in topology.groups} == {"dp_shard", "dp_replicate"}
@@ -157,17 +162,6 @@ def test_an_empty_default_group_is_every_rank() -> None:
         for r in range(3)
     ]
     assert build(rows).group("world/0").ranks == (0, 1, 2)
-
-
-def test_ranks_at_coordinates_and_nowhere() -> None:
-    topology = build(records(megatron(16, tp=2, pp=4)))
-    assert topology.ranks_at({"tp": 1, "pp": 3}) == (13, 15) and topology.ranks_at({"pp": 0}) == (0, 1, 2, 3)
-    with pytest.raises(
-        NotInTopology, match=r"pp 4 is not in topology; dimensions are tp 0–1, dp 0–1, pp 0–3"
-    ):
-        topology.ranks_at({"pp": 4})
-    with pytest.raises(NotInTopology, match="close: tp"):
-        topology.ranks_at({"etp": 0})
 
 
 def test_unknown_names_are_never_an_empty_success() -> None:

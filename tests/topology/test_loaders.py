@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from argus.collectors.records.frames import Kind, encode_json
-from argus.topology.export import fleet_to_json, topology_from_json, topology_to_json
+from argus.topology.export import fleet_to_json, layouts_from_json, topology_to_json
 from argus.topology.facts import Facts, LoaderError
 from argus.topology.fleet import build_fleet
 from argus.topology.hostlist import compress, expand, expand_counts
@@ -306,7 +306,7 @@ def test_saved_topologies_load_again() -> None:
     for rank in (0, 13, 63):
         assert set(again.elements_of(rank)) == set(fleet.elements_of(rank))
     topology = build(records(megatron(16, tp=2)))
-    back = topology_from_json(topology_to_json(topology))
+    back = build(layouts_from_json(topology_to_json(topology)))
     assert back.groups == topology.groups and back.coords == topology.coords
 
 
@@ -337,6 +337,25 @@ def test_files_gzip_empty_missing_and_unknown(tmp_path: Path) -> None:
 def test_hostlists_round_trip(parts: list[tuple[str, int]]) -> None:
     hosts = sorted({f"{stem}{number:03d}" for stem, number in parts})
     assert sorted(expand(compress(hosts))) == hosts
+
+
+def test_ranges_that_make_too_many_hosts_together_are_refused_before_they_are_written_out() -> None:
+    with pytest.raises(ValueError, match="too long"):
+        expand(f"n[{','.join(['0-99999'] * 10_000)}]")
+
+
+@pytest.mark.parametrize("number", ["1" * 400, "NaN", "Infinity", "1e999"])
+def test_a_saved_capacity_that_is_no_number_is_not_known(number: str) -> None:
+    edge = f'{{"source": "host:a", "target": "leaf:b", "kind": "attached", "capacity_gbps": {number}}}'
+    ranks = '{"run": "r", "attempt": 0, "world_size": 1, "ranks": [{"rank": 0, "host": "a"}]}'
+    facts = load(f'{{"format": "argus.topology/1", "topology": {ranks}, "edges": [{edge}]}}', "saved.json")
+    assert [one.capacity_gbps for one in facts.edges] == [None]
+
+
+@pytest.mark.parametrize("number", ["1" * 400, ".nan", ".inf", "-1"])
+def test_a_capacity_written_down_that_is_no_number_is_left_out_and_told(number: str) -> None:
+    facts = load(f"switches:\n  leaf-a: {{up: spine-1, gbps: {number}}}\n", "topology.yaml")
+    assert [one.capacity_gbps for one in facts.edges] == [None] and "gbps" in facts.warnings[0]
 
 
 def test_hostlist_grammar() -> None:

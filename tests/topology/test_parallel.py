@@ -13,7 +13,6 @@ from argus.topology.megatron import chunks_of, layers_of, megatron
 from argus.topology.parallel import (
     TP_PP_DP_ORDER,
     Parallel,
-    data_parallel,
     deepspeed,
     device_mesh,
     torchtitan,
@@ -157,7 +156,7 @@ def test_deepspeed_axes_equal_megatron_dense() -> None:
 
 
 def test_hybrid_shard_has_replicas_shards_and_the_whole() -> None:
-    layout = data_parallel(8, shard=4)
+    layout = device_mesh((("dp_replicate", 2), ("dp_shard", 4)), flatten={"dp": ("dp_replicate", "dp_shard")})
     assert members(layout, "dp_replicate")[0] == [0, 4]
     assert members(layout, "dp") == [list(range(8))]
 

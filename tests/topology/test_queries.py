@@ -13,7 +13,6 @@ from argus.collectors.records.layout import Layout
 from argus.topology.compare import difference
 from argus.topology.facts import Edge, Facts
 from argus.topology.fleet import Fleet, build_fleet, rename
-from argus.topology.history import History, dated
 from argus.topology.layout import Topology, build
 from argus.topology.megatron import megatron
 from argus.topology.names import NotInTopology
@@ -45,6 +44,23 @@ def test_bare_numbers_get_their_kind_in_front() -> None:
         (Facts(loader="slurm_topology", origin="t", edges=(edge,)),), topology=build([layout])
     )
     assert describe_rank(fleet, 0) == "rank 0 · host h1 · leaf-12"
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ("GPU-4f", "GPU-4f"),
+        ("MIG-GPU-4f/1/0", "MIG-GPU-4f/1/0"),
+        ("00000000:C2:00.0", "GPU 0000:c2:00.0"),
+        ("7", "GPU 7"),
+    ],
+)
+def test_a_gpu_is_never_called_by_the_local_rank(device: str, said: str) -> None:
+    layout = Layout(run="r", attempt=0, rank=0, world_size=1, host="h1", local_rank=3, device=device)
+    fleet = build_fleet((), topology=build([layout]))
+    assert describe_rank(fleet, 0) == f"rank 0 · host h1 · {said}"
+    (gpu,) = (element for element in fleet.elements_of(0) if element.startswith("gpu:"))
+    assert describe_element(fleet, gpu) == f"{said} of host h1"
 
 
 def test_path_within_a_host_under_one_leaf_and_over_spines() -> None:
@@ -122,31 +138,10 @@ def test_difference_after_a_restart_names_moves_and_hosts() -> None:
     assert wider.group_sizes["tp"] == ("8 × 2", "4 × 4")
 
 
-def test_history_follows_ranks_and_hardware_apart() -> None:
-    first, second = build(records(megatron(16))), None
-    moved = [replace(row, attempt=1) for row in records(megatron(16))]
-    moved[3] = replace(moved[3], host="spare")
-    second = build(moved)
-    history = History().begin(first, since_s=10.0).begin(first, since_s=20.0).begin(second, since_s=100.0)
-    history = history.end("r", 1, until_s=200.0)
-    assert [(s.attempt, s.host, s.since_s, s.until_s) for s in history.of_rank("r", 3)] == [
-        (0, "h0", 10.0, 100.0),
-        (1, "spare", 100.0, 200.0),
-    ]
-    assert [s.host for s in history.of_uuid("GPU-0003")] == ["h0", "spare"]
-    assert [s.rank for s in history.of_device("h0", "GPU-0003")] == [3]
-    assert [(a.rank, b.host) for a, b in history.moved("r")] == [(3, "spare")]
-    seats = [e for e in history.edges("r") if e.source == "rank:3"]
-    assert [e.target for e in seats if e.holds_at(50.0)] == ["gpu:GPU-0003"] == [seats[1].target]
-    homes = [e for e in history.edges("r") if e.source == "gpu:GPU-0003"]
-    assert [e.target for e in homes if e.holds_at(150.0)] == ["host:spare"]
-    assert history.of_rank("r", 3)[0].holds_at(50.0) and not history.of_rank("r", 3)[0].holds_at(150.0)
-
-
 def test_relations_hold_in_their_time_only() -> None:
     cable = Edge(source="host:h0", target="leaf:a", kind="attached", provenance="before the repair")
     again = replace(cable, target="leaf:b", provenance="after the repair")
-    edges = (*dated([cable], since_s=None, until_s=100.0), *dated([again], since_s=100.0))
+    edges = (replace(cable, until_s=100.0), replace(again, since_s=100.0))
     facts = (Facts(loader="slurm_topology", origin="t", edges=edges),)
     topology = build(records(megatron(8)))
     at = {t: build_fleet(facts, topology=topology, at_s=t).elements_of(0) for t in (50.0, 150.0)}

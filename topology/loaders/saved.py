@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from typing import Any
 
@@ -11,6 +10,9 @@ from argus.collectors.records.errors import WireError
 from argus.topology.collect import decode
 from argus.topology.export import FORMAT, layouts_from_json
 from argus.topology.facts import EDGE_KINDS, Edge, Facts, LoaderError, sentence
+
+MAX_NUMBER = 1e15
+"""Of a capacity, or a time in seconds. JSON has numbers of four thousand digits, and NaN as Python writes it."""
 
 
 def sniff(head: bytes, name: str) -> bool:
@@ -70,7 +72,7 @@ def _edge(row: Any, place: str, *, origin: str, warnings: list[str]) -> Edge | N
     numbers = {}
     for key in ("capacity_gbps", "since_s", "until_s"):
         value = row.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER:
             numbers[key] = float(value)
     return Edge(
         source=source,

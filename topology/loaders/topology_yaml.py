@@ -25,6 +25,9 @@ _PLACES = {
 _HOST_KEYS = (*_PLACES, "gpus", "nics")
 _NIC_KEYS = ("gpus", "leaf", "rail", "gbps")
 _SWITCH_KEYS = ("kind", "up", "gbps", "pod", "zone")
+MAX_GBPS = 1_000_000
+"""A thousand of today's ports together; `.inf` is no number that JSON has."""
+
 _SIZES = ("tp", "pp", "cp", "ep", "etp", "virtual", "optimizer_instances")
 
 
@@ -180,8 +183,12 @@ def _names(found: Collector, marked: Marked, path: Path, value: object) -> list[
 def _number(found: Collector, marked: Marked, path: Path, value: object) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        found.warn("must be a number above 0; it is left out", line=marked.line(*path), field=str(path[-1]))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_GBPS:
+        found.warn(
+            f"must be a number above 0, {MAX_GBPS:,} at most; it is left out",
+            line=marked.line(*path),
+            field=str(path[-1]),
+        )
         return None
     return float(value)
 

@@ -9,11 +9,20 @@ import pytest
 
 from argus.analytics.finding import Finding
 from argus.analytics.kernels.kinds import short_name
-from argus.analytics.kernels.tops import NUM_FOUND, NUM_LONGEST, KernelTop, added_up, kernel_tops
+from argus.analytics.kernels.tops import (
+    NUM_FOUND,
+    NUM_LONGEST,
+    SAMPLED_HOSTS,
+    KernelTop,
+    added_up,
+    kernel_tops,
+)
 from argus.analytics.window import Window, assemble
+from argus.collectors.host.compress import summarise
 from argus.collectors.host.window import cut
 from argus.collectors.records.errors import WireError
 from argus.collectors.records.events import RankRecords
+from argus.collectors.records.kernel_blob import encode
 from argus.collectors.records.kernel_read import open_blob
 from argus.collectors.records.plan import WindowPlan
 from argus.evals.simulator.job import Job
@@ -110,3 +119,24 @@ def test_without_kernels_nothing_is_shown_and_damage_is_an_error() -> None:
     broken = payload[:at] + b"\xff" * len(blob.chunks) + payload[at + len(blob.chunks) :]
     with pytest.raises(WireError):
         kernel_tops(replace(window(), kernels=(broken,)))
+
+
+def blob_of(rank: int, launches: dict[str, tuple[int, float]], *, mode: str = "default") -> bytes:
+    """A rank's kernels: how often each was launched, and how long each time (ns)."""
+    key = np.repeat(np.arange(len(launches)), [num for num, _ in launches.values()])
+    took_ns = np.concatenate([np.full(num, each_ns) for num, each_ns in launches.values()])
+    pairs = tuple((name, "compute") for name in launches)
+    return encode([summarise(key, took_ns, pairs=pairs, rank=rank, mode=mode)])
+
+
+def test_a_rank_that_was_sent_twice_is_shown_by_what_came_first() -> None:
+    blobs = [blob_of(rank, {"gemm": (50, 1e6)}) for rank in range(2 * SAMPLED_HOSTS)]
+    blobs.insert(2, blob_of(1, {"other": (50, 1e6)}))  # every second blob decides which are the longest
+    tops = kernel_tops(replace(window(), kernels=tuple(blobs), kernel_names={}))
+    assert [(top.name, len(top.ranks)) for top in tops] == [("gemm", 2 * SAMPLED_HOSTS)]
+
+
+def test_without_means_the_longest_are_not_those_launched_most_often() -> None:
+    launches = {f"short_{i}": (100, 1e3) for i in range(NUM_LONGEST)} | {"gemm": (10, 1e6)}
+    tops = kernel_tops(replace(window(), kernels=(blob_of(0, launches, mode="paper"),), kernel_names={}))
+    assert tops[0].name == "gemm"
