@@ -14,11 +14,21 @@ MAX_VALUE = 64 << 20
 _CHUNK = 1 << 20
 _SPACE = " \t\r\n"
 
-_NO_NUMBER = re.compile(r"(?<=[:\[,\s])-?(?:inf(?:inity)?|nan(?:\(\w{1,8}\))?)(?=\s*[,}\]])", re.IGNORECASE)
-"""Numbers as C++ prints them, which kineto does of a copy that took no time (kineto#105); -nan(ind) is Microsoft's."""
+_NO_NUMBER = re.compile(
+    r"(?<=[:\[,\s])(?:-?(?:inf(?:inity)?|nan(?:\(\w{1,8}\))?)|n/a)(?=\s*[,}\]])", re.IGNORECASE
+)
+"""Numbers as C++ prints them, which kineto does of a copy that took no time (kineto#105); -nan(ind) is Microsoft's.
+Where it knows none it wrote N/A (kineto#131)."""
 
 _BACKSLASH = re.compile(r"\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4})|\\(?=.{5})", re.DOTALL)
 """An escape of JSON, or else a backslash as it stands in the paths of Windows (kineto#336)."""
+
+
+_NEXT_EVENT = re.compile(r'\}\s*,\s*(?=\{[^{}\[\]]{0,1000}?"ph"\s*:)')
+"""The end of an event before another one, by which reading goes on behind one that is no JSON."""
+
+_LONGEST_TOKEN = 64
+"""Characters at the end of the text that may be half of something; what makes no sense before them never will."""
 
 
 class ByteSource(Protocol):
@@ -37,13 +47,15 @@ class _End(Exception):
 class TraceStream:
     """A trace as a stream: iterate `events()` first, then read `meta` and `damage`.
 
-    `meta` holds the top-level keys beside the events. `damage` is "" or says how the file ends early.
+    `meta` holds the top-level keys beside the events. `damage` is "" or says how the file ends early; `num_malformed`
+    events within it are no JSON, as with a quote in a name that kineto does not escape (kineto#1459).
     """
 
     def __init__(self, source: ByteSource) -> None:
         self.meta: dict[str, Any] = {}
         self.damage = ""
         self.has_events = False
+        self.num_malformed = 0
         self._source = source
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._decode = json.JSONDecoder(strict=False).raw_decode  # tools put names into it as they are
@@ -63,8 +75,17 @@ class TraceStream:
                 yield from self._object()
             else:
                 raise _End("it is not JSON")
+            self.damage = self._source.cut or self._what_follows()
         except _End as end:
             self.damage = self._source.cut or str(end)
+
+    def _what_follows(self) -> str:
+        """Why there is text behind the end of the JSON, "" if there is none."""
+        try:
+            self._skip(_SPACE + "\0")
+        except _End:
+            return ""
+        return "more follows behind the end of its JSON, as where several ranks write into one file"
 
     def _object(self) -> Iterator[dict[str, Any]]:
         while self._skip(_SPACE + ",") != "}":
@@ -77,14 +98,34 @@ class TraceStream:
                 yield from self._array()
             else:
                 self.meta[key] = self._value()
+        self._at += 1
 
     def _array(self) -> Iterator[dict[str, Any]]:
         self.has_events = True
         while self._skip(_SPACE + ",") != "]":
-            value = self._value()
+            try:
+                value = self._value()
+            except _End:
+                if not self._is_at_next():
+                    raise
+                self.num_malformed += 1
+                continue
             if isinstance(value, dict):
                 yield value
         self._at += 1
+
+    def _is_at_next(self) -> bool:
+        """Whether another event follows the one that is no JSON; it is read next."""
+        want = _CHUNK
+        while True:
+            found = _NEXT_EVENT.search(self._text, self._at)
+            if found is not None:
+                self._at = found.end()
+                return True
+            if self._is_last or len(self._text) - self._at > MAX_VALUE:
+                return False
+            self._fill(want)
+            want *= 2
 
     def _value(self) -> object:
         self._skip(_SPACE)
@@ -99,12 +140,20 @@ class TraceStream:
             except (ValueError, RecursionError) as error:
                 if isinstance(error, json.JSONDecodeError) and self._mend(error.pos):
                     continue
-                if self._is_last:
+                if self._is_last or self._is_beyond_help(error):
                     raise _End("the JSON is cut short or malformed") from None
                 if len(self._text) - self._at > MAX_VALUE:
                     raise _End(f"the JSON is malformed, or a value exceeds {MAX_VALUE >> 20} MiB") from None
             self._fill(want)
             want *= 2
+
+    def _is_beyond_help(self, error: Exception) -> bool:
+        """Whether no further text makes JSON of what is there: each of a million such events must not ask for more."""
+        return (
+            isinstance(error, json.JSONDecodeError)
+            and not error.msg.startswith("Unterminated string")
+            and error.pos < len(self._text) - _LONGEST_TOKEN
+        )
 
     def _mend(self, at: int) -> bool:
         """Whether what stands `at` is what tools write though JSON knows it not; all of it in the text is made JSON."""

@@ -215,9 +215,12 @@ def keep(columns: Columns, event: Mapping[str, Any]) -> None:
 
 
 def times(event: Mapping[str, Any], *, is_in_ns: bool = False) -> tuple[int, int] | None:
-    """Start and duration in ns, None if they are not usable numbers."""
+    """Start and duration in ns, None if they are not usable numbers.
+
+    Kineto writes 0 and 0 of an event whose times it does not know (pytorch#188481).
+    """
     start, dur = number(event.get("ts")), number(event.get("dur", 0))
-    if start is None or dur is None:
+    if start is None or dur is None or start == dur == 0:
         return None
     scale = 1 if is_in_ns else 1000
     limit = _MAX_US * 1000 / scale

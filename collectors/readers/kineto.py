@@ -95,12 +95,14 @@ def _merged(path: Path, processes: Processes) -> Iterator[Reading]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Streamed:
-    """A file's events as columns, by rank where it holds several; `num_lone` events had no counterpart."""
+    """A file's events as columns, by rank where it holds several; `num_lone` events had no counterpart, and
+    `num_malformed` are no JSON."""
 
     columns: Mapping[int | None, Columns]
     meta: Mapping[str, Any]
     damage: str
     num_lone: int
+    num_malformed: int
 
 
 def _streamed(path: Path, parted: Callable[[Iterator[Event]], Mapping[int | None, Columns]]) -> _Streamed:
@@ -110,7 +112,13 @@ def _streamed(path: Path, parted: Callable[[Iterator[Event]], Mapping[int | None
             columns = parted(pairs.completed(stream.events()))
         except ReaderError as error:
             raise ReaderError(f"{path.name}: {error}") from None
-    return _Streamed(columns=columns, meta=stream.meta, damage=stream.damage, num_lone=pairs.num_lone)
+    return _Streamed(
+        columns=columns,
+        meta=stream.meta,
+        damage=stream.damage,
+        num_lone=pairs.num_lone,
+        num_malformed=stream.num_malformed,
+    )
 
 
 def _reading(
@@ -131,6 +139,10 @@ def _reading(
     warnings = [*told, *reading.warnings]
     if one.damage:
         warnings.append(f"{name}: {one.damage}; the {columns.num_events} events before that are used")
+    if one.num_malformed:
+        warnings.append(
+            f"{name}: {one.num_malformed} events are no JSON (a quote in a name that is not escaped?) and are left out"
+        )
     if columns.num_bad:
         warnings.append(f"{name}: {columns.num_bad} events have no usable time and are left out")
     if one.num_lone:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,28 @@ def test_numbers_without_end_cost_only_their_event(tmp_path: Path) -> None:
     reading = read(write(tmp_path / "t.json", trace))
     assert reading.warnings == ("t.json: 1 events have no usable time and are left out",)
     assert {size for *_, size in calls(reading)} == {1 << 60}
+
+
+def test_events_at_zero_are_not_where_a_trace_begins(tmp_path: Path) -> None:
+    """Without a step's mark the trace would last from when the process was loaded (pytorch#188481)."""
+    trace = fake_trace(rank=0, world_size=2, num_steps=2, clock_us=3_600e6)
+    events = [event for event in trace["traceEvents"] if not event["name"].startswith("ProfilerStep")]
+    trace["traceEvents"] = events
+    for event in events[-10:]:
+        event["ts"] = event["dur"] = 0.0
+    reading = read(write(tmp_path / "t.json", trace))
+    (step,) = reading.records.steps
+    assert step["end_ns"] - step["start_ns"] < 10**9
+    assert reading.warnings == ("t.json: 10 events have no usable time and are left out",)
+
+
+def test_events_that_are_no_json_are_counted(tmp_path: Path) -> None:
+    text = json.dumps(fake_trace(rank=0, world_size=2, num_steps=2))
+    broken = text.replace('"gemm<float>(int)"', '"{"device": "cpu"}(12): run"', 1)
+    reading = read(write(tmp_path / "t.json", broken.encode()))
+    assert len(reading.records.steps) == 2 and len(calls(reading)) == 4
+    (told,) = reading.warnings
+    assert told.startswith("t.json: 1 events are no JSON")
 
 
 @pytest.mark.parametrize("name", ["t.json", "rank3.json"])
