@@ -71,7 +71,27 @@ def claim(
     Nothing is put off for longer than `rest_s`: a time that lies further ahead was written before the clock was put
     back, and so was a claim for more than twice `lease_s`, as the clocks of two services may differ.
     """
-    blank = {
+    connection.execute(insert_new(connection, NOTICES), [_blank(notifier, topic, now_s=now_s)])
+    is_free = (
+        NOTICES.c.told == told,
+        ~NOTICES.c.claimed_until_s.between(now_s, now_s + 2 * lease_s),
+        or_(NOTICES.c.next_s <= now_s, NOTICES.c.next_s > now_s + rest_s),
+    )
+    taken = connection.execute(
+        update(NOTICES)
+        .where(*_here(notifier, topic), *is_free)
+        .values(claimed_by=owner, claimed_until_s=now_s + lease_s)
+    )
+    if not taken.rowcount:
+        return None
+    found = notice(connection, notifier, topic)
+    connection.execute(update(NOTICES).where(*_here(notifier, topic)).values(is_sending=True))
+    return found
+
+
+def _blank(notifier: str, topic: str, *, now_s: float) -> dict[str, object]:
+    """The row of a topic of which nothing was told yet."""
+    return {
         "notifier": notifier,
         "topic": topic,
         "incident_id": None,
@@ -90,22 +110,6 @@ def claim(
         "next_s": 0.0,
         "error": "",
     }
-    connection.execute(insert_new(connection, NOTICES), [blank])
-    is_free = (
-        NOTICES.c.told == told,
-        ~NOTICES.c.claimed_until_s.between(now_s, now_s + 2 * lease_s),
-        or_(NOTICES.c.next_s <= now_s, NOTICES.c.next_s > now_s + rest_s),
-    )
-    taken = connection.execute(
-        update(NOTICES)
-        .where(*_here(notifier, topic), *is_free)
-        .values(claimed_by=owner, claimed_until_s=now_s + lease_s)
-    )
-    if not taken.rowcount:
-        return None
-    found = notice(connection, notifier, topic)
-    connection.execute(update(NOTICES).where(*_here(notifier, topic)).values(is_sending=True))
-    return found
 
 
 def keep_held(connection: Connection, notifier: str, topic: str, *, owner: str, held: Json) -> bool:

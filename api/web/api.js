@@ -21,8 +21,11 @@ export async function leave() {
   Object.assign(session, { name: "", via: "open", csrf: null });
 }
 
-// A run may be called x/report: an encoded slash is part of its name.
-export const quoted = encodeURIComponent;
+// What the API has of a run: a run may be called x/report, and an encoded slash is part of its name. Other slashes go as
+// they are: some proxies let no encoded one through.
+const PART = /\/(?=(burst|charts|facts|findings|heartbeats|report|series|stacks|status|switch|topology|windows)(\/|$))/g;
+
+export const quoted = (name) => name.split("/").map(encodeURIComponent).join("/").replace(PART, "%2F");
 
 function query(params) {
   const found = new URLSearchParams();

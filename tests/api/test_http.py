@@ -5,15 +5,12 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
 
 from argus.agent.registry import registry
-from argus.analytics.store import control
 from argus.analytics.store.documents import dump
-from argus.api.cli.over_http import quoted
 from argus.api.http.app import make_app
 from argus.api.metrics import METRICS
 from argus.api.service import Service
@@ -71,40 +68,6 @@ def test_a_job_can_be_read_back(client: TestClient, service: Service, clock: Fak
     assert card == {"text": "compute.slow: rank 2 of 4"}
     beats = client.get("/v1/runs/job/heartbeats").json()
     assert [beat["rank"] for beat in beats["items"]] == [0, 1, 2, 3]
-
-
-def test_a_run_may_have_any_printable_name(client: TestClient, service: Service, clock: FakeClock) -> None:
-    name = "team/exp 1?ü#"
-    client.post("/v1/ingest/layouts", content=layouts_body(run=name), headers=JSON)
-    body = upload(*(make_window(rank, 0, run=name) for rank in range(4)))
-    assert client.post("/v1/ingest/windows", content=body, headers=WINDOWS).json()["accepted"] == 4
-    service.worker.turn(clock.now_s)
-    path = "/v1/runs/" + quote(name, safe="")
-    assert client.get(path).json()["run"] == name
-    assert client.get(path + "/windows/0").json()["status"] == "analysed"
-    assert client.get(path + "/topology").json()["world_size"] == 4
-
-
-@pytest.mark.parametrize("end", ["report", "charts/steps", "windows/0", "switch", "%2F", "b"])
-def test_a_run_may_be_called_like_a_part_of_another(
-    client: TestClient, service: Service, clock: FakeClock, end: str
-) -> None:
-    play(client, service, clock, windows=1)
-    name = f"job/{end}"
-    client.post("/v1/ingest/layouts", content=layouts_body(run=name), headers=JSON)
-    body = upload(*(make_window(rank, 0, run=name) for rank in range(4)))
-    assert client.post("/v1/ingest/windows", content=body, headers=WINDOWS).json()["accepted"] == 4
-    service.worker.turn(clock.now_s)
-    path = f"/v1/runs/{quoted(name)}"
-    assert client.get(path).json()["run"] == name
-    assert client.get(f"{path}/windows/0").json()["status"] == "analysed"
-    assert client.get(f"{path}/report").json()["run"] == name
-    assert client.get(f"{path}/charts/steps").status_code == 200
-    assert client.put(f"{path}/switch", json={"off": True}).status_code == 200
-    with service.store.read() as connection:
-        assert control.switches(connection, [name, "job"]) == {name: True}
-    if end == "b":  # an unencoded slash does where nothing else is meant by it
-        assert client.get(f"/v1/runs/{name}/topology").json()["run"] == name
 
 
 def test_lists_are_paged(client: TestClient, service: Service, clock: FakeClock) -> None:
