@@ -189,15 +189,16 @@ def _names(text: str) -> Iterator[str]:
 
 _QUANTITY = re.compile(
     r"[-+~≈<>]?(?:\d[\d.,]*(?:[eE][-+]?\d{1,2})?[a-zA-Zµ\u03bc%×]{0,2}[-\u2013])?"
-    r"\d[\d.,]*(?:[eE][-+]?\d{1,2}|(?:[eE][-+]?\d{1,2})?(?:%|x|×|°C|[kKMGd]|(?:[mµ\u03bcun]?s|min|h|[kMGT]i?[Bb]|B|W|[MG]Hz)(?:/s(?:tep)?)?))"
+    r"\d[\d.,]*(?:[eE][-+]?\d{1,2}|(?:[eE][-+]?\d{1,2})?(?:%|x|×|°C|[kKMGd]|(?:[mµ\u03bcun]?s|min|h|[kMGT]i?[Bb]|B|W|[MG]Hz)(?:/s(?:tep)?)?"
+    r"|-?(?:(?:milli|micro|nano)?second|minute|hour|day|percent)s?))"
 )
 
 
 def is_quantity(word: str) -> bool:
     """A number with a unit is no name.
 
-    >>> is_quantity("12ms"), is_quantity("h-12")
-    (True, False)
+    >>> is_quantity("12ms"), is_quantity("h-12"), is_quantity("40-millisecond")
+    (True, False, True)
     """
     return _QUANTITY.fullmatch(word) is not None
 

@@ -22,12 +22,13 @@ _LINK = re.compile(r"(?:https?://|www\.)\S+|<[!@#][^>\s]{0,80}>?|@(?:here|channe
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _NUMERAL = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
 _UNIT = (
-    r"(?:\s?(?:%|×|°C|x\b|(?:[mµ\u03bcun]?s|min|h|[kMGT]i?[Bb]|B|W|[MG]Hz)(?:/s(?:tep)?)?\b)|[kKMGd]\b|\s)?"
+    r"(?:\s?(?:%|×|°C|x\b|(?:[mµ\u03bcun]?s|min|h|[kMGT]i?[Bb]|B|W|[MG]Hz)(?:/s(?:tep)?)?\b)"
+    r"|[ \xa0-]?(?:(?:milli|micro|nano)?seconds?|minutes?|hours?|days?|per ?cent)\b|[kKMGd]\b|\s)?"
 )
 _NUMBER = re.compile(
-    rf"(?<![\w./:-])([-+\u2212]?{_NUMERAL})({_UNIT})(?:[-\u2013]({_NUMERAL})({_UNIT}))?(?![\w/]|\.\d)"
+    rf"(?<![\w./:-])([-+\u2212]?{_NUMERAL})({_UNIT})(?:[-\u2013/]({_NUMERAL})({_UNIT}))?(?![\w/]|\.\d)"
 )
-"""A number, or the two ends of a range, each with its unit."""
+"""A number, or the two ends of a range or the two of a share such as 99/100, each with its unit."""
 _DIGITS = re.compile(r"(?<![\w.-])(?:\d{4}-\d{2}-\d{2}|\d+(?:\.\d+){2,})(?![\w-])")
 """A day or a version."""
 _ORDINAL = re.compile(r"\s*(?:[-*]\s*)?\d{1,2}[.)]\s")
@@ -49,8 +50,19 @@ _SCALES = {
     "K": (1e3,),
     "M": (1e6,),
     "G": (1e9,),
+    "millisecond": (1e-3,),
+    "microsecond": (1e-6,),
+    "nanosecond": (1e-9,),
+    "second": (1.0,),
+    "minute": (60.0,),
+    "hour": (3600.0, 1.0),
+    "day": (86_400.0,),
+    "percent": (0.01, 1.0),
 }
-"""What a displayed unit is worth in the units of evidence."""
+"""What a displayed unit is worth in the units of evidence; words in the singular."""
+
+_PER_S = re.compile(r"/s(?:tep)?$")
+_IN_WORDS = re.compile(r"^-?(?:(\w*(?:second|minute|hour|day))s?|(per) ?(cent))$")
 
 
 Steps = tuple[frozenset[float], frozenset[float], frozenset[str]]
@@ -211,10 +223,13 @@ def _is_shown(number: str, unit: str, known: set[float]) -> bool:
 
     >>> _is_shown("132", "ms", {0.13217}), _is_shown("133", "ms", {0.13217})
     (True, False)
+    >>> _is_shown("132", "milliseconds", {0.13217}), _is_shown("132", "milliseconds", {132.0})
+    (True, False)
     """
     digits = number.replace(",", "").replace("\u2212", "-")
     mantissa, _, exponent = digits.lower().partition("e")
     decimals = len(mantissa.partition(".")[2]) - int(exponent or 0)
     value, half = float(digits), 0.5 * 10.0**-decimals
-    scales = _SCALES.get(re.sub(r"/s(?:tep)?$", "", unit), (1.0,))
+    named = _IN_WORDS.sub(r"\1\2\3", unit)
+    scales = _SCALES.get(_PER_S.sub("", named), (1.0,))
     return any(abs(one / scale - value) <= half * (1 + 1e-9) for one in known for scale in scales)
