@@ -21,6 +21,10 @@ UNIT = (
 )
 """What makes a number a measure."""
 
+SHORT_UNIT = r"(?:[mµ\u03bcun]?s|min|h|[kMGT]i?[Bb]|B|W|[MG]Hz)(?:/s(?:tep)?)?"
+UNIT_WORD = r"(?:(?:milli|micro|nano)?second|minute|hour|day|per ?cent)s?"
+"""Units beside signs such as %, and as words, that evidence has and an answer may be typed in."""
+
 TO = "(?:\\s*(?:-|–|to|through|\\.\\.)\\s*|[\u2010-\u2015\u2212…])"
 """Between the ends of a range: a dash or a word; the long dashes only without blanks, or they begin something else."""
 
@@ -189,8 +193,7 @@ def _names(text: str) -> Iterator[str]:
 
 _QUANTITY = re.compile(
     r"[-+~≈<>]?(?:\d[\d.,]*(?:[eE][-+]?\d{1,2})?[a-zA-Zµ\u03bc%×]{0,2}[-\u2013])?"
-    r"\d[\d.,]*(?:[eE][-+]?\d{1,2}|(?:[eE][-+]?\d{1,2})?(?:%|x|×|°C|[kKMGd]|(?:[mµ\u03bcun]?s|min|h|[kMGT]i?[Bb]|B|W|[MG]Hz)(?:/s(?:tep)?)?"
-    r"|-?(?:(?:milli|micro|nano)?second|minute|hour|day|percent)s?))"
+    rf"\d[\d.,]*(?:[eE][-+]?\d{{1,2}}|(?:[eE][-+]?\d{{1,2}})?(?:%|x|×|°C|[kKMGd]|{SHORT_UNIT}|-?{UNIT_WORD}))"
 )
 
 

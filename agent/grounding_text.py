@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from argus.agent.entities import RANKS, Entities, ranks_in, texts_of
+from argus.agent.entities import RANKS, SHORT_UNIT, UNIT_WORD, Entities, ranks_in, texts_of
 from argus.agent.evidence import EvidenceBook, ToolResult
 from argus.agent.named_numbers import COUNTED, NAMED, counted_on, is_among
 from argus.agent.pointers import NotCited, number_at, numbers_in
@@ -21,10 +21,7 @@ _CITED = re.compile(r"(?<![\w-])ev-[0-9a-f]{6,64}(?!\w)")
 _LINK = re.compile(r"(?:https?://|www\.)\S+|<[!@#][^>\s]{0,80}>?|@(?:here|channel|everyone)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _NUMERAL = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
-_UNIT = (
-    r"(?:\s?(?:%|×|°C|x\b|(?:[mµ\u03bcun]?s|min|h|[kMGT]i?[Bb]|B|W|[MG]Hz)(?:/s(?:tep)?)?\b)"
-    r"|[ \xa0-]?(?:(?:milli|micro|nano)?seconds?|minutes?|hours?|days?|per ?cent)\b|[kKMGd]\b|\s)?"
-)
+_UNIT = rf"(?:\s?(?:%|×|°C|x\b|{SHORT_UNIT}\b)|[ \xa0-]?{UNIT_WORD}\b|[kKMGd]\b|\s)?"
 _NUMBER = re.compile(
     rf"(?<![\w./:-])([-+\u2212]?{_NUMERAL})({_UNIT})(?:[-\u2013/]({_NUMERAL})({_UNIT}))?(?![\w/]|\.\d)"
 )

@@ -24,6 +24,9 @@ BUSY_TIMEOUT_S = 30.0
 
 _WRITES = "argus_writes"
 
+_IN_MEMORY = (None, "", ":memory:")
+"""What SQLAlchemy takes for the name of a database without a file."""
+
 
 class StoreError(Exception):
     """The database cannot be opened; the message says which and why."""
@@ -84,8 +87,7 @@ class Store:
     def path(self) -> Path | None:
         """The file of an SQLite database; None of any other."""
         url = self.engine.url
-        is_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
-        return Path(str(url.database)) if is_file else None
+        return Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
 
     @property
     def suspicion(self) -> str:
@@ -152,6 +154,10 @@ def open_store(where: str) -> Store:
     except (ArgumentError, ValueError):
         backend = ""
     if backend == "sqlite":
+        if parts.database in _IN_MEMORY:
+            raise StoreError(
+                "an SQLite database in memory is another one for each connection: give the path of a file"
+            )
         opened: set[sqlite3.Connection] = set()
         store = Store(engine=_sqlite_engine(url, opened=opened), _connections=opened)
         # A command that reads and ends closes nothing itself; the interpreter warns of such connections since 3.13.

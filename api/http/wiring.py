@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from dataclasses import dataclass
 from typing import Annotated
@@ -32,30 +33,29 @@ async def read_body(request: Request, *, limit: int) -> bytes:
     return bytes(body)
 
 
-SLASH = "\x1f"
-"""Stands in a decoded path for a slash that was sent encoded: that one is part of a name. No name of ours has it."""
+SLASH, NO_NAME = "\x1f", "\x1e"
+"""The one stands in a decoded path for a slash that was sent encoded: that one is part of a name. No name of ours has
+either; the other stands for the first, should that be sent."""
+
+_SIGNS = re.compile("%([12])f", re.IGNORECASE)
 
 
 def named_path(scope: Scope) -> str:
     """The path of a request in which a run `x/report` differs from the report of a run `x`."""
     raw: bytes = scope.get("raw_path") or b""
-    if b"%2f" not in raw.lower():
-        return str(scope["path"])
     text = raw.partition(b"?")[0].decode("ascii", "replace")
-    return urllib.parse.unquote(text.replace("%2F", SLASH).replace("%2f", SLASH))
-
-
-def _name(text: str) -> str:
-    text = text.replace(SLASH, "/")
-    if not text.isprintable():
-        raise ValueError("must be printable text")
-    return text
+    found = _SIGNS.sub(lambda sign: SLASH if sign[1] == "2" else NO_NAME, text)
+    return str(scope["path"]) if found == text else urllib.parse.unquote(found)
 
 
 def _printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must be printable text")
     return text
+
+
+def _name(text: str) -> str:
+    return _printable(text.replace(SLASH, "/"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,9 @@ _NEXT_EVENT = re.compile(r'\}\s*,\s*(?=\{[^{}\[\]]{0,1000}?"ph"\s*:)')
 _LONGEST_TOKEN = 64
 """Characters at the end of the text that may be half of something; what makes no sense before them never will."""
 
+_MOST_BEHIND = 1 << 15
+"""Characters kept of what was read where an event is no JSON: the decoder counts the lines of all of them for each."""
+
 
 class ByteSource(Protocol):
     """Bytes in order; `cut` is a reason if they ended too early."""
@@ -121,6 +124,8 @@ class TraceStream:
             found = _NEXT_EVENT.search(self._text, self._at)
             if found is not None:
                 self._at = found.end()
+                if self._at > _MOST_BEHIND:
+                    self._text, self._at = self._text[self._at :], 0
                 return True
             if self._is_last or len(self._text) - self._at > MAX_VALUE:
                 return False

@@ -253,6 +253,12 @@ def test_what_is_no_database_is_said_in_a_sentence(where: str) -> None:
         open_store(where)
 
 
+@pytest.mark.parametrize("where", ["", ":memory:", "sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_a_database_in_memory_is_refused_for_no_two_connections_would_share_it(where: str) -> None:
+    with pytest.raises(StoreError, match="give the path of a file"):
+        open_store(where)
+
+
 def test_a_password_with_an_unescaped_at_is_told_and_not_looked_up_as_a_host() -> None:
     with pytest.raises(StoreError, match="%40") as told:
         open_store("postgresql://u:pw@s3cret@h/d")

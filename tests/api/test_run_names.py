@@ -58,6 +58,12 @@ def test_a_run_may_be_called_like_a_part_of_another(
         assert client.get(f"/v1/runs/{name}/topology").json()["run"] == name
 
 
+@pytest.mark.parametrize("sent", ["job%1Freport", "job%1freport", "job%2Fa%1Fb"])
+def test_what_stands_for_a_slash_is_none_when_it_is_sent(client: TestClient, sent: str) -> None:
+    answer = client.get(f"/v1/runs/{sent}")
+    assert answer.status_code == 422 and "printable" in answer.json()["detail"]
+
+
 def test_the_page_encodes_a_slash_where_it_could_be_read_otherwise_and_only_there(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     parts = {match[1] for path in paths if (match := re.match(r"/v1/runs/\{run\}/([^/]+)", path))}

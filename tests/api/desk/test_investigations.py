@@ -133,29 +133,35 @@ def test_what_cannot_be_asked_is_said(at: Lived, body: dict[str, Any], status: i
     assert answer.status_code == status and said in answer.json()["detail"]
 
 
-def test_who_asked_is_called_back_signed_and_a_few_times(at: Lived) -> None:
-    begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()
-    ended(at, begun["id"])
+def to_call_twice(at: Lived) -> tuple[Callbacks, FakeHttp, str]:
+    """The calls of a finished investigation whose asker fails at first, and its id."""
+    begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()["id"]
+    ended(at, begun)
     http = FakeHttp(answers=[Answer(status=500), Answer(status=200)])
-    calls = Callbacks(store=at.service.store, http=http, settings=at.service.settings, clock=at.clock)
+    return (
+        Callbacks(store=at.service.store, http=http, settings=at.service.settings, clock=at.clock),
+        http,
+        begun,
+    )
+
+
+def test_who_asked_is_called_back_signed_and_a_few_times(at: Lived) -> None:
+    calls, http, begun = to_call_twice(at)
     now_s = at.clock.now_s
-    assert calls.turn(now_s) == 0 and kept(at, begun["id"]).callback == WAITING
+    assert calls.turn(now_s) == 0 and kept(at, begun).callback == WAITING
     assert calls.turn(now_s + 1) == 0 and len(http.sent) == 1
-    assert calls.turn(now_s + 10) == 1 and kept(at, begun["id"]).callback == SENT
+    assert calls.turn(now_s + 10) == 1 and kept(at, begun).callback == SENT
     url, body, headers = http.sent[-1]
     assert url == "https://ci.example/x" and body["investigation"]["outcome"]["verdict"]
-    assert headers["webhook-id"] == begun["id"] and headers["webhook-signature"].startswith("v1,")
+    assert headers["webhook-id"] == begun and headers["webhook-signature"].startswith("v1,")
     assert calls.turn(now_s + 1000) == 0
 
 
 def test_a_call_is_tried_again_though_the_clock_was_put_back(at: Lived) -> None:
-    begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()
-    ended(at, begun["id"])
-    http = FakeHttp(answers=[Answer(status=500), Answer(status=200)])
-    calls = Callbacks(store=at.service.store, http=http, settings=at.service.settings, clock=at.clock)
+    calls, _, begun = to_call_twice(at)
     now_s = at.clock.now_s
     assert [calls.turn(now_s), calls.turn(now_s - 3600)] == [0, 1]
-    assert kept(at, begun["id"]).callback == SENT
+    assert kept(at, begun).callback == SENT
 
 
 def test_a_receiver_that_takes_its_time_is_called_by_one_service(at: Lived) -> None:

@@ -63,6 +63,15 @@ def test_a_malformed_event_does_not_ask_for_the_rest_of_the_file() -> None:
     assert stream.num_malformed == 1 and len(source._parts) > 50
 
 
+def test_of_many_malformed_events_little_is_kept_behind() -> None:
+    """The decoder counts the lines of all that lies behind, for each: of a megabyte it took a fifth of a millisecond."""
+    stream = TraceStream(
+        Drops('{"traceEvents": [' + QUOTED + (", " + QUOTED) * 999 + ', {"ph": "X"}]}', 1 << 20)
+    )
+    behind = [stream._at for event in stream.events() if event["ph"] == "X"]
+    assert stream.num_malformed == 1000 and not stream.damage and len(behind) == 1 and behind[0] < 1 << 16
+
+
 @pytest.mark.parametrize("text", ['{"traceEvents": [{"ts": 1}]}', '[{"ts": 1}]'])
 def test_a_second_trace_behind_the_first_is_told(text: str) -> None:
     stream = TraceStream(Drops(text + "\n" + text, 5))
