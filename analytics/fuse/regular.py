@@ -46,8 +46,8 @@ def is_due(blocks: Sequence[Block], now: Block) -> bool:
         return False
     (first, *_), (second, *_), (third, *_) = last
     length = (third - first) / (TOLD - 1)
-    if abs((third - second) - (second - first)) > OFF:
-        return False
+    if not length or abs((third - second) - (second - first)) > OFF:
+        return False  # told anew of one and the same begin they are no blocks apart
     times = round((now[0] - third) / length)
     late = abs(now[0] - third - times * length)
     if times < 1 or late > min(OFF * times, max(OFF, PART * length)):

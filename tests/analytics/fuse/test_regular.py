@@ -59,3 +59,7 @@ def test_a_block_is_due_at_its_distance_and_no_longer_or_slower(
 ) -> None:
     assert is_due(BEFORE, now) == due
     assert not is_due(BEFORE[1:], now)
+
+
+def test_blocks_told_three_times_of_one_begin_are_not_apart() -> None:
+    assert not is_due([(800, 849, 1.0), (800, 899, 1.0), (800, 949, 1.0)], (1600, 1649, 1.0))
