@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from argus.api.cli.errors import CliError
 from argus.api.cli.over_http import add_server, server_of
@@ -15,13 +15,11 @@ from argus.api.settings import SettingsError
 from argus.api.settings_sources import load_settings
 
 if TYPE_CHECKING:
-    from argus.agent.evidence import Pages
+    from argus.agent.evidence import Json, Pages
     from argus.agent.loop.chat import Answered
     from argus.agent.loop.course import Step
     from argus.agent.loop.drive import Watch
     from argus.agent.loop.investigate import Outcome
-
-Json = dict[str, Any]
 
 
 class Talking(Protocol):

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from argus.agent.context import Unknown
-from argus.agent.evidence import Pages
+from argus.agent.evidence import Json, Pages
 from argus.agent.loop.chat import Answered
 from argus.agent.loop.drive import Watch
 from argus.agent.loop.investigate import Outcome
@@ -24,7 +24,6 @@ from argus.api.store_facts import StoreFacts
 if TYPE_CHECKING:
     from argus.agent.case import Case
     from argus.api.agent import Agent
-    from argus.api.cli.conversing import Json
     from argus.api.toolbox import Toolbox
 
 

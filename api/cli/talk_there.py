@@ -5,9 +5,9 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from argus.agent.evidence import Pages, ToolResult
+from argus.agent.evidence import Json, Pages, ToolResult
 from argus.agent.loop.chat import Answered
 from argus.agent.loop.course import Step
 from argus.agent.loop.drive import Watch
@@ -15,9 +15,6 @@ from argus.agent.loop.investigate import Outcome
 from argus.agent.wording import printable
 from argus.api.cli.errors import CliError
 from argus.api.cli.over_http import NotThere, ask, events, quoted
-
-if TYPE_CHECKING:
-    from argus.api.cli.conversing import Json
 
 
 class RemotePages:

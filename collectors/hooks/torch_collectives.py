@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from argus.collectors.rank.calls import Call, CallLog, GroupState
+from argus.collectors.rank.calls import CallLog
 from argus.collectors.rank.guard import Part
+from argus.collectors.rank.in_flight import Call, GroupState
 from argus.collectors.rank.kept_state import keep_state
 from argus.collectors.rank.session import Session
 

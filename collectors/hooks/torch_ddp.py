@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, ref
 
 from argus.collectors.hooks.torch_collectives import BUCKET, METHODS
-from argus.collectors.rank.calls import Call
 from argus.collectors.rank.guard import Part
+from argus.collectors.rank.in_flight import Call
 from argus.collectors.rank.recorder import Recorder
 from argus.collectors.rank.session import Session
 from argus.collectors.rank.uncompiled import uncompiled

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from argus.collectors.rank import state
-from argus.collectors.rank.calls import Call, CallLog
+from argus.collectors.rank.calls import CallLog
 from argus.collectors.rank.guard import Part
+from argus.collectors.rank.in_flight import Call
 from argus.collectors.rank.session import Session
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Protocol
 
-from argus.collectors.rank.calls import Call, CallLog
+from argus.collectors.rank.calls import CallLog
 from argus.collectors.rank.guard import Part
+from argus.collectors.rank.in_flight import Call
 from argus.collectors.rank.session import Session
 
 NEEDS = "torch.distributed"

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 from argus.collectors.rank.gpu import Stamp
-
-if TYPE_CHECKING:
-    from argus.collectors.rank.calls import Call
+from argus.collectors.rank.in_flight import Call
 
 
 class Frame:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.collectors.readers._timer_table import Ints, Span, Table
 from argus.collectors.records.events import CLOCK_GPU, COLLECTIVE, PHASE, STEP, Rows
 from argus.collectors.records.layout import GroupInfo
-
-if TYPE_CHECKING:
-    from argus.collectors.readers.phase_timers import Span, Table
-
-Ints = NDArray[np.int64]
 
 TYPES: Mapping[str, str] = {
     "forward-compute": "forward",

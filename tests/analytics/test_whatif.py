@@ -17,7 +17,7 @@ from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
 from argus.analytics.whatif.timeline import trace_of
 from argus.collectors.readers._fake_timers import FakeJob, fake_rows, schedule
 from argus.collectors.readers._timer_rows import rank_rows
-from argus.collectors.readers.phase_timers import Table, groups_of, spans_of
+from argus.collectors.readers._timer_table import Table, groups_of, spans_of
 from argus.collectors.records.events import FLAG_WARMUP, RankRecords
 from argus.collectors.records.layout import Layout
 from argus.topology.layout import Topology, build
