@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -232,6 +233,22 @@ def names_of_evals(source: Source) -> list[str]:
     ]
 
 
+def circles(imported: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Modules that import each other in a circle, by file; `imported` has the dotted names that each file imports.
+
+    Imports for types alone and inside functions count: what reads in a circle cannot be understood piece by piece.
+    """
+    of_module = {
+        path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in imported
+    }
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for path, names in imported.items():
+        for name in (name.removeprefix("argus.") for name in names if name.startswith("argus.")):
+            target = of_module.get(name) or of_module.get(name.rpartition(".")[0])
+            graph.add_edges_from([(path, target)] if target not in (None, path) else [])
+    return sorted(sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1)
+
+
 def in_training(source: Source) -> bool:
     return any(source.path == part or source.path.startswith(part + "/") for part in IN_TRAINING)
 
@@ -274,7 +291,9 @@ def rules_of(source: Source) -> Iterator[tuple[str, list[str]]]:
 def test_the_code_keeps_its_rules() -> None:
     """In one test, for to parse all files takes seconds, and every process that has one of several would do it."""
     checked, faults = set(), dict[str, list[str]]()
+    imported: dict[str, list[str]] = {}
     for source in sources(*FOLDERS, "argus", "tests"):
+        imported[source.path] = [name for name, _ in imports(source.nodes)]
         for rule, found in rules_of(source):
             checked.add((rule, source.folder))
             faults.setdefault(rule, []).extend(found)
@@ -283,6 +302,15 @@ def test_the_code_keeps_its_rules() -> None:
     assert {rule: found for rule, found in faults.items() if found} == {}
     assert {folder for _, folder in checked} == {*FOLDERS, "argus", "tests"}
     assert len({rule for rule, _ in checked}) == 9
+    assert circles(imported) == []
+
+
+def test_a_circle_is_seen() -> None:
+    straight = {"api/a.py": ["argus.api.b.B", "numpy"], "api/b.py": ["argus.api.c"], "api/c/__init__.py": []}
+    assert circles(straight) == []
+    assert circles({**straight, "api/c/__init__.py": ["argus.api.a.A"]}) == [
+        ["api/a.py", "api/b.py", "api/c/__init__.py"]
+    ]
 
 
 def test_the_links_lead_to_the_folders() -> None:
