@@ -15,6 +15,9 @@ DECISIVE = 0.5
 CLEAR = 0.2
 """The named class must lead the next one by this share of the excess for the verdict to be CONFIRMED."""
 
+MENTIONED = 0.1
+"""A class with less of the excess is no second best: the look-alike of the named one is (fuse/second_best.py)."""
+
 EXPLAINED = 0.3
 """Own work must show at least this share of the lateness before a class is named at all."""
 
@@ -87,11 +90,11 @@ def classify(symptoms: Sequence[RankSymptom]) -> Classification:
     scores = _scores(shares)
     named = _first_rule(shares) if explained else "unknown"
     others = sorted((score, name) for name, score in scores.items() if name != named)
-    second, runner_up = (others[-1][1], others[-1][0]) if others else (None, 0.0)
+    runner_up, second = others[-1]
     return Classification(
         fault_class=named,
         is_clear=named != "unknown" and scores.get(named, 0.0) - runner_up >= CLEAR,
-        second_best=second,
+        second_best=second if runner_up >= MENTIONED else None,
         ruled_out=tuple(_ruled_out(name, shares) for _, name in reversed(others) if _is_refuted(name, shares))
         if explained
         else (),

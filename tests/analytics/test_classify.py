@@ -72,7 +72,21 @@ def test_the_rule_that_fits_names_the_class(seen: RankSymptom, fault_class: str,
     decided = classify([seen])
     assert (decided.fault_class, decided.phase) == (fault_class, phase)
     assert decided.fault_class not in {item.fault_class for item in decided.ruled_out}
-    assert decided.second_best != fault_class and decided.second_best is not None
+
+
+@pytest.mark.parametrize(
+    ("seen", "second"),
+    [
+        (symptom(part("forward", 0.2, 0.1, on_gpu=True)), None),
+        (symptom(BUSY), None),
+        (symptom(part("data", 0.2, 0.01), FORWARD), "host.cpu_starved"),
+        (symptom(part("data", 0.05, 0.01), FORWARD), "data.slow_loader"),
+        (symptom(part("data", 0.015, 0.01), FORWARD), None),
+        (symptom(part("forward", 0.2, 0.1)), "host.cpu_starved"),
+    ],
+)
+def test_a_second_best_holds_some_of_the_lost_time(seen: RankSymptom, second: str | None) -> None:
+    assert classify([seen]).second_best == second
 
 
 def test_lateness_without_own_work_stays_unknown() -> None:
