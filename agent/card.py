@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-from argus.agent.claims import LOST
-from argus.agent.wording import counted, per, phase_name, printable, quantity, ranks, versus
+from argus.agent.why import evidence_of, reasons, step_of
+from argus.agent.wording import per, printable, quantity, ranks, scope_name, versus
 from argus.analytics.classes import ON_DEVICE, cause_classes
-from argus.analytics.finding import Evidence
 from argus.analytics.incident import Cause, Incident
 from argus.analytics.peers import across_models
 from argus.topology.layout import Topology
 
 WIDTH = 80
 MAX_LINES = 25
+MOST_NOT = 4
+"""Causes that are ruled out on the card: all that speaks for the one comes before the last of them."""
+
 _LABEL = 10
 
-NOT_IT = 0.1
-"""Own work whose excess is below a tenth of the waiting does not explain it."""
-
 _COLORS = {"CONFIRMED": "1;31", "LIKELY": "1;33", "INCONCLUSIVE": "1;36", "NO_FAULT": "1;32"}
-_CPU = {
-    "host.cpu_starved": "it was not running, not computing more",
-    "compute.slow": "it was computing all the while",
-}
-"""What the CPU time beside the wall time means for the class that `fuse` decided."""
 
 USUAL = "non-communication slow"
 """The syndrome that the class says already."""
@@ -45,27 +40,34 @@ def render(
 ) -> str:
     """The card as text of at most `MAX_LINES` lines; `topology` adds host and device."""
     head = _title(incident, diagnosis, width=width, color=color)
-    if incident is None:
-        rows = list(_missing_rows(diagnosis))
-    else:
-        rows = [
-            ("Suspect", _suspect(incident, topology)),
-            *(("Why", line) for line in _why(incident.cause)),
-            *_model_rows(incident.cause, topology),
-            *_victim_rows(incident.cause),
-            *(("Not", line) for line in _not(incident.cause)),
-            ("Cost", _cost(incident, topology)),
-            *(("Before", str(item["text"])) for item in diagnosis.get("past", ())),
-            *_action_rows(diagnosis),
-            *_second_rows(incident.cause),
-            *_missing_rows(diagnosis),
-        ]
-    lines = list(_laid_out(rows, width))
-    rule = [" " + "─" * (width - 2)] if lines else []
+    rule = [" " + "─" * (width - 2)]
     room = MAX_LINES - len(head) - len(rule)
+    lines: list[str] = []
+    for most_not in range(MOST_NOT, 0, -1):
+        rows = list(_rows(incident, diagnosis, topology=topology, most_not=most_not))
+        lines = list(_laid_out(rows, width))
+        if len(lines) <= room:
+            break
     if len(lines) > room:
         lines = [*lines[: room - 1], " " * (_LABEL + 1) + "…"]
-    return "\n".join([*head, *rule, *map(printable, lines)])
+    return "\n".join([*head, *(rule if lines else []), *map(printable, lines)])
+
+
+def _rows(
+    incident: Incident | None, diagnosis: Mapping[str, Any], *, topology: Topology | None, most_not: int
+) -> Iterator[tuple[str, str]]:
+    """Label and text of each row; at most so many say what it is not."""
+    if incident is not None:
+        yield "Suspect", _suspect(incident, topology)
+        yield from (("Why", line) for line in reasons(incident.cause))
+        yield from _model_rows(incident.cause, topology)
+        yield from _victim_rows(incident.cause)
+        yield from (("Not", line) for line in islice(_not(incident.cause), most_not))
+        yield "Cost", _cost(incident, topology)
+        yield from (("Before", str(item["text"])) for item in diagnosis.get("past", ()))
+        yield from _action_rows(diagnosis)
+        yield from _second_rows(incident.cause)
+    yield from _missing_rows(diagnosis)
 
 
 def _title(incident: Incident | None, diagnosis: Mapping[str, Any], *, width: int, color: bool) -> list[str]:
@@ -93,19 +95,16 @@ def _laid_out(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
             yield f" {(first if i == 0 else ''):<{_LABEL}}{line}"
 
 
-def _evidence(cause: Cause, name: str) -> Evidence | None:
-    return next((item for item in cause.evidence if item.name == name), None)
-
-
 def _suspect(incident: Incident, topology: Topology | None) -> str:
     cause = incident.cause
-    who = ranks(cause.suspects) if cause.suspects else cause.scope
+    who = ranks(cause.suspects) if cause.suspects else scope_name(cause.scope)
     if cause.scope.startswith("group:"):
         who = f"the path of {cause.scope.removeprefix('group:')} ({who})"
     parts = [who]
     if topology is not None and not cause.scope.startswith("group:"):
         hosts = sorted({topology.host_of(rank) for rank in cause.suspects} - {""})
-        parts += [f"host {', '.join(hosts[:3])}{'…' if len(hosts) > 3 else ''}"] if hosts else []
+        named = f"{', '.join(hosts[:3])}{'…' if len(hosts) > 3 else ''}"
+        parts += [f"host{'s' if len(hosts) > 1 else ''} {named}"] if hosts else []
         if len(cause.suspects) == 1:
             rank = cause.suspects[0]
             device, model = topology.devices.get(rank, ""), topology.gpu_models.get(rank, "")
@@ -118,40 +117,6 @@ def _suspect(incident: Incident, topology: Topology | None) -> str:
     return " · ".join(parts)
 
 
-def _why(cause: Cause) -> Iterator[str]:
-    """The suspect's own time against its peers', then what it did to the others."""
-    own, total = _evidence(cause, "self_s"), _evidence(cause, "own_self_s")
-    if own is not None and own.baseline is not None:
-        clock = ", GPU time" if "GPU" in own.note else ""
-        yield f"{phase_name(cause.phase) if cause.phase else 'own work'} {versus(own.value, own.baseline)} a step{clock}"
-    elif total is not None and total.baseline is None:
-        yield f"own work {quantity(total.value, total.unit)} a step: no peer to compare with"
-    cpu = _evidence(cause, "cpu_s")
-    is_gpu = own is not None and "GPU" in own.note
-    if cpu is not None and cpu.baseline is not None and max(cpu.value, cpu.baseline) > 0 and not is_gpu:
-        meaning = _CPU.get(cause.fault_class, "")
-        yield f"CPU time {versus(cpu.value, cpu.baseline)}{': ' if meaning else ''}{meaning}"
-    pause = _evidence(cause, "gc_pause_s")
-    if pause is not None and pause.value > 0 and cause.fault_class == "host.gc":
-        yield f"garbage collection {versus(pause.value, pause.baseline or 0.0)} a step"
-    if own is None and total is not None and total.baseline is not None:
-        waited = _evidence(cause, "victims_wait_s")
-        is_it = waited is None or total.value - total.baseline >= NOT_IT * waited.value
-        yield f"own work {versus(total.value, total.baseline)} a step{'' if is_it else ': that is not it'}"
-    step = _evidence(cause, "step_s")
-    if cause.fault_class == "step.slower" and step is not None and step.baseline is not None:
-        yield f"a step takes {versus(step.value, step.baseline, unit=step.unit, name='after')}"
-    gain = _evidence(cause, "replay_gain_s")
-    if gain is not None:
-        yield from _replay(gain, _evidence(cause, "by_itself_s"))
-    lag = _evidence(cause, "start_lag_s")
-    if lag is not None:
-        yield f"{quantity(lag.value, 's')} behind the median rank when {lag.note} began: look before the trace"
-    yield from _lateness(cause)
-    yield from _path(cause)
-    yield from _stop(cause)
-
-
 def _model_rows(cause: Cause, topology: Topology | None) -> Iterator[tuple[str, str]]:
     """That a rank said to compute slower has another GPU model than those it is compared with."""
     if topology is None or len(cause.suspects) != 1 or not cause.fault_class.startswith(ON_DEVICE):
@@ -161,54 +126,10 @@ def _model_rows(cause: Cause, topology: Topology | None) -> Iterator[tuple[str, 
         yield "Why", f"its peers have another GPU model ({shown}): that may be the whole difference"
 
 
-def _replay(gain: Evidence, by_itself: Evidence | None) -> Iterator[str]:
-    """What a step would gain; of several causes that delay the same steps its part of that."""
-    if by_itself is None:
-        yield f"replay of the step: it would be {quantity(gain.value, 's')} shorter if this were healthy"
-    else:
-        yield (
-            f"replay of the step: its part of the delay is {quantity(gain.value, 's')}, and "
-            f"{quantity(by_itself.value, 's')} if the other causes were healed"
-        )
-
-
-def _lateness(cause: Cause) -> Iterator[str]:
-    last = _evidence(cause, "last_share")
-    if last is not None and last.value > 0:
-        yield f"last to enter {quantity(last.value, 'share')} of its collectives"
-
-
-def _path(cause: Cause) -> Iterator[str]:
-    transfer = _evidence(cause, "transfer_s")
-    if transfer is not None and transfer.baseline is not None:
-        yield f"transfers of {transfer.note} {versus(transfer.value, transfer.baseline, name='against')} a step"
-    clean = _evidence(cause, "own_ratio")
-    if clean is not None:
-        yield f"its members' own work is {quantity(clean.value, 'x')} of before, and nobody enters late"
-
-
-def _stop(cause: Cause) -> Iterator[str]:
-    unlike = _evidence(cause, "call_differs") or _evidence(cause, "call_not_started")
-    if unlike is not None:
-        yield unlike.note
-    stalled, usual = _evidence(cause, "stalled_s"), _evidence(cause, "median_step_s")
-    if stalled is not None:
-        against = f", a step usually takes {quantity(usual.value, 's')}" if usual else ""
-        yield f"no step ended for {quantity(stalled.value, 's')}{against}"
-    lost = [item for item in cause.evidence if item.name == LOST]
-    for note in dict.fromkeys(item.note for item in lost):
-        yield f"{ranks([int(item.value) for item in lost if item.note == note])} {note}"
-    for item in cause.evidence:
-        if item.name == "left":
-            yield f"rank {item.value:.0f} {item.note}"
-        elif item.name in ("entered", "completed") and item.baseline is not None:
-            yield f"{item.name} {counted(round(item.value), 'calls')}, the furthest member {item.baseline:,.0f} ({item.note})"
-
-
 def _victim_rows(cause: Cause) -> Iterator[tuple[str, str]]:
     if not cause.victims:
         return
-    waited = _evidence(cause, "victims_wait_s")
+    waited = evidence_of(cause, "victims_wait_s")
     how = f" waited {quantity(waited.value, 's')} a step" if waited is not None and waited.value > 0 else ""
     where = f" in {cause.group}" if cause.group else ""
     for_whom = (
@@ -218,7 +139,7 @@ def _victim_rows(cause: Cause) -> Iterator[tuple[str, str]]:
 
 
 def _not(cause: Cause) -> Iterator[str]:
-    for other in cause.ruled_out[:4]:
+    for other in cause.ruled_out:
         transfer = next((item for item in other.evidence if item.name == "transfer_s"), None)
         if other.fault_class != "link.slow" or transfer is None:
             yield f"{other.fault_class}: {other.why}"
@@ -241,7 +162,7 @@ def _not(cause: Cause) -> Iterator[str]:
 
 
 def _cost(incident: Incident, topology: Topology | None) -> str:
-    cost, step = incident.cost, _evidence(incident.cause, "step_s")
+    cost, step = incident.cost, step_of(incident.cause)
     if not (cost.s_per_step or cost.gpu_hours_so_far or cost.gpu_hours_per_day):
         return "not seen: no wait of another rank is recorded"
     on_gpu = topology is not None and any(topology.gpu_models.values())

@@ -19,6 +19,7 @@ from argus.agent.diagnosis import (
     RootCause,
 )
 from argus.agent.runbooks.catalogue import Remedy, built_in, is_settled, of_class
+from argus.agent.why import step_of
 from argus.agent.wording import (
     ALL_DIFFER,
     DIFFERS,
@@ -32,6 +33,7 @@ from argus.agent.wording import (
     phase_name,
     quantity,
     ranks,
+    scope_name,
     versus,
 )
 from argus.analytics.classes import cause_classes
@@ -133,7 +135,7 @@ def place(cause: Cause, topology: Topology) -> str:
     if kind == "host":
         return f"host {name} ({ranks(cause.suspects)})"
     hosts = sorted({topology.host_of(rank) for rank in cause.suspects} - {""})
-    who = ranks(cause.suspects) if cause.suspects else cause.scope
+    who = ranks(cause.suspects) if cause.suspects else scope_name(cause.scope)
     return f"{who} on {hosts[0]}" if len(hosts) == 1 else who
 
 
@@ -203,7 +205,7 @@ def _ruled_out(cause: Cause, claims: Sequence[Claim], evidence: Sequence[Evidenc
 
 def _impact(incident: Incident, topology: Topology) -> Impact:
     cause, cost = incident.cause, incident.cost
-    step = next((item for item in cause.evidence if item.name == "step_s"), None)
+    step = step_of(cause)
     ratio = None
     if step is not None and step.value > 0:
         healthy = step.baseline or step.value - cost.s_per_step

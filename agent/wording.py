@@ -72,7 +72,9 @@ ALL_DIFFER = "hangs, its ranks made different calls: the job waits"
 
 _SHOWN_RANKS = 8
 
-COUNTED = frozenset(("allocations", "calls", "kernels", "other runs", "ranks", "steps", "times", "windows"))
+COUNTED = frozenset(
+    ("allocations", "calls", "kernels", "other runs", "ranks", "saves", "steps", "times", "windows")
+)
 """Units that are nouns in the plural: of one of them the last letter goes (api/web/format.js has the same)."""
 
 
@@ -153,6 +155,16 @@ def versus(got: float, expected: float, *, unit: str = "s", name: str = "vs peer
     text = f"{quantity(got, unit)} {name} {quantity(expected, unit)}"
     least = LEAST_BASELINE_S if unit == "s" else 0.0
     return f"{text} ({quantity(got / expected, 'x')})" if expected > least and got > 0 else text
+
+
+def scope_name(scope: str) -> str:
+    """Where a cause lies that accuses no rank, as a reader would call it.
+
+    >>> scope_name("run:llm-7b"), scope_name("stage:3"), scope_name("group:dp/0")
+    ('run llm-7b', 'stage 3', 'group dp/0')
+    """
+    kind, _, name = scope.partition(":")
+    return f"{kind} {name}".strip()
 
 
 def ranks(numbers: Sequence[int]) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from argus.analytics.baseline import MIN_COVERAGE, START_UP_WINDOWS
 from argus.analytics.digest import observed
 from argus.analytics.finding import Evidence, Finding
@@ -45,7 +47,7 @@ def detect(
         enough = len({p.step for p in pauses}) >= min_pauses
         decided = _is_decided(pauses, len(digest.ranks), chance)
         if enough and decided and fresh and lost_s >= min_share * digest.typical_step_s:
-            found.append(_finding(view, digest, pauses, lost_s))
+            found.append(_finding(view, digest, pauses, lost_s=lost_s, step_s=_mean_step_s(seen)))
     return tuple(found)
 
 
@@ -63,7 +65,13 @@ def _lost_s(pauses: Sequence[Pause], seen: Sequence[Digest]) -> float:
     return longest_s(pauses) / max(sum(one.num_usable for one in seen), 1)
 
 
-def _finding(view: View, digest: Digest, pauses: Sequence[Pause], lost_s: float) -> Finding:
+def _mean_step_s(seen: Sequence[Digest]) -> float:
+    """Of the same steps: the last window alone may hold many of the pauses, or none."""
+    timed = [one for one in seen if one.typical_step_s > 0]
+    return float(np.average([d.typical_step_s for d in timed], weights=[max(d.num_usable, 1) for d in timed]))
+
+
+def _finding(view: View, digest: Digest, pauses: Sequence[Pause], *, lost_s: float, step_s: float) -> Finding:
     ranks = tuple(sorted({pause.rank for pause in pauses}))
     is_one = len(ranks) == 1 and ranks != (EVERYBODY,)
     num_ranks = len(digest.ranks) if EVERYBODY in ranks else len(ranks)
@@ -82,11 +90,12 @@ def _finding(view: View, digest: Digest, pauses: Sequence[Pause], lost_s: float)
         end_step=steps[-1],
         ratio=1.0 + max(pause.dur_s for pause in pauses) / digest.typical_step_s,
         effect_s_per_step=lost_s,
-        share_of_step=lost_s / digest.typical_step_s,
+        share_of_step=lost_s / step_s,
         evidence=(
             Evidence(name="pauses", value=float(len(steps)), unit="steps", note=pauses[0].kind),
             Evidence(name="paused_ranks", value=float(num_ranks), unit="ranks"),
             Evidence(name="longest_pause_s", value=max(p.dur_s for p in pauses), unit="s"),
             Evidence(name="lost_s", value=lost_s, unit="s", note="on average"),
+            Evidence(name="step_s", value=step_s, unit="s"),
         ),
     )

@@ -56,6 +56,7 @@ kernel causes; also added to the causes above when L3 sees the same suspects
   caused_wait_s             by the latest member of a slow group; in `ruled_out` of compute.slow
 causes of the whole job
   step_s (before), own_s (before), in_calls_s (before)   of the job; of the median rank in its own work and in calls
+  step_now_s (before)       of the job by now, for as much work, where it was told in an earlier window
   step_work                 work of a step of the mean rank when this was told, its unit in the note
 stage and work causes
   stage_compute_s (past or other stages)   own compute of the stage in a step
@@ -63,7 +64,9 @@ stage and work causes
   bubble_s (other stages)   what of the step is not own work
   lost_s, lost_by_unit_s    what the rank with most work takes beyond the mean, in all and by unit (note)
   own_past_s (before), slow_ranks   own work of ranks that became slow together
-  pauses, paused_ranks, longest_pause_s   steps with a pause (kind in the note), on how many ranks
+  pauses, paused_ranks, longest_pause_s   steps with a pause (kind in the note), on how many ranks; `step_s` is the mean
+                            of the steps they were looked for in
+  save_s (others), late_saves   how long the rank saves, and how often in a row it was the last
   explained                 share of the deviation of times that the work explains (ratio)
 any cause, from others than the ranks
   event_for                 an event that fits class and suspects: its reading, 1 without one; which in the note

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from argus.analytics.baseline import baseline_step_s
-from argus.analytics.finding import Evidence, Finding
+from argus.analytics.finding import Finding
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.incident import Cause, Incident, RuledOut
 from argus.analytics.pauses import LOADER, MIN_PAUSES, MIN_SHARE, longest_s
@@ -116,7 +115,6 @@ def _cause(view: View, finding: Finding) -> Cause:
     kind = next(item.note for item in finding.evidence if item.name == "pauses")
     named, other = CLASSES[kind]
     spread = tuple(item for item in finding.evidence if item.name == "paused_ranks")
-    step_s = view.digest.typical_step_s if view.digest is not None else 0.0
     return Cause(
         fault_class=named,
         verdict="CONFIRMED",
@@ -132,10 +130,7 @@ def _cause(view: View, finding: Finding) -> Cause:
                 evidence=spread,
             ),
         ),
-        evidence=(
-            *finding.evidence,
-            Evidence(name="step_s", value=step_s, unit="s", baseline=baseline_step_s(view.past)),
-        ),
+        evidence=finding.evidence,
         findings=(finding.id,),
         share_of_step=min(finding.share_of_step or 0.0, 1.0),
         s_per_step=finding.effect_s_per_step or 0.0,

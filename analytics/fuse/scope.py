@@ -18,6 +18,9 @@ from argus.topology.scope import WEAK_CHANCE, Scope, scope_of_groups, scope_of_p
 MIN_PRECISION = 0.75
 """An object is the scope when so much of it is suspected: three of four, six of eight."""
 
+OF_HOSTS = ("host.cpu_starved", "host.filesystem")
+"""Classes whose cause lies on the host, whichever of its ranks shows it."""
+
 
 def scope_of_ranks(view: View, ranks: Sequence[int]) -> str:
     """The rank, else the one host that holds them all."""
@@ -129,7 +132,8 @@ def as_known_half(view: View, cause: Cause, known: Sequence[Cause]) -> Cause:
 def _neighbours(view: View, causes: Mapping[int, Cause]) -> list[Cause]:
     """Ranks of one host that fell ill at once, made one cause of the host, though most of its ranks are well.
 
-    Only where chance would not seat them side by side: on one of three hosts it would.
+    Only where chance would not seat them side by side, as on one of three hosts it would, or where all of the host's
+    ranks lack what a host has to give.
     """
     by_host: dict[str, list[Cause]] = defaultdict(list)
     for rank, cause in causes.items():
@@ -139,7 +143,8 @@ def _neighbours(view: View, causes: Mapping[int, Cause]) -> list[Cause]:
         onsets = [cause.onset_step for cause in mine]
         steps = view.digest.num_steps if view.digest is not None else 0
         is_one = bool(host) and len(mine) > 1 and max(onsets) - min(onsets) <= steps
-        if is_one and _by_chance(view, host, len(mine), of=len(causes)) <= WEAK_CHANCE:
+        is_whole = len(mine) == len(view.topology.ranks_of_host(host)) and mine[0].fault_class in OF_HOSTS
+        if is_one and (is_whole or _by_chance(view, host, len(mine), of=len(causes)) <= WEAK_CHANCE):
             found.append(as_one(mine, f"host:{host}"))
         else:
             found += mine

@@ -74,6 +74,12 @@ def _scope(view: View, symptom: LinkSymptom) -> str:
     return f"edge:rank:{low}--rank:{high}"
 
 
+def _path_name(path: str) -> str:
+    """A group by its name, two ends by their ranks."""
+    ends = ends_of(path)
+    return path if ends is None else f"rank {ends[0]} to rank {ends[1]}"
+
+
 def _link_evidence(view: View, symptoms: Sequence[LinkSymptom]) -> tuple[Evidence, ...]:
     last = symptoms[-1]
     return (
@@ -82,7 +88,7 @@ def _link_evidence(view: View, symptoms: Sequence[LinkSymptom]) -> tuple[Evidenc
             value=float(np.mean([s.transfer_s for s in symptoms])),
             unit="s",
             baseline=float(np.mean([s.baseline_s for s in symptoms])),
-            note=last.path,
+            note=_path_name(last.path),
         ),
         Evidence(
             name="own_ratio",

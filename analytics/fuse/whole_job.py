@@ -86,11 +86,25 @@ def job_causes(view: View, lasting: Lasting) -> tuple[Cause, ...]:
     if rise is not None:
         if not is_unsuspected(seen, rise.place):
             return ()
-        cause = _cause(view, seen, rise)
+        cause = _cause(view, *_untold(seen, rise, lasting.past))
         is_own = cause.fault_class == SLOWER and is_due(lasting.past, _block(cause, digest))
         return () if is_own else (cause,)
     long = risen_long_ago(view, seen)
-    return () if long is None else (_cause(view, *long),)
+    return () if long is None else (_cause(view, *_untold(*long, lasting.past)),)
+
+
+def _untold(seen: Sequence[Times], rise: Rise, past: Sequence[Block]) -> tuple[Sequence[Times], Rise]:
+    """The windows without those in which a slowdown was told that has ended, and the rise as the others show it.
+
+    Of a slowdown that eased halfway the rest has a price of its own, and no step is billed twice.
+    """
+    last = max((end for _, end, _ in past), default=-1)
+    since = [one for one in seen[rise.place :] if one.first_step > last]
+    kept = [*seen[: rise.place], *since]
+    times = _times(kept)
+    if times is None or len(kept) == len(seen) or not since:
+        return seen, rise
+    return kept, replace(rise, now_s=float(np.exp(np.median(np.log(times[rise.place :])))))
 
 
 def _block(cause: Cause, digest: Digest) -> Block:
@@ -219,7 +233,8 @@ def _renewed(view: View, digest: Digest, known: Cause) -> tuple[Cause, ...]:
         evidence=tuple(item for item in known.evidence if item.name in MEASURED),
         ruled_out=known.ruled_out[:1],
     )
-    return (_priced(bare, before_s=before_s, now_s=now_s),)
+    now = Evidence(name="step_now_s", value=now_s, unit="s", baseline=before_s, note="of the job")
+    return (_priced(replace(bare, evidence=(*bare.evidence, now)), before_s=before_s, now_s=now_s),)
 
 
 def _work_since(known: Cause, digest: Digest) -> float:

@@ -27,7 +27,7 @@ export function times(value) {
   return Math.abs(value) < 9.95 ? `${value.toFixed(Math.abs(value) < 1.2 && Math.abs(value) > 0.8 ? 2 : 1)}×` : `${digits(value)}×`;
 }
 
-const COUNTED = new Set(["allocations", "calls", "kernels", "other runs", "ranks", "steps", "times", "windows"]);
+const COUNTED = new Set(["allocations", "calls", "kernels", "other runs", "ranks", "saves", "steps", "times", "windows"]);
 
 // A count with its noun, which is given in the plural.
 export const counted = (number, noun) => `${number.toLocaleString("en-US")} ${number === 1 ? noun.slice(0, -1) : noun}`;

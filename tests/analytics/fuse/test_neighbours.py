@@ -20,8 +20,9 @@ from argus.evals.simulator.simulate import simulate
 from argus.topology.layout import build
 
 
-def view(ranks: int) -> View:
-    done = simulate(Job(ranks=ranks, steps=10, warmup_steps=0), rng=np.random.default_rng(0))
+def view(ranks: int, *, per_host: int = 8) -> View:
+    job = Job(ranks=ranks, ranks_per_host=per_host, steps=10, warmup_steps=0)
+    done = simulate(job, rng=np.random.default_rng(0))
     topology = build(done.layouts)
     (first,) = [assemble(closed.parts, topology) for closed in done.windows(WindowPlan())]
     return View(run="r", attempt=0, topology=topology, now_s=0.0, window=first)
@@ -49,6 +50,14 @@ def test_two_of_one_host_among_many_are_the_host() -> None:
 
 def test_two_hosts_of_a_small_job_share_ranks_by_chance() -> None:
     assert scopes(16, [slow(1), slow(4)]) == ["rank:1", "rank:4"]
+
+
+def test_all_ranks_of_a_host_that_lack_what_it_gives_are_the_host_however_small() -> None:
+    pair = [replace(slow(rank), fault_class="host.cpu_starved") for rank in (6, 7)]
+    (found,) = join_ranks(view(16, per_host=2), pair)
+    assert (found.scope, found.suspects) == ("host:h-0003", (6, 7))
+    for apart in (pair[:1], [slow(6), slow(7)], [pair[0], replace(pair[1], onset_step=140)]):
+        assert all(one.scope.startswith("rank:") for one in join_ranks(view(16, per_host=2), apart))
 
 
 def test_ranks_of_different_hosts_or_moments_stay_apart() -> None:

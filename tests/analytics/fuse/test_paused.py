@@ -61,3 +61,15 @@ def test_ranks_in_turn_beside_one_that_is_named_are_told_at_the_price_of_the_res
     left = {one.cause.suspects: one for one in both if not one.ended}
     assert set(left) == {(), (5,)}
     assert 0 < left[()].cost.s_per_step <= 1.2 * alone[0].cost.s_per_step
+
+
+@pytest.mark.slow
+def test_what_pauses_cost_is_a_share_of_the_steps_they_were_in() -> None:
+    """Of the last window's alone it was: all of the step where that had none, beside a price longer than the step."""
+    often = [
+        Fault(kind="gc", ranks=(rank,), start_step=ONSET + rank, every=8, severity=6.0) for rank in range(8)
+    ]
+    (whole,) = incidents_of(often)
+    step = next(item for item in whole.cause.evidence if item.name == "step_s")
+    assert 0 < whole.cause.s_per_step < step.value
+    assert whole.cause.share_of_step == pytest.approx(whole.cause.s_per_step / step.value)

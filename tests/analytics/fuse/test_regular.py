@@ -11,6 +11,7 @@ from argus.evals.simulator.job import Fault, Job
 from argus.evals.simulator.simulate import simulate
 
 EVERYBODY = (0, 1, 2, 3)
+ENDLESS = Fault(kind="slow_all", ranks=EVERYBODY, severity=1.5, start_step=4000)
 LONG = 50
 BEFORE = [(800, 849, 1.0), (1602, 1651, 1.1), (2400, 2449, 1.0)]
 
@@ -27,11 +28,19 @@ def told(starts: tuple[int, ...], *more: Fault, kind: str = "slow_all") -> list[
 
 
 @pytest.mark.long
-def test_from_the_fourth_on_blocks_are_the_jobs_own_until_one_is_late_or_does_not_end() -> None:
-    assert told((800, 1600, 2400, 3200, 4000)) == [(800,), (1600,), (2400,)]
-    assert told((800, 1600, 2400, 3200, 4100)) == [(800,), (1600,), (2400,), (4100,)]
-    endless = Fault(kind="slow_all", ranks=EVERYBODY, severity=1.5, start_step=4000)
-    assert told((800, 1600, 2400, 3200), endless) == [(800,), (1600,), (2400,), (4000,)]
+@pytest.mark.parametrize(
+    ("starts", "more", "onsets"),
+    [
+        ((800, 1600, 2400, 3200, 4000), (), [800, 1600, 2400]),
+        ((800, 1600, 2400, 3200, 4100), (), [800, 1600, 2400, 4100]),
+        ((800, 1600, 2400, 3200), (ENDLESS,), [800, 1600, 2400, 4000]),
+    ],
+    ids=["regular", "late", "endless"],
+)
+def test_from_the_fourth_on_blocks_are_the_jobs_own_until_one_is_late_or_does_not_end(
+    starts: tuple[int, ...], more: tuple[Fault, ...], onsets: list[int]
+) -> None:
+    assert told(starts, *more) == [(onset,) for onset in onsets]
 
 
 @pytest.mark.long

@@ -216,6 +216,17 @@ def test_all_ranks_slower_alike_are_one_incident_that_accuses_nobody_and_ends() 
 
 
 @pytest.mark.slow
+def test_what_is_left_of_a_slowdown_that_eased_has_its_own_begin_and_price() -> None:
+    job = Job(ranks=8, steps=260, step_s=2.5)
+    dip, rest = incidents(job, slower(start=84, end=144, severity=1.5), slower(start=144, severity=1.2))
+    assert (dip.onset_step, rest.onset_step) == (84, dip.end_step + 1 if dip.end_step else -1)
+    step = next(item for item in rest.cause.evidence if item.name == "step_s")
+    assert step.baseline is not None and step.value / step.baseline == pytest.approx(1.2, abs=0.03)
+    lost_s = sum(one.cost.gpu_hours_so_far for one in (dip, rest)) * 3600 / job.ranks
+    assert lost_s == pytest.approx(2.5 * (60 * 0.5 + 116 * 0.2), rel=0.1)
+
+
+@pytest.mark.slow
 def test_one_slow_rank_is_not_the_whole_job_nor_both() -> None:
     slow = Fault(kind="compute", ranks=(3,), severity=1.3, start_step=80)
     assert [i.cause.suspects for i in incidents(JOB, slow)] == [(3,)]
