@@ -19,7 +19,7 @@ from argus.agent.diagnosis import (
     RootCause,
 )
 from argus.agent.runbooks.catalogue import Remedy, built_in, is_settled, of_class
-from argus.agent.why import step_of
+from argus.agent.why import WHOLE_JOB, evidence_of, step_of
 from argus.agent.wording import (
     ALL_DIFFER,
     DIFFERS,
@@ -154,7 +154,19 @@ def _how_much(cause: Cause) -> str:
         return f": {ranks(cause.victims)} {wait} {quantity(waited.value, 's')} a step"
     if (stalled := found.get("stalled_s")) is not None:
         return f" for {quantity(stalled.value, 's')}"
-    return ""
+    how_much = _by_how_much(cause)
+    return f"{',' if ':' in does(cause.fault_class, is_many=False) else ':'} {how_much}" if how_much else ""
+
+
+def _by_how_much(cause: Cause) -> str:
+    """What a cause that no rank's own time speaks for makes longer, or what it costs."""
+    step, save = step_of(cause), evidence_of(cause, "save_s")
+    if cause.fault_class in WHOLE_JOB and step is not None and step.baseline is not None:
+        return versus(step.value, step.baseline, unit=step.unit, name="after")
+    if save is not None and save.baseline is not None:
+        return f"saving {versus(save.value, save.baseline)}"
+    price_s = price_of(cause)
+    return f"{quantity(price_s, 's')} a step" if price_s > 0 else ""
 
 
 def _all_evidence(cause: Cause) -> tuple[Evidence, ...]:

@@ -23,7 +23,7 @@ _CPU = {
 _PAUSES = {"gc": "garbage collection", "compile": "compilation", "loader_wait": "the loader"}
 """What stops a rank for long, by the name of its pauses."""
 
-_OF_WHOLE_JOB = ("step.slower", "run.changed")
+WHOLE_JOB = ("step.slower", "run.changed")
 """Classes that say no more than that steps are longer."""
 
 _KERNEL_NAME = 44
@@ -125,7 +125,7 @@ def _saves(cause: Cause) -> Iterator[str]:
 
 def _whole_job(cause: Cause) -> Iterator[str]:
     step = step_of(cause)
-    if cause.fault_class in _OF_WHOLE_JOB and step is not None and step.baseline is not None:
+    if cause.fault_class in WHOLE_JOB and step is not None and step.baseline is not None:
         yield f"a step takes {versus(step.value, step.baseline, unit=step.unit, name='after')}"
     for name, said in (("own_s", "own work of the median rank"), ("in_calls_s", "its time in calls")):
         part = evidence_of(cause, name)

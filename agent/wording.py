@@ -24,7 +24,7 @@ CAUSES = {
     "stop.hang": "hangs: the job waits for it",
     "stop.lost": "is gone: the job waits for it",
     "run.changed": "is slower since it was started again",
-    "step.slower": "takes longer a step",
+    "step.slower": "takes longer for a step",
     "unknown": "arrives last, why is not decided",
 }
 """What a suspect does, by cause class, as the end of a sentence that begins with its name."""
@@ -48,7 +48,7 @@ CAUSES_OF_MANY = {
     "stop.hang": "hang: the job waits for them",
     "stop.lost": "are gone: the job waits for them",
     "run.changed": "are slower since the run was started again",
-    "step.slower": "take longer a step",
+    "step.slower": "take longer for a step",
     "unknown": "arrive last, why is not decided",
 }
 """The same of several suspects."""

@@ -85,6 +85,10 @@ def incident(fault_class: str = "host.cpu_starved", **changes: object) -> Incide
     )
 
 
+STEP = Evidence(name="step_s", value=3.3, unit="s", baseline=2.2)
+SAVE = Evidence(name="save_s", value=6.6, unit="s", baseline=2.2)
+
+
 def test_card_of_a_starved_rank() -> None:
     """What the user sees, to the letter."""
     one = incident()
@@ -220,6 +224,34 @@ def test_every_class_has_words_and_a_card_of_one_screen(fault_class: str) -> Non
     lines = render(one, diagnosis, topology=topology(4096)).splitlines()
     assert len(lines) <= MAX_LINES
     assert all(len(line) <= WIDTH for line in lines if "$" not in line)
+
+
+@pytest.mark.parametrize(
+    ("fault_class", "scope", "evidence", "said"),
+    [
+        ("host.gc", "rank:2", (), "rank 2 on h1 stops for garbage collection: 71 ms a step"),
+        ("step.slower", "run:r", (STEP,), "run r takes longer for a step: 3.3 s after 2.2 s (1.5×)"),
+        (
+            "host.filesystem",
+            "rank:2",
+            (SAVE,),
+            "rank 2 on h1 waits for a file system: saving 6.6 s vs peers 2.2 s (3.0×)",
+        ),
+        (
+            "pipeline.imbalance",
+            "stage:3",
+            (),
+            "stage 3 computes longer than the other stages: the model is cut unevenly, 71 ms a step",
+        ),
+    ],
+    ids=["pauses", "whole-job", "save", "stage"],
+)
+def test_a_headline_says_by_how_much(
+    fault_class: str, scope: str, evidence: tuple[Evidence, ...], said: str
+) -> None:
+    suspects = (2,) if scope == "rank:2" else ()
+    one = incident(fault_class, scope=scope, suspects=suspects, victims=(), evidence=evidence, ruled_out=())
+    assert diagnose(one, findings=(), topology=topology())["headline"] == said
 
 
 def test_a_stop_says_who_is_behind() -> None:
