@@ -125,7 +125,8 @@ def _saves(cause: Cause) -> Iterator[str]:
 
 def _whole_job(cause: Cause) -> Iterator[str]:
     step = step_of(cause)
-    if cause.fault_class in WHOLE_JOB and step is not None and step.baseline is not None:
+    is_told = cause.fault_class in WHOLE_JOB or evidence_of(cause, "step_now_s") is not None
+    if is_told and step is not None and step.baseline is not None:
         yield f"a step takes {versus(step.value, step.baseline, unit=step.unit, name='after')}"
     for name, said in (("own_s", "own work of the median rank"), ("in_calls_s", "its time in calls")):
         part = evidence_of(cause, name)

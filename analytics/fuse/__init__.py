@@ -65,7 +65,7 @@ stage and work causes
   lost_s, lost_by_unit_s    what the rank with most work takes beyond the mean, in all and by unit (note)
   own_past_s (before), slow_ranks   own work of ranks that became slow together
   pauses, paused_ranks, longest_pause_s   steps with a pause (kind in the note), on how many ranks; `step_s` is the mean
-                            of the steps they were looked for in
+                            of the steps they were looked for in, beside clean windows'
   save_s (others), late_saves   how long the rank saves, and how often in a row it was the last
   explained                 share of the deviation of times that the work explains (ratio)
 any cause, from others than the ranks

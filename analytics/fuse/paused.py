@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
+from argus.analytics.baseline import baseline_step_s
 from argus.analytics.finding import Finding
 from argus.analytics.fuse.lasting import Lasting
 from argus.analytics.incident import Cause, Incident, RuledOut
@@ -130,7 +131,10 @@ def _cause(view: View, finding: Finding) -> Cause:
                 evidence=spread,
             ),
         ),
-        evidence=finding.evidence,
+        evidence=tuple(
+            replace(item, baseline=baseline_step_s(view.past)) if item.name == "step_s" else item
+            for item in finding.evidence
+        ),
         findings=(finding.id,),
         share_of_step=min(finding.share_of_step or 0.0, 1.0),
         s_per_step=finding.effect_s_per_step or 0.0,
