@@ -16,6 +16,7 @@ from typing import Any
 
 from argus.api.cli import main as argus
 from argus.api.cli.errors import CliError
+from argus.api.cli.paths import path
 from argus.evals.bench.series import read_file
 from argus.evals.series_score import Score, score_series
 from argus.evals.series_score import table as score_table
@@ -66,7 +67,7 @@ def expected_answers(path: Path = EXPECTED) -> tuple[Item, ...]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `argus eval real`."""
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of the recordings")
+    parser.add_argument("--data", type=path, required=True, metavar="DIR", help="folder of the recordings")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 

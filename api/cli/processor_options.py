@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from argus.api.cli.paths import path
 from argus.collectors.host import raw_ring, recorder, spool, stepping
 from argus.collectors.records.plan import DEFAULT_STEPS, MAX_STEPS
 
@@ -13,12 +13,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options; `argus run` passes them on."""
     add = parser.add_argument
     add(
-        "--socket", type=Path, metavar="PATH", help="listen here (default: ARGUS_SOCKET, else the user's own)"
+        "--socket", type=path, metavar="PATH", help="listen here (default: ARGUS_SOCKET, else the user's own)"
     )
     add("--server", metavar="URL", help="service to report to (default: ARGUS_SERVER; none: nothing is sent)")
-    add("--record", type=Path, metavar="DIR", help="keep what the ranks send as files in DIR")
+    add("--record", type=path, metavar="DIR", help="keep what the ranks send as files in DIR")
     add("--record-bytes", type=_count, default=recorder.DEFAULT_BYTES, metavar="N", help="size limit of DIR")
-    add("--spool", type=Path, metavar="DIR", help="where uploads wait for the service (default: PATH.spool)")
+    add("--spool", type=path, metavar="DIR", help="where uploads wait for the service (default: PATH.spool)")
     add(
         "--spool-bytes", type=_count, default=spool.DEFAULT_BYTES, metavar="N", help="size limit of the spool"
     )
@@ -63,7 +63,7 @@ def _add_pace(parser: argparse.ArgumentParser) -> None:
 def _add_observing(parser: argparse.ArgumentParser) -> None:
     """What is observed and kept besides the ranks' summaries."""
     add = parser.add_argument
-    add("--ring", type=Path, metavar="DIR", help="where the last minutes lie raw (default: PATH.ring)")
+    add("--ring", type=path, metavar="DIR", help="where the last minutes lie raw (default: PATH.ring)")
     add(
         "--ring-bytes",
         type=_count,
