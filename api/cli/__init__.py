@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 from argus.agent.wording import printable
 from argus.api.cli.errors import CliError
+from argus.api.cli.interrupts import orderly_end
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("argus.api.cli.run", "run a training command under observation"),
@@ -92,7 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _bear_any_text()
     try:
         try:
-            return _done(list(sys.argv[1:] if argv is None else argv))
+            with orderly_end():
+                return _done(list(sys.argv[1:] if argv is None else argv))
         finally:
             print(end="", flush=True)  # a reader that has gone is met here, not when the interpreter ends
     except KeyboardInterrupt:
