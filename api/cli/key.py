@@ -171,7 +171,9 @@ def _open(args: argparse.Namespace) -> Keyring:
     try:
         settings, _ = load_settings(env=os.environ, path=args.config)
         db = args.db or settings.db
-        is_new = "://" not in db and not os.path.exists(db)
+        is_new = "://" not in db and not (
+            os.path.exists(db) and os.stat(db).st_size
+        )  # a full disk leaves nothing in it
         if is_new and args.action != "create":
             raise CliError(f"there is no database {db!a:.200}: is --db right?")
         store = open_store(db)
