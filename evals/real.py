@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 if every answer is the published one and L1 keeps its budget, 1 if not, 2 if nothing is there."""
     items = expected_answers()
-    if not any((args.data / item.path).exists() for item in items):
+    if not any(os.path.exists(args.data / item.path) for item in items):
         raise CliError(
             f"{args.data} holds none of the recordings, for instance {items[0].path}", code=NOTHING
         )

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 
+from argus.api.cli.numbers import whole
 from argus.api.cli.paths import path
 from argus.collectors.host import raw_ring, recorder, spool, stepping
 from argus.collectors.records.plan import DEFAULT_STEPS, MAX_STEPS
+
+MAX_COUNT = (1 << 63) - 1
+"""Bytes and seconds, as the system counts them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,10 +21,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--server", metavar="URL", help="service to report to (default: ARGUS_SERVER; none: nothing is sent)")
     add("--record", type=path, metavar="DIR", help="keep what the ranks send as files in DIR")
-    add("--record-bytes", type=_count, default=recorder.DEFAULT_BYTES, metavar="N", help="size limit of DIR")
+    add(
+        "--record-bytes",
+        type=whole(0, MAX_COUNT),
+        default=recorder.DEFAULT_BYTES,
+        metavar="N",
+        help="size limit of DIR",
+    )
     add("--spool", type=path, metavar="DIR", help="where uploads wait for the service (default: PATH.spool)")
     add(
-        "--spool-bytes", type=_count, default=spool.DEFAULT_BYTES, metavar="N", help="size limit of the spool"
+        "--spool-bytes",
+        type=whole(0, MAX_COUNT),
+        default=spool.DEFAULT_BYTES,
+        metavar="N",
+        help="size limit of the spool",
     )
     add(
         "--metrics-port",
@@ -35,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what this host is called, also by its ranks (default: its own name; in a container, the node's)",
     )
     add(
-        "--launcher-pid", type=_count, metavar="PID", help="end after this process and the last rank are gone"
+        "--launcher-pid",
+        type=whole(0, MAX_COUNT),
+        metavar="PID",
+        help="end after this process and the last rank are gone",
     )
     _add_observing(parser)
     _add_pace(parser)
@@ -46,7 +63,7 @@ def _add_pace(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--window-steps",
-        type=_steps,
+        type=whole(1, MAX_STEPS),
         default=DEFAULT_STEPS,
         metavar="N",
         help=f"steps per window until a number fits how long they last (default: {DEFAULT_STEPS})",
@@ -66,14 +83,14 @@ def _add_observing(parser: argparse.ArgumentParser) -> None:
     add("--ring", type=path, metavar="DIR", help="where the last minutes lie raw (default: PATH.ring)")
     add(
         "--ring-bytes",
-        type=_count,
+        type=whole(0, MAX_COUNT),
         default=raw_ring.DEFAULT_BYTES,
         metavar="N",
         help="size limit of the ring, never more than a tenth of the free disk (0: no ring)",
     )
     add(
         "--ring-age-s",
-        type=_count,
+        type=whole(0, MAX_COUNT),
         default=int(raw_ring.DEFAULT_AGE_S),
         metavar="S",
         help="age limit of the ring in seconds",
@@ -82,22 +99,11 @@ def _add_observing(parser: argparse.ArgumentParser) -> None:
     add("--no-host-samples", action="store_true", help="do not sample pressure, throttling, GPUs and links")
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative, got {value}")
-    return value
-
-
 def _share(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"a share lies above 0 and at most at 1, got {text}")
-    return value
-
-
-def _steps(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= MAX_STEPS:
-        raise argparse.ArgumentTypeError(f"must be in [1, {MAX_STEPS}], got {value}")
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:  # also NaN
+        raise argparse.ArgumentTypeError(f"a share lies above 0 and at most at 1, got {text!r}")
     return value

@@ -88,8 +88,10 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run one benchmark or all; 1 if a promise was missed."""
-    if args.write and not args.write.is_file():
+    if args.write and not os.path.isfile(args.write):  # unlike `Path.is_file` also of a name that is too long
         raise CliError(f"{args.write} does not exist; name the Markdown file to write into")
+    if args.write and not os.access(args.write, os.R_OK | os.W_OK):
+        raise CliError(f"{args.write} cannot be read and written; name another Markdown file")
     bench = args.bench.replace("-", "_")
     names = _all_but(args.skip) if bench == "all" else [bench]
     results = {}
