@@ -129,10 +129,12 @@ def assemble(
     `rows_of` are the ranks that have a row besides those of the summaries, all there should be by default.
     """
     parts = _one_window(summaries)
+    expected, ranks = _ranks(parts, topology, rows_of)
+    return _assembled(parts, topology, expected=expected, ranks=ranks)
+
+
+def _assembled(parts: list[RankWindow], topology: Topology, *, expected: set[int], ranks: Ints) -> Window:
     head, texts = parts[0], _texts(parts, topology)
-    expected = {*topology.ranks, *(part.rank for part in parts)}
-    rows = expected if rows_of is None else {*rows_of, *(part.rank for part in parts)}
-    ranks = np.array(sorted(rows), np.int64)
     row = np.searchsorted(ranks, [part.rank for part in parts])
     groups, collectives = collect(parts, texts, topology)
     series = _step_series(parts, row, shape=(len(ranks), head.num_steps))
@@ -168,6 +170,15 @@ def assemble(
         use=_use(parts, row, num_ranks=len(ranks)),
         marks={part.rank: part.marks for part in parts if part.marks},
     )
+
+
+def _ranks(
+    parts: list[RankWindow], topology: Topology, rows_of: Sequence[int] | None
+) -> tuple[set[int], Ints]:
+    """The ranks there should be, and those that have a row."""
+    here = {part.rank for part in parts}
+    rows = topology.ranks if rows_of is None else rows_of
+    return {*topology.ranks, *here}, np.array(sorted({*rows, *here}), np.int64)
 
 
 def _is_lone(parts: list[RankWindow], topology: Topology) -> bool:

@@ -12,6 +12,8 @@ from argus.collectors.records.plan import DEFAULT_STEPS, MAX_STEPS
 MAX_COUNT = (1 << 63) - 1
 """Bytes and seconds, as the system counts them."""
 
+_count = whole(0, MAX_COUNT)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options; `argus run` passes them on."""
@@ -23,18 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--record", type=path, metavar="DIR", help="keep what the ranks send as files in DIR")
     add(
         "--record-bytes",
-        type=whole(0, MAX_COUNT),
+        type=_count,
         default=recorder.DEFAULT_BYTES,
         metavar="N",
         help="size limit of DIR",
-    )
-    add("--spool", type=path, metavar="DIR", help="where uploads wait for the service (default: PATH.spool)")
-    add(
-        "--spool-bytes",
-        type=whole(0, MAX_COUNT),
-        default=spool.DEFAULT_BYTES,
-        metavar="N",
-        help="size limit of the spool",
     )
     add(
         "--metrics-port",
@@ -50,12 +44,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--launcher-pid",
-        type=whole(0, MAX_COUNT),
+        type=_count,
         metavar="PID",
         help="end after this process and the last rank are gone",
     )
+    _add_spool(parser)
     _add_observing(parser)
     _add_pace(parser)
+
+
+def _add_spool(parser: argparse.ArgumentParser) -> None:
+    """Where uploads wait."""
+    add = parser.add_argument
+    add("--spool", type=path, metavar="DIR", help="where uploads wait for the service (default: PATH.spool)")
+    add(
+        "--spool-bytes",
+        type=_count,
+        default=spool.DEFAULT_BYTES,
+        metavar="N",
+        help="size limit of the spool",
+    )
 
 
 def _add_pace(parser: argparse.ArgumentParser) -> None:
@@ -83,14 +91,14 @@ def _add_observing(parser: argparse.ArgumentParser) -> None:
     add("--ring", type=path, metavar="DIR", help="where the last minutes lie raw (default: PATH.ring)")
     add(
         "--ring-bytes",
-        type=whole(0, MAX_COUNT),
+        type=_count,
         default=raw_ring.DEFAULT_BYTES,
         metavar="N",
         help="size limit of the ring, never more than a tenth of the free disk (0: no ring)",
     )
     add(
         "--ring-age-s",
-        type=whole(0, MAX_COUNT),
+        type=_count,
         default=int(raw_ring.DEFAULT_AGE_S),
         metavar="S",
         help="age limit of the ring in seconds",
