@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from typing import Protocol, cast
 
-from argus.evals.late import LateParser
+from argus.api.cli.late import LateParser
 
 ACTIONS: Mapping[str, tuple[str, str]] = {
     "real": ("argus.evals.real", "public recordings, their published answers beside what came out"),

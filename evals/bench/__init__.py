@@ -18,9 +18,9 @@ from pkgutil import iter_modules
 from typing import Any, Literal, Protocol, cast
 
 from argus.api.cli.errors import CliError
+from argus.api.cli.late import LateParser
 from argus.api.cli.paths import path, write_whole
 from argus.evals.interrupts import orderly_end
-from argus.evals.late import LateParser
 
 Size = Literal["smoke", "default", "full"]
 
