@@ -14,7 +14,6 @@ from argus.agent.grounding import PREFIX
 from argus.agent.loop.chat import Answered
 from argus.agent.loop.investigate import Outcome
 from argus.agent.loop.limits import Spent
-from argus.agent.triage import advised
 from argus.agent.wording import counted, printable, quantity
 
 MAX_DROPPED = 6
@@ -34,17 +33,11 @@ def outcome_lines(outcome: Outcome, *, book: Pages) -> Iterator[str]:
     documents = documents_in([*added, *outcome.reasons], book)
     for claim in (*added, *outcome.reasons):
         yield printable(f"  · {render_claim(claim, documents)} [{', '.join(claim['evidence'])}]")
-    for action in outcome.diagnosis["remediation"][_num_own(outcome.diagnosis) :]:
+    for action in outcome.advice:
         yield printable(f"  → {action['action']} ({action['target']})")
     yield from _dropped(outcome)
     if outcome.spent.turns:
         yield f"  {spent_text(outcome.spent)}"
-
-
-def _num_own(diagnosis: Mapping[str, Any]) -> int:
-    """How many of the actions, the first, the triage advised before the model did."""
-    roots, verdict = diagnosis["root_causes"], str(diagnosis["verdict"])
-    return len(advised(str(roots[0]["fault_class"]), verdict)) if roots else 0
 
 
 def _dropped(outcome: Outcome) -> Iterator[str]:

@@ -33,7 +33,7 @@ SEEN_BY_TRIAGE = (TRIAGE, "list_findings", "get_finding", "compute", "submit_dia
 class Judged:
     """The final diagnosis in JSON form, how the model's view stands to it, and one sentence on that.
 
-    `reasons` are the kept claims of a view that is shown beside the answer.
+    `reasons` are the kept claims of a view that is shown beside the answer; `advice` the actions it added to an answer.
     """
 
     diagnosis: dict[str, Any]
@@ -41,6 +41,7 @@ class Judged:
     note: str
     dropped: tuple[Dropped, ...]
     reasons: tuple[dict[str, Any], ...] = ()
+    advice: tuple[dict[str, Any], ...] = ()
 
 
 def has_news(case: Case, view: Grounded, *, book: EvidenceBook, entities: Entities) -> bool:
@@ -70,6 +71,7 @@ def judge(
         note=note_of(stance, view),
         dropped=(*view.dropped, *refused),
         reasons=tuple(claim.to_json() for claim in view.claims) if stance in ("differs", "doubts") else (),
+        advice=tuple(advice) if stance in ADOPTED else (),
     )
 
 

@@ -232,14 +232,14 @@ def _impact(incident: Incident, topology: Topology) -> Impact:
 OUTPUT = "output.read"
 
 
-def advised(fault_class: str, verdict: str) -> tuple[Remedy, ...]:
+def _advised(fault_class: str, verdict: str) -> tuple[Remedy, ...]:
     """What the class' entry says to do as far as the verdict is firm enough: first look, then, if it comes back, act."""
     return tuple(one for one in of_class(cause_classes()[fault_class]) if is_settled(one, verdict))
 
 
 def _remediation(incident: Incident, about: tuple[str, ...]) -> tuple[Action, ...]:
     cause = incident.cause
-    chosen = advised(cause.fault_class, cause.verdict)
+    chosen = _advised(cause.fault_class, cause.verdict)
     if _ended_itself(cause):
         chosen = (built_in()[OUTPUT], chosen[0])[: len(chosen)]
     return tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import fmean
@@ -121,11 +121,20 @@ class Window:
 
 
 @collection_paused()
-def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
-    """All ranks' summaries of one window as arrays, NaN if missing. ValueError if they are not of one."""
+def assemble(
+    summaries: Iterable[RankWindow], topology: Topology, *, rows_of: Sequence[int] | None = None
+) -> Window:
+    """All ranks' summaries of one window as arrays, NaN if missing. ValueError if they are not of one.
+
+    `rows_of` are the ranks that have a row besides those of the summaries, all there should be by default.
+    """
     parts = _one_window(summaries)
+    expected, ranks = _ranks(parts, topology, rows_of)
+    return _assembled(parts, topology, expected=expected, ranks=ranks)
+
+
+def _assembled(parts: list[RankWindow], topology: Topology, *, expected: set[int], ranks: Ints) -> Window:
     head, texts = parts[0], _texts(parts, topology)
-    ranks = np.array(sorted({*topology.ranks, *(p.rank for p in parts)}), np.int64)
     row = np.searchsorted(ranks, [part.rank for part in parts])
     groups, collectives = collect(parts, texts, topology)
     series = _step_series(parts, row, shape=(len(ranks), head.num_steps))
@@ -147,7 +156,7 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         groups=groups,
         collectives=collectives,
         events=_events(parts, texts),
-        coverage=_coverage(parts, ranks, series.step_s),
+        coverage=_coverage(parts, expected, series.step_s),
         clock_method="one host" if is_lone else "unaligned",
         clock_residual_s=0.0 if is_lone else float("inf"),
         phases=cells.phases,
@@ -161,6 +170,15 @@ def assemble(summaries: Iterable[RankWindow], topology: Topology) -> Window:
         use=_use(parts, row, num_ranks=len(ranks)),
         marks={part.rank: part.marks for part in parts if part.marks},
     )
+
+
+def _ranks(
+    parts: list[RankWindow], topology: Topology, rows_of: Sequence[int] | None
+) -> tuple[set[int], Ints]:
+    """The ranks there should be, and those that have a row."""
+    here = {part.rank for part in parts}
+    rows = topology.ranks if rows_of is None else rows_of
+    return {*topology.ranks, *here}, np.array(sorted({*rows, *here}), np.int64)
 
 
 def _is_lone(parts: list[RankWindow], topology: Topology) -> bool:
@@ -268,16 +286,17 @@ def _events(parts: list[RankWindow], texts: Texts) -> RuntimeEvents:
     )
 
 
-def _coverage(parts: list[RankWindow], ranks: Ints, step_s: Floats) -> Coverage:
+def _coverage(parts: list[RankWindow], expected: set[int], step_s: Floats) -> Coverage:
     dropped: dict[str, int] = {}
     for part in parts:
         for reason, count in part.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
     here = {part.rank for part in parts}
-    missing = int(np.isnan(step_s).sum())
+    size = len(expected) * step_s.shape[1]
+    missing = size - int(np.isfinite(step_s).sum())
     return Coverage(
-        ratio=1.0 - missing / step_s.size,
-        missing_ranks=tuple(int(rank) for rank in ranks if int(rank) not in here),
+        ratio=1.0 - missing / size,
+        missing_ranks=tuple(sorted(expected - here)),
         missing_steps=missing,
         dropped=dropped,
         unseen=tuple(sorted({text for part in parts for text in (*part.unseen, *_stepped_down(part))})),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
+
+from argus.api.cli.late import LateParser
 
 ACTIONS: Mapping[str, tuple[str, str]] = {
     "real": ("argus.evals.real", "public recordings, their published answers beside what came out"),
@@ -34,25 +37,15 @@ class Action(Protocol):
         """Do it; the exit code."""
 
 
-class _Late(argparse.ArgumentParser):
-    """A parser that asks its action's module for the options once there is something to parse."""
-
-    module = ""
-
-    def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> tuple[Any, list[str]]:
-        if self.module:
-            _load(self.module).add_arguments(self)
-            self.module = ""
-        return super().parse_known_args(args, namespace)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Every kind of evaluation; its options come with it."""
-    actions = parser.add_subparsers(dest="action", required=True, parser_class=_Late)
+    actions = parser.add_subparsers(dest="action", required=True, parser_class=LateParser)
     for name, (module, text) in ACTIONS.items():
-        actions.add_parser(name, help=text).module = module
+        actions.add_parser(name, help=text).declare = partial(_declare, module)
+
+
+def _declare(module: str, parser: argparse.ArgumentParser) -> None:
+    _load(module).add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from argus.analytics.window import Floats
 from argus.api.cli.errors import CliError
+from argus.api.cli.paths import path
 from argus.collectors.gather import gather
 from argus.collectors.job import join
 from argus.collectors.readers import ReaderError
@@ -54,11 +55,11 @@ BEGIN, END = "<!-- calibration: begin -->", "<!-- calibration: end -->"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `argus eval calibrate`."""
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of the recordings")
+    parser.add_argument("--data", type=path, required=True, metavar="DIR", help="folder of the recordings")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--seed", type=_seed, default=0, help="of the simulated jobs (default 0)")
     parser.add_argument(
-        "--write", type=Path, metavar="FILE", help=f"put the table into this page, between {BEGIN} and {END}"
+        "--write", type=path, metavar="FILE", help=f"put the table into this page, between {BEGIN} and {END}"
     )
 
 
@@ -132,8 +133,8 @@ def recorded(folder: Path) -> tuple[dict[str, Samples], list[str]]:
 
 
 def _series(folder: Path) -> Iterator[Floats]:
-    for path in sorted(folder.glob("*.json")):
-        yield from read_file(path).values()
+    for file in sorted(folder.glob("*.json")):
+        yield from read_file(file).values()
 
 
 def _read(folder: Path, name: str, warnings: list[str]) -> Sequence[RankRecords]:

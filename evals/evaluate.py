@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
+from argus.api.cli.paths import path
 from argus.evals import side_run
 from argus.evals.board_suites import ALL_SUITES as SUITES
 from argus.evals.board_suites import OTHERS, Trials
@@ -40,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     size.add_argument("--full", action="store_true", help="the suite dev-full: hours")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.add_argument("--gate", type=Path, metavar="FILE", help="exit 1 if a score is below this file's")
+    parser.add_argument("--gate", type=path, metavar="FILE", help="exit 1 if a score is below this file's")
     parser.add_argument(
-        "--write-gate", type=Path, metavar="FILE", help="write this run's scores as the suite's new baseline"
+        "--write-gate", type=path, metavar="FILE", help="write this run's scores as the suite's new baseline"
     )
     side_run.add_arguments(parser)
     parser.add_argument("--jobs", type=int, default=0, help="processes (default: one per core)")

@@ -6,10 +6,10 @@ import argparse
 import json
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
+from argus.api.cli.paths import path
 from argus.evals.bench import machine_class
 from argus.evals.study.report import figures, page
 from argus.evals.study.run import BookError, run_study, study_so_far
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.set_defaults(size="default")
     parser.add_argument("--seed", type=int, default=0, help="first seed of every condition (default 0)")
-    parser.add_argument("--book", type=Path, metavar="FILE", help="keep what is done there and go on from it")
+    parser.add_argument("--book", type=path, metavar="FILE", help="keep what is done there and go on from it")
     parser.add_argument(
         "--slice", type=float, metavar="SECONDS", help="stop after so long, to go on later (needs --book)"
     )
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run nothing: the page of a --book whose last healthy jobs are missing",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page, with its plots beside it")
+    parser.add_argument("--write", type=path, metavar="FILE", help="write the page, with its plots beside it")
 
 
 def run(args: argparse.Namespace) -> int:

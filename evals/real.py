@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 from argus.api.cli import main as argus
 from argus.api.cli.errors import CliError
+from argus.api.cli.paths import path
 from argus.evals.bench.series import read_file
 from argus.evals.series_score import Score, score_series
 from argus.evals.series_score import table as score_table
@@ -66,14 +68,14 @@ def expected_answers(path: Path = EXPECTED) -> tuple[Item, ...]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `argus eval real`."""
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder of the recordings")
+    parser.add_argument("--data", type=path, required=True, metavar="DIR", help="folder of the recordings")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def run(args: argparse.Namespace) -> int:
     """0 if every answer is the published one and L1 keeps its budget, 1 if not, 2 if nothing is there."""
     items = expected_answers()
-    if not any((args.data / item.path).exists() for item in items):
+    if not any(os.path.exists(args.data / item.path) for item in items):
         raise CliError(
             f"{args.data} holds none of the recordings, for instance {items[0].path}", code=NOTHING
         )

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from argus.api.cli.errors import CliError
+from argus.api.cli.paths import path
 from argus.evals.asked_model import model_of_settings
 from argus.evals.bench import machine_class
 from argus.evals.board_suites import repeated
@@ -40,13 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--data",
-        type=Path,
+        type=path,
         default=RECORDINGS,
         metavar="DIR",
         help=f"with --suite semi: folder of the public recordings (default {RECORDINGS})",
     )
     parser.add_argument(
-        "--book", type=Path, metavar="FILE", help="keep every mark here (JSON lines), resume from it"
+        "--book", type=path, metavar="FILE", help="keep every mark here (JSON lines), resume from it"
     )
     parser.add_argument(
         "--slice", metavar="I/N", help="only the I-th of N parts of the trials; with --book, part by part"
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--jsonl", type=Path, metavar="FILE", help="write every mark of this run, a line each"
+        "--jsonl", type=path, metavar="FILE", help="write every mark of this run, a line each"
     )
     parser.add_argument(
         "--html",
@@ -77,13 +78,13 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--with",
         dest="others",
-        type=Path,
+        type=path,
         action="append",
         default=[],
         metavar="BOOK",
         help="add the marks of another book to the pages, for instance those of the suite days; may be repeated",
     )
-    parser.add_argument("--scoreboard", type=Path, metavar="FILE", help="write the scoreboard as a page")
+    parser.add_argument("--scoreboard", type=path, metavar="FILE", help="write the scoreboard as a page")
 
 
 def is_wanted(args: argparse.Namespace) -> bool:
@@ -130,9 +131,9 @@ def run(args: argparse.Namespace, suite: str, *, trials: Iterator[Trial]) -> int
 def _check_outputs(args: argparse.Namespace) -> None:
     """Before hours are spent on what cannot be written. Raises CliError."""
     page = None if args.html in (None, STDOUT) else Path(args.html)
-    for path in (args.jsonl, args.scoreboard, args.book, page):
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            raise CliError(f"{path} cannot be written: name a file in a folder that exists")
+    for file in (args.jsonl, args.scoreboard, args.book, page):
+        if file is not None and (file.is_dir() or not file.parent.is_dir()):
+            raise CliError(f"{file} cannot be written: name a file in a folder that exists")
 
 
 def _there(trials: Iterator[Trial], data: Path) -> Iterator[Trial]:

@@ -42,7 +42,7 @@ class Outcome:
 
     `stance`: see `arbiter.STANCES`, or `failed` where no usable answer came. `note` is one plain sentence about the
     model. `view` = the root causes the model named, `reasons` = its kept claims where they are not in the diagnosis,
-    `pages` = the evidence ids it looked at, in order.
+    `advice` = what it added to the diagnosis' actions, `pages` = the evidence ids it looked at, in order.
     """
 
     diagnosis: Mapping[str, Any]
@@ -55,6 +55,7 @@ class Outcome:
     dropped: tuple[Dropped, ...] = ()
     view: tuple[Mapping[str, Any], ...] = ()
     reasons: tuple[Mapping[str, Any], ...] = ()
+    advice: tuple[Mapping[str, Any], ...] = ()
     pages: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -66,6 +67,7 @@ class Outcome:
             "budget": self.budget or None,
             "view": list(self.view),
             "reasons": list(self.reasons),
+            "advice": list(self.advice),
             "dropped": [asdict(item) for item in self.dropped],
             "pages": list(self.pages),
             "spent": self.spent.to_json(),
@@ -87,6 +89,7 @@ class Outcome:
             dropped=tuple(Dropped(**item) for item in agent["dropped"]),
             view=tuple(agent["view"]),
             reasons=tuple(agent["reasons"]),
+            advice=tuple(agent.get("advice", ())),  # an older service tells none
             pages=tuple(agent["pages"]),
         )
 
@@ -240,5 +243,6 @@ def _judged(judged: Judged, view: Grounded, talk: Talk, ended: Ended, pages: lis
         dropped=judged.dropped,
         view=tuple({"node": root.node, "fault_class": root.fault_class} for root in view.root_causes),
         reasons=judged.reasons,
+        advice=judged.advice,
         pages=tuple(pages),
     )

@@ -218,14 +218,8 @@ class Talk:
         )
         ended = None
         for number, call in enumerate(reply.calls):
-            if (
-                ended is not None
-                or number >= CALLS_PER_TURN
-                or self.spent.tool_calls >= self.limits.max_tool_calls
-            ):
-                self._refuse(
-                    call, "not run: too many calls at once" if ended is None else "not run: it is over"
-                )
+            if why := "it is over" if ended is not None else self._too_much(call, reply.calls[:number]):
+                self._refuse(call, f"not run: {why}")
                 continue
             if call.error:
                 self.spent = replace(self.spent, num_repairs=self.spent.num_repairs + 1)
@@ -243,6 +237,14 @@ class Talk:
             if call.name == self.terminal and result.status == "ok":
                 ended = call.arguments
         return ended
+
+    def _too_much(self, call: ToolCall, before: Sequence[ToolCall]) -> str:
+        """Why a call is one too many of its turn or in all, "" if it is not: the first that ends the talk never is."""
+        if call.name == self.terminal and all(one.name != self.terminal for one in before):
+            return ""
+        if self.spent.tool_calls >= self.limits.max_tool_calls:
+            return f"your budget of {self.limits.max_tool_calls} tool calls is used up"
+        return f"more than {CALLS_PER_TURN} calls at once" if len(before) >= CALLS_PER_TURN else ""
 
     def _seen(self, call: ToolCall) -> str:
         """Evidence id of the same call's answer while the model can see it, "" if it was cut or there is none."""

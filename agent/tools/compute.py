@@ -32,7 +32,11 @@ def call(
     """Compute a ratio, difference or sum from numbers in evidence; the only source of derived numbers."""
     if not values:
         raise ArgumentError("values is empty: an expression computes with numbers of evidence")
-    known = {value.name: _number(context.book, value) for value in values}
+    known: dict[str, float] = {}
+    for value in values:
+        if value.name in known:
+            raise ArgumentError(f"{value.name[:40]!r} is two values: give each a name of its own")
+        known[value.name] = _number(context.book, value)
     if idle := known.keys() - arithmetic.names_in(expression):
         raise ArgumentError(f"{', '.join(sorted(idle))[:60]!r} does not occur in {expression[:60]!r}")
     try:

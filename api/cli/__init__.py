@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 from argus.agent.wording import printable
 from argus.api.cli.errors import CliError
+from argus.api.cli.interrupts import orderly_end
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("argus.api.cli.run", "run a training command under observation"),
@@ -72,7 +73,9 @@ EXTRA_OF: Mapping[str, str] = {
 
 USAGE_ERROR = 2
 NOT_WRITTEN = 1
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF, errno.EIO})
+"""A full disk, a stream that was opened for reading, a terminal that is gone."""
+
 CLOSED_PIPE = 141  # what a shell shows for a process that SIGPIPE ended
 
 
@@ -92,7 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _bear_any_text()
     try:
         try:
-            return _done(list(sys.argv[1:] if argv is None else argv))
+            with orderly_end():
+                return _done(list(sys.argv[1:] if argv is None else argv))
         finally:
             print(end="", flush=True)  # a reader that has gone is met here, not when the interpreter ends
     except KeyboardInterrupt:
@@ -101,7 +105,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _write_nowhere()
         return CLOSED_PIPE
     except OSError as error:
-        if error.errno not in FULL:
+        if isinstance(error, FileNotFoundError) and not _is_somewhere():
+            print("argus: the folder one stands in is gone: go to another with cd", file=sys.stderr)
+            return USAGE_ERROR
+        if error.errno not in UNWRITABLE:
             raise
         _write_nowhere()
         print(f"argus: not all could be written: {error.strerror}", file=sys.stderr)
@@ -111,6 +118,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _write_nowhere() -> None:
     """What is still kept for stdout is written again when the interpreter ends, where it would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_somewhere() -> bool:
+    """Whether the current folder is there: what a relative path means is unknown without."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _done(words: list[str]) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 from argus.api.cli.errors import CliError
 from argus.api.cli.numbers import add_ranks, seconds, whole
 from argus.api.cli.over_http import add_server, ask, ask_bytes, quoted, server_of
+from argus.api.cli.paths import word, write_whole
 from argus.collectors.records.events import RankRecords
 
 PAPER_BYTES = 443_000
@@ -34,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--last", type=whole(1, MAX_WINDOWS), default=3, metavar="N", help="windows (default 3)"
     )
-    parser.add_argument("--to", default=".", metavar="DIR", help="folder or fsspec URL such as s3://bucket/x")
+    parser.add_argument(
+        "--to", type=word, default=".", metavar="DIR", help="folder or fsspec URL such as s3://bucket/x"
+    )
     parser.add_argument(
         "--timeout-s", type=seconds(MAX_WAIT_S), default=60.0, metavar="S", help="wait for the hosts so long"
     )
@@ -106,7 +109,7 @@ def store(where: str, name: str, raw: bytes) -> str:
         path = Path(where) / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(raw)
+            write_whole(path, raw)
         except OSError as error:
             raise CliError(f"cannot write {path}: {error.strerror}", code=1) from None
         return str(path)

@@ -6,11 +6,11 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from argus.api.cli.errors import CliError
 from argus.api.cli.over_http import add_server, server_of
+from argus.api.cli.paths import path, word
 from argus.api.settings import SettingsError
 from argus.api.settings_sources import load_settings
 
@@ -54,16 +54,18 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--incident", metavar="ID", help="the incident (default: the run's costliest open one)"
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--db", metavar="DB", help="the service's database (default: that of the settings)")
+    where.add_argument(
+        "--db", type=word, metavar="DB", help="the service's database (default: that of the settings)"
+    )
     where.add_argument(
         "--recording",
         nargs="+",
-        type=Path,
+        type=path,
         metavar="PATH",
         help="traces or recordings instead; nothing is kept",
     )
     add_server(where, help="a running service instead; its key is ARGUS_KEY (default: ARGUS_SERVER)")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default argus.toml)")
+    parser.add_argument("--config", type=path, metavar="FILE", help="settings file (default argus.toml)")
 
 
 def open_talk(args: argparse.Namespace, *, conversation: str | None = None) -> Talking:

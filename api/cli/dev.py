@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from argus.api.cli.errors import CliError
+from argus.api.cli.paths import path, write_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     docs = helpers.add_parser(
         "docs", help="write the tables of settings, metrics, tools and runbooks into the documentation"
     )
-    docs.add_argument("--docs", type=Path, default=Path("docs"), metavar="DIR", help="folder (default docs)")
+    docs.add_argument("--docs", type=path, default=Path("docs"), metavar="DIR", help="folder (default docs)")
     docs.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a page is stale")
     docs.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
@@ -53,11 +54,11 @@ def _docs(args: argparse.Namespace) -> int:
     try:
         stale = stale_pages(args.docs)
         if not args.check:
-            for path, text in stale.items():
-                path.write_text(text, encoding="utf-8")
+            for page, text in stale.items():
+                write_whole(page, text)
     except (OSError, PageError) as error:
         raise CliError(f"cannot write the tables: {error}") from None
-    names = [path.name for path in stale]
+    names = [page.name for page in stale]
     if args.json:
         print(json.dumps({"stale" if args.check else "written": names}))
     else:

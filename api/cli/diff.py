@@ -14,6 +14,7 @@ from argus.analytics.run_diff import SECTIONS, Change, RunDiff, diff
 from argus.analytics.run_facts import RunFacts
 from argus.api.cli.errors import CliError
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
+from argus.api.cli.paths import word
 from argus.collectors.records.text import tame
 
 ANALYSED, IN_PART, NOTHING = 0, 1, 2
@@ -26,8 +27,8 @@ PATHS = ("./", "../", "~")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which two runs, in which form."""
     what = "a run of the service (NAME or NAME#ATTEMPT), or a folder or file of traces or a recording"
-    parser.add_argument("before", metavar="RUN_A", help=what)
-    parser.add_argument("after", metavar="RUN_B", help="the other one")
+    parser.add_argument("before", type=word, metavar="RUN_A", help=what)
+    parser.add_argument("after", type=word, metavar="RUN_B", help="the other one")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_server(parser)
 

@@ -7,10 +7,10 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from argus.api.cli.errors import CliError
+from argus.api.cli.paths import path
 from argus.api.settings import SettingsError
 from argus.api.settings_sources import load_settings
 from argus.collectors.records.text import tame
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", help="base URL of the endpoint (default: ARGUS_MODEL_URL)")
     parser.add_argument("--model", help="the model's name (default: ARGUS_MODEL, else the first listed)")
     parser.add_argument("--profile", help="kind of server (default: ARGUS_MODEL_PROFILE)")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default argus.toml)")
+    parser.add_argument("--config", type=path, metavar="FILE", help="settings file (default argus.toml)")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 

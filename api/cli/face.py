@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from argus.agent.wording import printable
 from argus.api.cli.errors import CliError, cannot_open
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
+from argus.api.cli.paths import path, word
 from argus.api.masking import mask
 
 if TYPE_CHECKING:
@@ -26,12 +27,12 @@ def add_face(parser: argparse.ArgumentParser) -> None:
     """Declare where the facts are."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "--db", metavar="DB", help="a service's database instead: SQLite file or postgresql:// URL"
+        "--db", type=word, metavar="DB", help="a service's database instead: SQLite file or postgresql:// URL"
     )
     where.add_argument(
         "--recording",
         nargs="+",
-        type=Path,
+        type=path,
         metavar="PATH",
         help="traces or recordings instead, as for argus triage",
     )

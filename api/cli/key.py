@@ -10,11 +10,11 @@ import time
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from argus.api.cli.errors import CliError, cannot_open
 from argus.api.cli.over_http import ask
+from argus.api.cli.paths import path, word
 from argus.api.masking import mask
 from argus.collectors.records.text import tame
 
@@ -66,9 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--db", metavar="DB", help="the database (default: as argus serve finds it)")
+    where.add_argument(
+        "--db", type=word, metavar="DB", help="the database (default: as argus serve finds it)"
+    )
     where.add_argument("--server", metavar="URL", help="a running service instead; ARGUS_KEY is an admin key")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default argus.toml)")
+    parser.add_argument("--config", type=path, metavar="FILE", help="settings file (default argus.toml)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -169,7 +171,9 @@ def _open(args: argparse.Namespace) -> Keyring:
     try:
         settings, _ = load_settings(env=os.environ, path=args.config)
         db = args.db or settings.db
-        is_new = "://" not in db and not os.path.exists(db)
+        is_new = "://" not in db and not (
+            os.path.exists(db) and os.stat(db).st_size
+        )  # a full disk leaves nothing in it
         if is_new and args.action != "create":
             raise CliError(f"there is no database {db!a:.200}: is --db right?")
         store = open_store(db)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
 
 from argus.api.cli.face import add_face, face_of
+from argus.api.cli.interrupts import ENDING
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,5 +18,12 @@ def run(args: argparse.Namespace) -> int:
     """Serve until the client closes stdin."""
     from argus.api.mcp import mcp_server
 
-    mcp_server(face_of(args)).run("stdio")
+    server = mcp_server(face_of(args))
+    for one in (
+        signal.SIGINT,
+        *ENDING,
+    ):  # a thread that waits for input cannot be told to end; nothing is left behind
+        if signal.getsignal(one) is not signal.SIG_IGN:
+            signal.signal(one, signal.SIG_DFL)
+    server.run("stdio")
     return 0

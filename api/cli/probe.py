@@ -171,36 +171,51 @@ def measure(
 ) -> tuple[list[Reading], list[str]]:
     """Run all commands at once; what they measured, and a sentence for each that did not end well."""
     outcomes: dict[int, tuple[list[Reading], str]] = {}
+    started: list[subprocess.Popen[str]] = []
+    threads = []
 
-    def one(rank: int) -> None:
-        outcomes[rank] = _run(hosts, rank, commands[rank], timeout_s=timeout_s)
+    def one(rank: int, process: subprocess.Popen[str]) -> None:
+        outcomes[rank] = _heard(process, hosts, rank, timeout_s=timeout_s)
 
-    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(len(hosts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for rank, command in enumerate(commands):
+            try:
+                started.append(_started(command))
+            except OSError as error:
+                outcomes[rank] = ([], f"{hosts[rank]} cannot be reached: {error.strerror or error}")
+                continue
+            threads.append(threading.Thread(target=one, args=(rank, started[-1]), daemon=True))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+    finally:
+        for process in started:
+            process.terminate()  # those still at it where a signal ended the wait: they would load the hosts for nobody
     readings = [reading for rank in sorted(outcomes) for reading in outcomes[rank][0]]
     return readings, [outcomes[rank][1] for rank in sorted(outcomes) if outcomes[rank][1]]
 
 
-def _run(
-    hosts: Sequence[str], rank: int, command: Sequence[str], *, timeout_s: float
+def _started(command: Sequence[str]) -> subprocess.Popen[str]:
+    env = own_env(os.environ) if command[0] == sys.executable else None
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", env=env
+    )
+
+
+def _heard(
+    process: subprocess.Popen[str], hosts: Sequence[str], rank: int, *, timeout_s: float
 ) -> tuple[list[Reading], str]:
     host = hosts[rank]
-    env = own_env(os.environ) if command[0] == sys.executable else None
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False, env=env
-        )
+        told, said = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
-        said = error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else ""
-        return list(_readings(said, hosts, rank)), f"{host} did not end within {timeout_s:.0f} s"
-    except OSError as error:
-        return [], f"{host} cannot be reached: {error.strerror or error}"
-    why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-    trouble = f"{host} ended with {done.returncode}: {tame(why, 160)}" if done.returncode else ""
-    return list(_readings(done.stdout, hosts, rank)), trouble
+        process.kill()
+        process.wait()
+        half = error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else ""
+        return list(_readings(half, hosts, rank)), f"{host} did not end within {timeout_s:.0f} s"
+    why = (said.strip().splitlines() or ["no reason given"])[-1]
+    trouble = f"{host} ended with {process.returncode}: {tame(why, 160)}" if process.returncode else ""
+    return list(_readings(told, hosts, rank)), trouble
 
 
 def _readings(text: str, hosts: Sequence[str], rank: int) -> Iterator[Reading]:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from argus.api.cli.numbers import whole
+from argus.api.cli.paths import path
 from argus.collectors.host import raw_ring, recorder, spool, stepping
 from argus.collectors.records.plan import DEFAULT_STEPS, MAX_STEPS
+
+MAX_COUNT = (1 << 63) - 1
+"""Bytes and seconds, as the system counts them."""
+
+_count = whole(0, MAX_COUNT)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options; `argus run` passes them on."""
     add = parser.add_argument
     add(
-        "--socket", type=Path, metavar="PATH", help="listen here (default: ARGUS_SOCKET, else the user's own)"
+        "--socket", type=path, metavar="PATH", help="listen here (default: ARGUS_SOCKET, else the user's own)"
     )
     add("--server", metavar="URL", help="service to report to (default: ARGUS_SERVER; none: nothing is sent)")
-    add("--record", type=Path, metavar="DIR", help="keep what the ranks send as files in DIR")
-    add("--record-bytes", type=_count, default=recorder.DEFAULT_BYTES, metavar="N", help="size limit of DIR")
-    add("--spool", type=Path, metavar="DIR", help="where uploads wait for the service (default: PATH.spool)")
+    add("--record", type=path, metavar="DIR", help="keep what the ranks send as files in DIR")
     add(
-        "--spool-bytes", type=_count, default=spool.DEFAULT_BYTES, metavar="N", help="size limit of the spool"
+        "--record-bytes",
+        type=_count,
+        default=recorder.DEFAULT_BYTES,
+        metavar="N",
+        help="size limit of DIR",
     )
     add(
         "--metrics-port",
@@ -35,10 +43,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what this host is called, also by its ranks (default: its own name; in a container, the node's)",
     )
     add(
-        "--launcher-pid", type=_count, metavar="PID", help="end after this process and the last rank are gone"
+        "--launcher-pid",
+        type=_count,
+        metavar="PID",
+        help="end after this process and the last rank are gone",
     )
+    _add_spool(parser)
     _add_observing(parser)
     _add_pace(parser)
+
+
+def _add_spool(parser: argparse.ArgumentParser) -> None:
+    """Where uploads wait."""
+    add = parser.add_argument
+    add("--spool", type=path, metavar="DIR", help="where uploads wait for the service (default: PATH.spool)")
+    add(
+        "--spool-bytes",
+        type=_count,
+        default=spool.DEFAULT_BYTES,
+        metavar="N",
+        help="size limit of the spool",
+    )
 
 
 def _add_pace(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +71,7 @@ def _add_pace(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--window-steps",
-        type=_steps,
+        type=whole(1, MAX_STEPS),
         default=DEFAULT_STEPS,
         metavar="N",
         help=f"steps per window until a number fits how long they last (default: {DEFAULT_STEPS})",
@@ -63,7 +88,7 @@ def _add_pace(parser: argparse.ArgumentParser) -> None:
 def _add_observing(parser: argparse.ArgumentParser) -> None:
     """What is observed and kept besides the ranks' summaries."""
     add = parser.add_argument
-    add("--ring", type=Path, metavar="DIR", help="where the last minutes lie raw (default: PATH.ring)")
+    add("--ring", type=path, metavar="DIR", help="where the last minutes lie raw (default: PATH.ring)")
     add(
         "--ring-bytes",
         type=_count,
@@ -82,22 +107,11 @@ def _add_observing(parser: argparse.ArgumentParser) -> None:
     add("--no-host-samples", action="store_true", help="do not sample pressure, throttling, GPUs and links")
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative, got {value}")
-    return value
-
-
 def _share(text: str) -> float:
-    value = float(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"a share lies above 0 and at most at 1, got {text}")
-    return value
-
-
-def _steps(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= MAX_STEPS:
-        raise argparse.ArgumentTypeError(f"must be in [1, {MAX_STEPS}], got {value}")
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:  # also NaN
+        raise argparse.ArgumentTypeError(f"a share lies above 0 and at most at 1, got {text!r}")
     return value

@@ -17,6 +17,7 @@ from argus.agent.wording import counted, printable
 from argus.api.cli.bar import Bar
 from argus.api.cli.errors import CliError, check_run_name
 from argus.api.cli.over_http import add_server, server_of
+from argus.api.cli.paths import path
 
 if TYPE_CHECKING:
     from argus.analytics.outside import Outside
@@ -33,7 +34,7 @@ MAX_NAME = 256
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument(
-        "paths", nargs="+", type=Path, metavar="PATH", help="recordings, trace files, folders or archives"
+        "paths", nargs="+", type=path, metavar="PATH", help="recordings, trace files, folders or archives"
     )
     add_server(parser)
     parser.add_argument("--run", metavar="NAME", default="", help="send it under this name")

@@ -15,6 +15,7 @@ from argus.agent.wording import printable, quantity
 from argus.api.cli.bar import Bar
 from argus.api.cli.errors import CliError
 from argus.api.cli.over_http import add_server, ask, quoted, server_of
+from argus.api.cli.paths import path, write_whole
 from argus.collectors.records.text import tame
 
 ANALYSED, IN_PART, NOTHING = 0, 1, 2
@@ -25,10 +26,10 @@ MAX_WARNINGS = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, in which form."""
     parser.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="traces or a recording instead of a run"
+        "paths", nargs="*", type=path, metavar="PATH", help="traces or a recording instead of a run"
     )
     parser.add_argument("--run", metavar="NAME", help="a run of the service")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write one page that needs nothing else")
+    parser.add_argument("--html", type=path, metavar="FILE", help="write one page that needs nothing else")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_server(parser)
 
@@ -42,16 +43,21 @@ def run(args: argparse.Namespace) -> int:
         if args.run
         else of_files(args.paths)
     )
-    if args.html is not None:
-        from argus.api.losses_page import page
-
-        try:
-            args.html.write_text(page(report), encoding="utf-8")
-        except OSError as error:
-            raise CliError(f"{args.html} cannot be written: {error.strerror or error}") from None
-        print(f"{args.html} is written", file=sys.stderr)
     print(json.dumps(report) if args.json else "\n".join(render(report)))
+    if args.html is not None:
+        _write_page(report, args.html)
     return IN_PART if report["lacks"] else ANALYSED
+
+
+def _write_page(report: Mapping[str, Any], to: Path) -> None:
+    """Raises CliError; the report itself is printed by then."""
+    from argus.api.losses_page import page
+
+    try:
+        write_whole(to, page(report))
+    except OSError as error:
+        raise CliError(f"{to} cannot be written: {error.strerror or error}", code=IN_PART) from None
+    print(f"{to} is written", file=sys.stderr)
 
 
 def of_files(paths: list[Path]) -> dict[str, Any]:

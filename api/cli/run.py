@@ -10,6 +10,7 @@ import time
 from secrets import token_hex
 
 from argus.api.cli.errors import CliError, check_run_name
+from argus.api.cli.paths import word
 from argus.collectors import launch
 from argus.collectors.host.client import parse_server
 from argus.collectors.host.listener import target_of
@@ -21,10 +22,13 @@ NOT_EXECUTABLE = 126
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options before `--`; all behind it is the command."""
     parser.add_argument("--run", metavar="NAME", help="name of the run (ARGUS_RUN; default: the job's id)")
-    parser.add_argument("--socket", metavar="PATH", help="where the processor listens (ARGUS_SOCKET)")
+    parser.add_argument(
+        "--socket", type=word, metavar="PATH", help="where the processor listens (ARGUS_SOCKET)"
+    )
     parser.add_argument("--server", metavar="URL", help="the service to report to (ARGUS_SERVER)")
     parser.add_argument(
         "--record",
+        type=word,
         metavar="DIR",
         help="write a recording that `argus triage` opens (ARGUS_RECORD; default without a service)",
     )

@@ -8,10 +8,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from argus.api.cli.errors import CliError
+from argus.api.cli.paths import path, word
 from argus.api.cli.serve_checks import check_agent, check_callbacks, check_key, check_topology, tls_of
 from argus.api.cli.serve_http import listen, serve_http
 from argus.api.cli.serve_log import logging_lines
@@ -32,17 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `argus serve`; each overrides argus.toml and the environment."""
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1); others need a key")
     parser.add_argument("--port", type=int, help="port to listen on (default 8321); 0 takes a free one")
-    parser.add_argument("--db", help="SQLite file or postgresql:// URL (default argus.sqlite)")
+    parser.add_argument("--db", type=word, help="SQLite file or postgresql:// URL (default argus.sqlite)")
     parser.add_argument(
-        "--tls-cert", metavar="FILE", help="speak TLS with this certificate and its chain, PEM"
+        "--tls-cert", type=word, metavar="FILE", help="speak TLS with this certificate and its chain, PEM"
     )
-    parser.add_argument("--tls-key", metavar="FILE", help="the certificate's private key, PEM")
+    parser.add_argument("--tls-key", type=word, metavar="FILE", help="the certificate's private key, PEM")
     parser.add_argument("--window-steps", type=int, metavar="N", help="steps per window, for every attempt")
     parser.add_argument("--engine", choices=("local", "ray"), help="where L3 computes (default local)")
     parser.add_argument(
         "--demo", action="store_true", help="serve simulated jobs instead, from a database of their own"
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default argus.toml)")
+    parser.add_argument("--config", type=path, metavar="FILE", help="settings file (default argus.toml)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -50,7 +50,7 @@ def listen(settings: Settings) -> socket.socket:
 def serve_http(
     service: Service, listener: socket.socket, *, projects: Projects, tls: Mapping[str, str]
 ) -> None:
-    """Answer on the listener until SIGTERM or SIGINT."""
+    """Answer on the listener until SIGTERM, SIGINT or SIGHUP."""
     import uvicorn
 
     from argus.api.http.app import make_app
@@ -78,7 +78,10 @@ def serve_http(
     gc.set_threshold(*GC_THRESHOLDS)
     # uvicorn raises the signal again once it has shut down; to end in order is no failure.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
-    Server(config).run(sockets=[listener])
+    server = Server(config)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # which uvicorn leaves alone: nohup
+        signal.signal(signal.SIGHUP, server.handle_exit)
+    server.run(sockets=[listener])
 
 
 def _options(settings: Settings, *, crowding: Crowding) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from argus.agent.wording import counted, printable
 from argus.api.cli.errors import CliError
 from argus.api.cli.numbers import whole
 from argus.api.cli.over_http import add_server, key_of, server_of
+from argus.api.cli.paths import word
 from argus.collectors.records.errors import WireError
 from argus.topology.compare import difference
 from argus.topology.export import fleet_to_json, layouts_from_json
@@ -46,21 +47,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `argus topology show` and `argus topology check`."""
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     show = commands.add_parser("show", help="layout, places and conflicts of a run or of files")
-    show.add_argument("files", nargs="*", metavar="FILE", help=FILES_HELP)
+    show.add_argument("files", nargs="*", type=_file, metavar="FILE", help=FILES_HELP)
     show.add_argument("--run", metavar="R", help="a run the service knows; files add to it")
     show.add_argument(
         "--attempt", type=whole(0, MAX_ATTEMPT), metavar="N", help="attempt of the run; the latest by default"
     )
     add_server(show)
     show.add_argument("--rank", type=int, metavar="N", help="only this rank, with everything above it")
-    show.add_argument("--against", metavar="FILE", help="what changed since a saved --json")
+    show.add_argument("--against", type=_file, metavar="FILE", help="what changed since a saved --json")
     form = show.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="everything as one JSON object")
     form.add_argument("--dot", action="store_true", help="the hardware as Graphviz DOT")
     form.add_argument("--graphml", action="store_true", help="the graph as GraphML")
     check = commands.add_parser("check", help="read files, explain what is wrong or contradicts")
-    check.add_argument("files", nargs="+", metavar="FILE", help=FILES_HELP)
+    check.add_argument("files", nargs="+", type=_file, metavar="FILE", help=FILES_HELP)
     check.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _file(text: str) -> str:
+    """A file, alone or behind the name of its host, that is not the empty word."""
+    host, _ = _split(text)
+    word(text.removeprefix(f"{host}=") if host else text)
+    return text
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from argus.agent.worth import worth_lines
 from argus.api.cli.bar import Bar
 from argus.api.cli.errors import CliError
 from argus.api.cli.numbers import whole
+from argus.api.cli.paths import path, write_whole
 from argus.api.cli.triage_series import series_text
 from argus.api.offline.files import triage_files
 from argus.api.offline.series import SeriesReport
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths",
         nargs="+",
-        type=Path,
+        type=path,
         metavar="PATH",
         help="traces, recordings, dumps, logs, scrapes or stacks: files, folders, archives",
     )
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--ideal-timeline",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="write the ideal steps of a pipeline as a trace for Perfetto",
     )
@@ -76,8 +77,6 @@ def run(args: argparse.Namespace) -> int:
         raise CliError(f"nothing usable: {said}{more}", code=NOTHING) from None
     finally:
         bar.clear()
-    if args.ideal_timeline is not None:
-        _write_timeline(report, args.ideal_timeline)
     if args.json:
         print(json.dumps(report.to_json(), allow_nan=False, default=float))
     else:
@@ -86,17 +85,21 @@ def run(args: argparse.Namespace) -> int:
         print(f"argus triage: {printable(warning)}", file=sys.stderr)
     if len(report.warnings) > MAX_WARNINGS:
         print(f"argus triage: and {len(report.warnings) - MAX_WARNINGS} more, see --json", file=sys.stderr)
-    return exit_code(report, fail_on_fault=args.fail_on_fault)
+    code = exit_code(report, fail_on_fault=args.fail_on_fault)
+    if args.ideal_timeline is not None:  # the verdict stands, whatever becomes of this
+        _write_timeline(report, args.ideal_timeline, code=code if code == FAULT else IN_PART)
+    return code
 
 
-def _write_timeline(report: Report | SeriesReport, path: Path) -> None:
+def _write_timeline(report: Report | SeriesReport, to: Path, *, code: int) -> None:
+    """Write the ideal steps. Raises CliError with the code where that cannot be."""
     trace = report.ideal_timeline() if isinstance(report, Report) else None
     if trace is None:
-        raise CliError("--ideal-timeline needs phases per micro-batch of whole pipelines", code=NOTHING)
+        raise CliError("--ideal-timeline needs phases per micro-batch of whole pipelines", code=code)
     try:
-        path.write_text(json.dumps(trace))
+        write_whole(to, json.dumps(trace))
     except OSError as error:
-        raise CliError(f"{path} cannot be written: {error.strerror or error}", code=NOTHING) from None
+        raise CliError(f"{to} cannot be written: {error.strerror or error}", code=code) from None
 
 
 def text(report: Report | SeriesReport, *, color: bool = False) -> str:

@@ -52,11 +52,14 @@ def _read(job: Job) -> str:
     return f"{len(job.ranks)} of {job.world_size} ranks"
 
 
-def _too_few_ranks(job: Job) -> str:
+def are_too_few(job: Job) -> bool:
+    """Whether too few of the job's ranks were read to call any of them late."""
     num_seen = job.world_size - len(job.missing)
-    if num_seen < max(MIN_SHARE_READ * job.world_size, min(2, job.world_size)):
-        return f"only {_read(job)} were read"
-    return ""
+    return num_seen < max(MIN_SHARE_READ * job.world_size, min(2, job.world_size))
+
+
+def _too_few_ranks(job: Job) -> str:
+    return f"only {_read(job)} were read" if are_too_few(job) else ""
 
 
 def _incomparable(job: Job, waits: Waited) -> str:

@@ -26,7 +26,7 @@ from argus.analytics.waits import Waits, waits_of
 from argus.analytics.whatif.graph import NotReplayable
 from argus.analytics.whatif.shares import Replayer, WhatIf, replayer_of, what_if
 from argus.analytics.window import Window, assemble
-from argus.api.offline.doubt import FEW_STEPS, MIN_SHARE_READ, doubt_of
+from argus.api.offline.doubt import FEW_STEPS, MIN_SHARE_READ, are_too_few, doubt_of
 from argus.api.offline.ends import Ends, ends_of
 from argus.api.offline.seen import Seen, analyse_seen, end_s, outside_of, seen_by, told_apart
 from argus.api.offline.series import SeriesReport, analyse_series
@@ -268,7 +268,10 @@ def missing_evidence(windows: Sequence[Window], job: Job) -> tuple[str, ...]:
 
 
 def windows_of(job: Job, topology: Topology, window_steps: int | None) -> tuple[Window, ...]:
-    """The job's windows, aligned; one alone if they would be too few to vote. They count the steps without holes."""
+    """The job's windows, aligned; one alone if they would be too few to vote. They count the steps without holes.
+
+    Where so few ranks were read that nobody can be called late, the others have no rows: a header may state a million.
+    """
     job = without_holes(job)
     size = window_steps or DEFAULT_STEPS
     if job.num_steps < (VOTES + MIN_PAST) * size:
@@ -278,7 +281,11 @@ def windows_of(job: Job, topology: Topology, window_steps: int | None) -> tuple[
     for one in job.records:
         for part in cut(one, plan):
             by_index.setdefault(part.window, []).append(part)
-    return tuple(_covered(align(assemble(parts, topology)), job) for _, parts in sorted(by_index.items()))
+    rows_of = job.ranks if are_too_few(job) else None
+    return tuple(
+        _covered(align(assemble(parts, topology, rows_of=rows_of)), job)
+        for _, parts in sorted(by_index.items())
+    )
 
 
 def _as_read(topology: Topology, job: Job) -> Topology:

@@ -14,6 +14,7 @@ from argus.agent.loop.drive import Asked
 from argus.agent.loop.limits import Limits
 from argus.agent.model.endpoint import Endpoint
 from argus.api.cli.errors import CliError
+from argus.api.cli.paths import path
 from argus.evals.agents.board import TRIAGE, injected, trials_of
 from argus.evals.agents.cases import AgentCase, Each, agent_case
 from argus.evals.agents.columns import Columns, columns
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--attacks", action="store_true", help="also try every planted instruction on the endpoint's model"
     )
     parser.add_argument(
-        "--jsonl", type=Path, metavar="FILE", help="write every answer of the endpoint's model to this file"
+        "--jsonl", type=path, metavar="FILE", help="write every answer of the endpoint's model to this file"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import platform
@@ -10,13 +11,15 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, Literal, Protocol, cast
 
 from argus.api.cli.errors import CliError
+from argus.api.cli.late import LateParser
+from argus.api.cli.paths import path, write_whole
 from argus.evals.interrupts import orderly_end
 
 Size = Literal["smoke", "default", "full"]
@@ -37,26 +40,39 @@ class Bench(Protocol):
         """The figures as a Markdown table."""
 
 
-@cache
-def benches() -> Mapping[str, Bench]:
-    """Every benchmark by name, found by walking this folder."""
-    names = sorted(module.name for module in iter_modules(__path__))
-    return {name: cast(Bench, import_module(f"{__name__}.{name}")) for name in names}
+def benches() -> Mapping[str, str]:
+    """What every benchmark measures, by name: the files of this folder; their imports together take seconds."""
+    files = {module.name: Path(__path__[0], f"{module.name}.py") for module in iter_modules(__path__)}
+    return {name: _first_line(files[name]) for name in sorted(files)}
+
+
+def _first_line(file: Path) -> str:
+    """Of a module's docstring."""
+    return (ast.get_docstring(ast.parse(file.read_bytes())) or "").split("\n")[0]
+
+
+def bench_called(name: str) -> Bench:
+    """One of them."""
+    return cast(Bench, import_module(f"{__name__}.{name}"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `argus bench`; one sub-command per benchmark, and `all`."""
-    commands = parser.add_subparsers(dest="bench", required=True, metavar="NAME")
-    for name, module in benches().items():
+    commands = parser.add_subparsers(dest="bench", required=True, metavar="NAME", parser_class=LateParser)
+    for name, measures in benches().items():
         other = [name.replace("_", "-")] if "_" in name else []
-        sub = commands.add_parser(name, aliases=other, help=(module.__doc__ or "").split("\n")[0])
-        _common(sub)
-        module.add_arguments(sub)
+        sub = commands.add_parser(name, aliases=other, help=measures.replace("%", "%%"))
+        sub.declare = partial(_declare, name)
     every = commands.add_parser("all", help="every benchmark in turn")
     _common(every)
     every.add_argument(
         "--skip", action="append", default=[], metavar="NAME", help="but for this one; may be repeated"
     )
+
+
+def _declare(name: str, parser: argparse.ArgumentParser) -> None:
+    _common(parser)
+    bench_called(name).add_arguments(parser)
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -67,13 +83,15 @@ def _common(parser: argparse.ArgumentParser) -> None:
     size.add_argument("--full", dest="size", action="store_const", const="full", help="the long form")
     parser.set_defaults(size="default")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this Markdown file")
+    parser.add_argument("--write", type=path, metavar="FILE", help="put the table into this Markdown file")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run one benchmark or all; 1 if a promise was missed."""
-    if args.write and not args.write.is_file():
+    if args.write and not os.path.isfile(args.write):  # unlike `Path.is_file` also of a name that is too long
         raise CliError(f"{args.write} does not exist; name the Markdown file to write into")
+    if args.write and not os.access(args.write, os.R_OK | os.W_OK):
+        raise CliError(f"{args.write} cannot be read and written; name another Markdown file")
     bench = args.bench.replace("-", "_")
     names = _all_but(args.skip) if bench == "all" else [bench]
     results = {}
@@ -84,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(results if bench == "all" else results[bench]))
     else:
-        print("\n\n".join(f"{name}\n{benches()[name].table(result)}" for name, result in results.items()))
+        print("\n\n".join(f"{name}\n{bench_called(name).table(result)}" for name, result in results.items()))
     return 0 if all(result.get("ok", True) for result in results.values()) else 1
 
 
@@ -99,7 +117,7 @@ def _all_but(skipped: Sequence[str]) -> list[str]:
 
 
 def _run_one(name: str, args: argparse.Namespace, *, alone: bool) -> dict[str, Any]:
-    module = benches()[name]
+    module = bench_called(name)
     parser = argparse.ArgumentParser()
     module.add_arguments(parser)
     defaults = vars(parser.parse_args([]))
@@ -142,4 +160,4 @@ def _write(path: Path, name: str, table: str, *, command: str) -> None:
     text = path.read_text(encoding="utf-8")
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     text = pattern.sub(lambda _: section, text) if pattern.search(text) else f"{text.rstrip()}\n\n{section}\n"
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text)

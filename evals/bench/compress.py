@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from argus.analytics.kernels.distance import matrix, quantile_profile
 from argus.analytics.kernels.mixture import Mixture, fit, quantile
+from argus.api.cli.paths import path
 from argus.collectors.host.compress import compress
 from argus.collectors.records.events import Rows
 from argus.collectors.records.kernel_blob import encode
@@ -46,7 +47,7 @@ class _Host:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where real traces lie."""
     parser.add_argument(
-        "--traces", type=Path, metavar="DIR", help="also measure profiler traces in this folder"
+        "--traces", type=path, metavar="DIR", help="also measure profiler traces in this folder"
     )
 
 

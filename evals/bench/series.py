@@ -14,6 +14,7 @@ import numpy as np
 
 from argus.analytics.window import Floats
 from argus.api.cli.errors import CliError
+from argus.api.cli.paths import path
 from argus.evals.bench import Size
 from argus.evals.healthy_series import MAX_FALSE_PER_STEP, count_false_families, count_false_jobs
 from argus.evals.series_score import score_series
@@ -30,7 +31,7 @@ NOISE = 0.03
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """`--file` for recorded series instead of made ones."""
-    parser.add_argument("--file", type=Path, metavar="JSON", help="{name: {interval, values}} to score")
+    parser.add_argument("--file", type=path, metavar="JSON", help="{name: {interval, values}} to score")
 
 
 def bench(args: argparse.Namespace, *, size: Size) -> dict[str, Any]:

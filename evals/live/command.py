@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.api.cli.errors import CliError
+from argus.api.cli.paths import path
 from argus.evals.interrupts import orderly_end
 from argus.evals.live import book, sweep
 from argus.evals.live.faults import faults
@@ -58,14 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--clean", action="store_true", help="remove what killed runs left behind, run nothing"
     )
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep recordings, logs and stores there")
+    parser.add_argument("--keep", type=path, metavar="DIR", help="keep recordings, logs and stores there")
     parser.add_argument(
         "--book",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="keep every trial here (JSON lines), play what it lacks, and tell of all that it holds",
     )
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table into this page")
+    parser.add_argument("--write", type=path, metavar="FILE", help="write the table into this page")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 

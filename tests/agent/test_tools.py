@@ -194,6 +194,7 @@ def test_computed_numbers_come_from_evidence_alone() -> None:
     assert status("mine * 1.37", values[:1]) == "error"
     assert status("mine / (mine - mine)", values[:1]) == "error"
     assert status("mine", values) == "error"
+    assert status("mine", [values[0], {**values[1], "name": "mine"}]) == "error"  # which of the two is meant
     assert status("mine", [{**values[0], "path": "/rows/9"}]) == "no_data"
     assert status("mine", [{**values[0], "evidence": "ev-0"}]) == "no_data"
     assert status("mine", [{**values[0], "path": "/rows/0/host"}]) == "no_data"

@@ -34,6 +34,12 @@ from argus.api.http import capturing, wiring
         ("probe --hosts h --seconds nan", "argument --seconds: must be seconds above 0"),
         ("probe --hosts h --rounds 0", "argument --rounds: must be a whole number from 1"),
         ("probe --hosts h --port 99999", "argument --port: must be a whole number from 1 to 65535"),
+        (
+            "processor --ring-bytes x",
+            "argument --ring-bytes: must be a whole number from 0 to 9223372036854775807",
+        ),
+        ("processor --window-steps 0", "argument --window-steps: must be a whole number from 1 to 100000"),
+        ("processor --overhead-budget x", "argument --overhead-budget: a share lies above 0"),
         ("topology show --run r --attempt -1", "argument --attempt: must be a whole number from 0 to "),
     ],
 )
