@@ -134,3 +134,28 @@ def test_a_host_lost_after_the_service_s_clock_jumped_is_told(
         say(service, clock, step=last + 1, began_s=began_s, jump_s=off_s, hosts="0", hosts_off=BOTH)
         assert clock.now_s - began_s < 60.0
     assert told(service) == [("stop.lost", [2, 3])]
+
+
+@pytest.mark.parametrize("is_beating", [False, True])
+def test_what_stands_still_in_the_middle_of_a_turn_makes_nobody_silent(
+    service: Service, clock: FakeClock, is_beating: bool
+) -> None:
+    """Its process was stopped, or its store answered nobody; the next turn begins before the hosts have spoken."""
+    last = train(service, clock)
+    service.worker.pulse.beat()
+    clock.now_s += 30.0
+    if is_beating:
+        service.worker.pulse.beat()
+    turn(service, clock)
+    assert told(service) == []
+    train(service, clock, first=last + 1)
+    assert told(service) == []
+
+
+def test_a_pulse_that_goes_on_hides_no_host_that_is_lost(service: Service, clock: FakeClock) -> None:
+    last, began_s = train(service, clock), clock.now_s
+    while not told(service):
+        service.worker.pulse.beat()
+        say(service, clock, step=last + 1, began_s=began_s, hosts="0")
+        assert clock.now_s - began_s < 60.0
+    assert told(service) == [("stop.lost", [2, 3])]
