@@ -14,7 +14,7 @@ from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis, historian
 from argus.api.analysis import Means
-from argus.api.complaints import plainly
+from argus.api.complaints import Complaints, plainly
 from argus.api.healing import Healer
 from argus.api.housekeeping import Housekeeping
 from argus.api.late import Late
@@ -87,6 +87,7 @@ class Worker:
         self._pending: dict[int, list[WindowRow]] = {}
         self._inbox: list[_Heard] = []
         self._lock = threading.Lock()
+        self._complaints = Complaints(LOG)
         self._poked = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -132,18 +133,17 @@ class Worker:
                 more = False
                 self.survive(error)
                 self._poked.clear()
+            else:
+                self._complaints.over()
             if not more:
                 self._wait()
 
     def survive(self, error: Exception) -> None:
         """Count, log once and show what a turn raised."""
-        is_stores = isinstance(error, SQLAlchemyError)
-        part, why = "store" if is_stores else "turn", plainly(error)
+        part = "store" if isinstance(error, SQLAlchemyError) else "turn"
         self._means.metrics.errors.labels(part=part).inc()
-        trouble = f"{part}: {why}"[:500]
-        if trouble not in self._published.troubles_now():
-            # Where in the code the disk was full says nothing.
-            LOG.error("the analysis could not turn: %s", trouble, exc_info=None if is_stores else error)
+        trouble = f"{part}: {plainly(error)}"[:500]
+        self._complaints.about("the analysis could not turn", error)
         self._published.show_troubles((*self._healer.troubles(self._clock()), trouble))
 
     def _wait(self) -> None:
