@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from argus.analytics.store.engine import Store
@@ -39,10 +38,9 @@ class Pulse:
             self._thread.join()
 
     def beat(self) -> None:
-        """One beat, if the store can be asked: what hosts say could not be kept otherwise."""
+        """One beat, once the store could be written to: what hosts say could not be kept before."""
         try:
-            with self._store.read() as connection:
-                connection.execute(text("SELECT 1"))
+            self._store.wait_for_turn()
         except SQLAlchemyError:
             return
         now_s = self._clock()

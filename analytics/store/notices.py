@@ -94,12 +94,15 @@ def claim(
         return None
     found = notice(connection, notifier, topic)
     assert found is not None
+    return _begin(connection, found, about=about, is_anew=is_anew)
+
+
+def _begin(connection: Connection, found: Notice, *, about: str, is_anew: bool) -> Notice:
     kept = {} if is_anew and found.held.get(FOR) != about else found.held
-    held = {**kept, FOR: about}
-    connection.execute(
-        update(NOTICES).where(*_here(notifier, topic)).values(is_sending=True, held=dump(held))
-    )
-    return replace(found, held=held)
+    begun = replace(found, held={**kept, FOR: about})
+    values = {"is_sending": True, "held": dump(begun.held)}
+    connection.execute(update(NOTICES).where(*_here(found.notifier, found.topic)).values(**values))
+    return begun
 
 
 def _blank(notifier: str, topic: str, *, now_s: float) -> dict[str, object]:

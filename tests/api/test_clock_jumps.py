@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from argus.analytics.store import queries
 from argus.api.cli.serve import product_analyses
@@ -150,6 +154,28 @@ def test_what_stands_still_in_the_middle_of_a_turn_makes_nobody_silent(
     assert told(service) == []
     train(service, clock, first=last + 1)
     assert told(service) == []
+
+
+def test_a_store_that_takes_no_writes_makes_nobody_silent(service: Service, clock: FakeClock) -> None:
+    """As where another program holds its lock, or the disk stands still; it is read all the same."""
+    pulse, path = service.worker.pulse, service.store.path
+    pulse.beat()
+    with closing(sqlite3.connect(str(path), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        beating = threading.Thread(target=pulse.beat)
+        beating.start()
+        beating.join(0.2)
+        clock.now_s += 30.0
+        assert beating.is_alive() and pulse.take_missed(clock.now_s)
+    beating.join()
+    assert pulse.take_missed(clock.now_s) and not pulse.take_missed(clock.now_s + 1.0)
+
+
+def test_a_pulse_says_nothing_of_what_the_disk_takes(service: Service) -> None:
+    with pytest.raises(OperationalError), service.store.write() as connection:
+        connection.exec_driver_sql("what the database does not understand")
+    service.worker.pulse.beat()
+    assert service.store.refusal
 
 
 def test_a_pulse_that_goes_on_hides_no_host_that_is_lost(service: Service, clock: FakeClock) -> None:
