@@ -90,7 +90,9 @@ def begin_watch(means: Means, live: LiveAttempt) -> Watch:
 def refresh(means: Means, watch: Watch) -> None:
     """Build the topology anew if a layout came in; not after each of a thousand hosts at the start of a job."""
     begun_s = time.perf_counter()
-    if watch.live.layouts_version == watch.layouts_version or begun_s < watch.rebuild_s:
+    # The first one waits for nothing: windows close from then on, and each needs it.
+    is_early = watch.topology is not None and begun_s < watch.rebuild_s
+    if watch.live.layouts_version == watch.layouts_version or is_early:
         return
     with means.store.read() as connection:
         layouts = progress.layouts_of(connection, watch.live.row.id)

@@ -14,12 +14,13 @@ from argus.analytics.store.leader import Leadership, NotLeading
 from argus.analytics.store.progress import HeardBeat, LiveAttempt, WindowRow
 from argus.api import analysis, historian
 from argus.api.analysis import Means
-from argus.api.complaints import plainly
+from argus.api.complaints import Complaints, plainly
 from argus.api.healing import Healer
 from argus.api.housekeeping import Housekeeping
 from argus.api.late import Late
 from argus.api.liveness import beats_now
 from argus.api.published import Published
+from argus.api.pulse import Pulse
 from argus.api.run_gauges import RunNow
 from argus.api.watch import Watch
 from argus.collectors.records.channels import off_at
@@ -30,9 +31,6 @@ TICK_S = 1.0
 
 TICK_RANKS, MAX_TICK_S = 2000, 5.0
 """Ranks looked at in a second: hosts send their heartbeats every five, so ten thousand are looked at as they come."""
-
-STALL_S = 5.0
-"""A wait of TICK_S that took so long: the machine slept or the clock jumped, and nobody's silence counts."""
 
 BEATS_EVERY_S = 2.5
 """How often a leader reads the heartbeats that other replicas were sent; hosts send them every 5 s."""
@@ -74,6 +72,7 @@ class Worker:
         self._published = published
         self._healer = healer or Healer(means.store)
         self._clock = clock
+        self.pulse = Pulse(means.store, clock=clock)
         self._started_s = self._floor_s = clock()
         self._watches: dict[int, Watch] = {}
         self._unread: dict[int, tuple[float, str]] = {}
@@ -88,12 +87,14 @@ class Worker:
         self._pending: dict[int, list[WindowRow]] = {}
         self._inbox: list[_Heard] = []
         self._lock = threading.Lock()
+        self._complaints = Complaints(LOG)
         self._poked = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread."""
+        self.pulse.start()
         self._thread = threading.Thread(target=self._run, name="argus-analysis", daemon=True)
         self._thread.start()
 
@@ -103,6 +104,7 @@ class Worker:
         self._poked.set()
         if self._thread is not None:
             self._thread.join()
+        self.pulse.stop()
         self._leadership.release()
 
     @property
@@ -131,32 +133,27 @@ class Worker:
                 more = False
                 self.survive(error)
                 self._poked.clear()
+            else:
+                self._complaints.over()
             if not more:
                 self._wait()
 
     def survive(self, error: Exception) -> None:
         """Count, log once and show what a turn raised."""
-        is_stores = isinstance(error, SQLAlchemyError)
-        part, why = "store" if is_stores else "turn", plainly(error)
+        part = "store" if isinstance(error, SQLAlchemyError) else "turn"
         self._means.metrics.errors.labels(part=part).inc()
-        trouble = f"{part}: {why}"[:500]
-        if trouble not in self._published.troubles_now():
-            # Where in the code the disk was full says nothing.
-            LOG.error("the analysis could not turn: %s", trouble, exc_info=None if is_stores else error)
+        trouble = f"{part}: {plainly(error)}"[:500]
+        self._complaints.about("the analysis could not turn", error)
         self._published.show_troubles((*self._healer.troubles(self._clock()), trouble))
 
     def _wait(self) -> None:
-        before_s = self._clock()
         rest_s = min(max(REST_S, self._num_ranks() / REST_RANKS), TICK_S)
         self._stopping.wait(rest_s)
         self._poked.wait(TICK_S - rest_s)
         self._poked.clear()
-        waited_s = self._clock() - before_s
-        if waited_s > STALL_S or waited_s < 0:
-            self.woke(self._clock())
 
     def woke(self, now_s: float) -> None:
-        """The machine slept or the clock jumped: nobody's silence before counts, and nobody was heard after now."""
+        """The service stood still or its clock jumped: nobody's silence before counts, and nobody was heard after now."""
         self._floor_s = now_s
         for watch in self._watches.values():
             watch.hosts = {host: min(at_s, now_s) for host, at_s in watch.hosts.items()}
@@ -167,6 +164,8 @@ class Worker:
 
     def turn(self, now_s: float) -> bool:
         """Once over every live attempt; whether windows still wait."""
+        if self.pulse.take_missed(now_s):
+            self.woke(now_s)
         if self._healer.turn(now_s):
             self._forget()
             self._floor_s = now_s  # hosts were refused while it was repaired

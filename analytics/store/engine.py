@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Executable, Table, create_engine, event
+from sqlalchemy import Connection, Engine, Executable, Table, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -109,6 +109,11 @@ class Store:
             self._refused[:] = [f"{type(error).__name__}: {error.orig}"[:200]]
             raise
         self._refused.clear()
+
+    def wait_for_turn(self) -> None:
+        """Return once a write could begin, and write nothing: whether the disk takes one it does not say."""
+        with self.gate.passing(), self._watched(), self._write() as connection:
+            connection.execute(text("SELECT 1"))
 
     @property
     def refusal(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, delete, func, or_, select, update
@@ -15,12 +15,15 @@ from argus.analytics.store.queries import Json
 
 NEW, POSTED, DIGESTED = "new", "posted", "digested"
 
+FOR = "for"
+"""In what a notifier holds: the incident that its message is about."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
     """What a notifier has told of one topic. `held` is the notifier's own: where its message is.
 
-    `is_doubtful`: a first message was begun, and nobody knows whether it went out.
+    `is_doubtful`: a message was begun, and how much of it went out is not known.
     """
 
     notifier: str
@@ -61,12 +64,17 @@ def claim(
     topic: str,
     *,
     told: str,
+    about: str,
+    is_anew: bool = False,
     owner: str,
     now_s: float,
     lease_s: float,
     rest_s: float,
 ) -> Notice | None:
     """Take a topic on, if it is still as it was seen (`told`) and nobody else has it; None if not.
+
+    It is noted what is being told of: of that the end is told, too, should nobody know how far this came. Where a
+    message `is_anew`, nothing is held any more of one about something else.
 
     Nothing is put off for longer than `rest_s`: a time that lies further ahead was written before the clock was put
     back, and so was a claim for more than twice `lease_s`, as the clocks of two services may differ.
@@ -85,8 +93,16 @@ def claim(
     if not taken.rowcount:
         return None
     found = notice(connection, notifier, topic)
-    connection.execute(update(NOTICES).where(*_here(notifier, topic)).values(is_sending=True))
-    return found
+    assert found is not None
+    return _begin(connection, found, about=about, is_anew=is_anew)
+
+
+def _begin(connection: Connection, found: Notice, *, about: str, is_anew: bool) -> Notice:
+    kept = {} if is_anew and found.held.get(FOR) != about else found.held
+    begun = replace(found, held={**kept, FOR: about})
+    values = {"is_sending": True, "held": dump(begun.held)}
+    connection.execute(update(NOTICES).where(*_here(found.notifier, found.topic)).values(**values))
+    return begun
 
 
 def _blank(notifier: str, topic: str, *, now_s: float) -> dict[str, object]:
@@ -201,6 +217,12 @@ def num_posted(connection: Connection, notifier: str, *, since_s: float, until_s
     """Messages of their own between then and now, not those of a time that a clock put back has before it again."""
     wanted = (NOTICES.c.notifier == notifier, NOTICES.c.posted_s > since_s, NOTICES.c.posted_s <= until_s)
     return int(connection.execute(select(func.count()).select_from(NOTICES).where(*wanted)).scalar_one())
+
+
+def begun(connection: Connection) -> frozenset[str]:
+    """What is being told of, or was without that anybody knows how far it came; by any notifier."""
+    rows = connection.execute(select(NOTICES.c.held).where(NOTICES.c.is_sending.is_(True))).scalars()
+    return frozenset(str(load(held).get(FOR, "")) for held in rows)
 
 
 def told_incidents(connection: Connection, notifier: str, ids: Sequence[str]) -> frozenset[str]:

@@ -36,9 +36,11 @@ class Callbacks:
         """Make the calls that are due; how many were taken."""
         with self.store.read() as connection:
             due = investigations.due_callbacks(connection, now_s=now_s, rest_s=MAX_REST_S)
-        return sum(self._call(one, now_s=now_s) for one in due)
+        return sum(map(self._call, due))
 
-    def _call(self, one: Investigation, *, now_s: float) -> bool:
+    def _call(self, one: Investigation) -> bool:
+        """Make one call, from now: those before it in this turn may have taken long."""
+        now_s = self.clock()
         tries = one.callback_tries + 1
         next_s = now_s + FIRST_RETRY_S * 2**one.callback_tries
         with self.store.write() as connection:

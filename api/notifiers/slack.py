@@ -184,12 +184,15 @@ class Slack:
         thread: str | None = None,
         is_broadcast: bool = False,
     ) -> tuple[str, str]:
-        """Post, unless an earlier try went out; where the channel may not be read, it is sent again."""
+        """Post, or bring an earlier try that went out to what is known now; where the channel may not be read, it is sent
+        again.
+        """
         if is_doubtful:
             try:
                 ts = self.client.find(channel, key=key, since_s=now_s - LOOK_BACK_S, thread=thread)
             except Refused:
                 ts = None
             if ts is not None:
+                self.client.edit(channel, ts, text, key=key)
                 return channel, ts
         return self.client.post(channel, text, key=key, thread=thread, is_broadcast=is_broadcast)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from argus.analytics.incident import SEVERITIES
-from argus.analytics.store.notices import DIGESTED, NEW, Notice
+from argus.analytics.store.notices import DIGESTED, FOR, NEW, Notice
 from argus.api.notify.matter import Matter, is_at_least
 
 OPENED, CHANGED, WORSE, AGAIN, RESOLVED, REPEATED = (
@@ -39,6 +39,8 @@ def decide(
     matter: Matter, told: Notice | None, rules: Rules, *, is_silent: bool, has_room: bool, now_s: float
 ) -> str:
     """The news to tell, OVERFLOW, or "" for nothing."""
+    if told is not None and _is_left_open(matter, told):
+        return RESOLVED
     if told is None or told.status == NEW:
         return _first(matter, rules, is_silent=is_silent, has_room=has_room)
     if told.incident_id != matter.incident.id:
@@ -48,6 +50,12 @@ def decide(
         may = is_worse and matter.incident.status == "open" and not is_silent and has_room
         return OPENED if may else ""
     return _on(matter, told, rules, now_s=now_s)
+
+
+def _is_left_open(matter: Matter, told: Notice) -> bool:
+    """A message that may have gone out says that it goes on, and it is over."""
+    is_this = told.held.get(FOR) == matter.incident.id
+    return told.is_doubtful and is_this and matter.incident.status != "open"
 
 
 def _first(matter: Matter, rules: Rules, *, is_silent: bool, has_room: bool) -> str:

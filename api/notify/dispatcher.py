@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from argus.analytics.store import heard, notices, silences
 from argus.analytics.store.desk_tables import INCIDENT_MARKS, INVESTIGATIONS, SILENCES
 from argus.analytics.store.engine import Store
-from argus.analytics.store.notices import DIGESTED, POSTED, Notice
+from argus.analytics.store.notices import DIGESTED, FOR, POSTED, Notice
 from argus.analytics.store.silences import ALERTMANAGER, Silence
 from argus.analytics.store.tables import INCIDENT_EVENTS
 from argus.api.complaints import Complaints, plainly
@@ -41,9 +41,6 @@ FIRST_RETRY_S, LAST_RETRY_S, REFUSED_S = 2.0, 300.0, 900.0
 MAX_REST_S = 900.0
 """Nothing is put off for longer, whatever a receiver asks for: what is to be tried later than that was written before the
 clock was put back."""
-
-FOR = "for"
-"""In what a notifier holds: the incident that its message is about."""
 
 SILENCES_EVERY_S = 30.0
 KEEP_S, PRUNE_EVERY_S = 90 * 86400.0, 3600.0
@@ -189,8 +186,8 @@ class Dispatcher:
     def _tell(
         self, name: str, matter: Matter, known: Notice | None, *, news: str, is_quiet: bool, now_s: float
     ) -> bool:
-        before = known.told if known else ""
-        claimed = self._claim(name, matter.topic, told=before)
+        before, about = known.told if known else "", matter.incident.id
+        claimed = self._claim(name, matter.topic, told=before, about=about, is_anew=news == OPENED)
         if claimed is None:
             return False
         is_another = claimed.incident_id != matter.incident.id
@@ -202,10 +199,9 @@ class Dispatcher:
             is_doubtful=claimed.is_doubtful,
             is_quiet=is_quiet,
         )
-        held = _held_for(claimed, delivery)
-        notifier = self._desk.notifiers[name]
-        keep = self._keeper(name, matter.topic, held, about=matter.incident.id)
-        if not self._attempt(name, claimed, lambda: notifier.tell(delivery, held=held, keep=keep)):
+        held, notifier = _own(claimed), self._desk.notifiers[name]
+        keep = self._keeper(name, matter.topic, held, about=about)
+        if not self._attempt(name, claimed, lambda: notifier.tell(delivery, held=held, keep=keep), held=held):
             return False
         is_loud = news in (OPENED, WORSE, AGAIN)
         done = replace(
@@ -214,7 +210,7 @@ class Dispatcher:
             status=POSTED,
             severity=matter.incident.severity,
             told=matter.told,
-            held=held,
+            held={**held, FOR: about},
             times=delivery.times,
             posted_s=now_s if is_loud else claimed.posted_s,
             delivered_s=now_s,
@@ -256,14 +252,14 @@ class Dispatcher:
         told = digest.told_of(one)
         if known is not None and known.told == told:
             return False
-        claimed = self._claim(name, one.topic, told=known.told if known else "")
+        claimed = self._claim(name, one.topic, told=known.told if known else "", about=one.topic)
         if claimed is None:
             return False
-        held, notifier = dict(claimed.held), self._desk.notifiers[name]
+        held, notifier = _own(claimed), self._desk.notifiers[name]
         keep = self._keeper(name, one.topic, held, about=one.topic)
         fresh = replace(one, is_doubtful=claimed.is_doubtful, project=self._desk.origin.project)
         if one.lines and not self._attempt(
-            name, claimed, lambda: notifier.tell_digest(fresh, held=held, keep=keep)
+            name, claimed, lambda: notifier.tell_digest(fresh, held=held, keep=keep), held=held
         ):
             return False
         done = replace(claimed, status=POSTED, told=told, held=held, delivered_s=now_s, is_final=True)
@@ -271,7 +267,7 @@ class Dispatcher:
             notices.finish(connection, done, owner=self._desk.name)
         return bool(one.lines)
 
-    def _claim(self, name: str, topic: str, *, told: str) -> Notice | None:
+    def _claim(self, name: str, topic: str, *, told: str, about: str, is_anew: bool = False) -> Notice | None:
         """Take a topic on from now: what was told before it in this turn may have taken long."""
         with self._desk.store.write() as connection:
             return notices.claim(
@@ -279,6 +275,8 @@ class Dispatcher:
                 name,
                 topic,
                 told=told,
+                about=about,
+                is_anew=is_anew,
                 owner=self._desk.name,
                 now_s=self._desk.clock(),
                 lease_s=self._desk.lease_s,
@@ -295,25 +293,29 @@ class Dispatcher:
 
         return keep
 
-    def _attempt(self, name: str, claimed: Notice, send: Callable[[], None]) -> bool:
-        """Send; where that fails, say when to try again, and let the receiver rest: the others' turn comes first."""
+    def _attempt(self, name: str, claimed: Notice, send: Callable[[], None], *, held: Json) -> bool:
+        """Send; where that fails, say when to try again, and let the receiver rest: the others' turn comes first.
+
+        Where `held` has changed by then, part of it is out.
+        """
+        before = dict(held)
         try:
             send()
         except SQLAlchemyError:
             raise
         except Refused as error:
             LOG.error("notifier %s: %s", name, error)
-            self._put_off(claimed, str(error), after_s=REFUSED_S)
+            self._put_off(claimed, str(error), after_s=REFUSED_S, is_doubtful=held != before)
             result = "refused"
         except Exception as error:  # noqa: BLE001 - a notifier is a plug-in: what it raises is not known
-            self._rest(name, claimed, _later(name, error))
+            self._rest(name, claimed, _later(name, error), is_begun=held != before)
             result = "later"
         else:
             result = "sent"
         self._desk.counter.labels(notifier=name, result=result).inc()
         return result == "sent"
 
-    def _rest(self, name: str, claimed: Notice, error: Later) -> None:
+    def _rest(self, name: str, claimed: Notice, error: Later, *, is_begun: bool) -> None:
         """Put it off for as long as the receiver asks from now on, else longer with each try."""
         if error.after_s is not None:
             after_s = pause_s = min(error.after_s, MAX_REST_S)
@@ -322,7 +324,7 @@ class Dispatcher:
             pause_s = min(after_s, FIRST_RETRY_S)
         self._paused_s[name] = self._desk.ticks() + pause_s
         self._due_s = min(self._due_s, self._paused_s[name])
-        self._put_off(claimed, str(error), after_s=after_s, is_doubtful=error.is_doubtful)
+        self._put_off(claimed, str(error), after_s=after_s, is_doubtful=error.is_doubtful or is_begun)
 
     def _put_off(self, claimed: Notice, error: str, *, after_s: float, is_doubtful: bool = False) -> None:
         """Try again after a time; a failure that is none of doubt does not lift that of an earlier try."""
@@ -347,10 +349,9 @@ def _later(name: str, error: Exception) -> Later:
     return Later(plainly(error)[:200], is_doubtful=True)
 
 
-def _held_for(claimed: Notice, delivery: Delivery) -> Json:
-    """What the notifier holds; of an earlier message nothing, where a new one is begun."""
-    is_of_this = claimed.held.get(FOR) == delivery.matter.incident.id
-    return {} if delivery.news == OPENED and not is_of_this else dict(claimed.held)
+def _own(claimed: Notice) -> Json:
+    """What the notifier itself holds."""
+    return {name: value for name, value in claimed.held.items() if name != FOR}
 
 
 def _heeded(notifier: Notifier, lasting: Sequence[Silence]) -> Sequence[Silence]:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, or_, select
 
 from argus.analytics.incident import SEVERITIES, Incident
-from argus.analytics.store import investigations, marks
+from argus.analytics.store import investigations, marks, notices
 from argus.analytics.store.desk_tables import NOTICES
 from argus.analytics.store.incidents import read_incident
 from argus.analytics.store.investigations import Investigation
@@ -137,13 +137,14 @@ def is_at_least(severity: str, floor: str) -> bool:
 def read_matters(
     connection: Connection, *, silences: Sequence[Silence], now_s: float, origin: Origin
 ) -> list[Matter]:
-    """What is open or was told of and has not been told to its end; the latest of each topic, oldest first."""
+    """What is open or was told of, or begun to be, and not to its end; the latest of each topic, oldest first."""
     unfinished = select(NOTICES.c.incident_id).where(
         NOTICES.c.is_final.is_(False), NOTICES.c.status == POSTED, NOTICES.c.incident_id.is_not(None)
     )
+    begun = sorted(notices.begun(connection))[:MAX_MATTERS]
     rows = connection.execute(
         select(INCIDENTS)
-        .where(or_(INCIDENTS.c.status == "open", INCIDENTS.c.id.in_(unfinished)))
+        .where(or_(INCIDENTS.c.status == "open", INCIDENTS.c.id.in_(unfinished), INCIDENTS.c.id.in_(begun)))
         .order_by(INCIDENTS.c.opened_s.desc(), INCIDENTS.c.id)
         .limit(MAX_MATTERS)
     ).all()

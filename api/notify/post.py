@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import threading
-import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -15,6 +16,9 @@ from urllib.parse import urlsplit
 import httpx
 
 TIMEOUT_S = 10.0
+PARTS = 3
+"""Connecting, sending and listening each have the time of one; all together it is never more, however the answer comes."""
+
 MAX_TEXT = 500
 MAX_PAGE = 8 << 20
 """Bytes of a page that are read; one that is cut there is no JSON any more."""
@@ -54,12 +58,16 @@ class Http(Protocol):
 
 
 class HttpxHttp:
-    """Over httpx, without following redirects: where a secret goes is what was set up."""
+    """Over httpx, without following redirects: where a secret goes is what was set up.
+
+    The library's limits hold for each piece of an answer, and one that comes a byte at a time has pieces without end.
+    Only a task can be ended between them, so requests run on an event loop, which has a thread from the first one on.
+    """
 
     def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._made: httpx.Client | None = None
+        self._made: tuple[asyncio.AbstractEventLoop, threading.Thread, httpx.AsyncClient] | None = None
 
     def post(self, url: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
         """See `Http`."""
@@ -72,22 +80,31 @@ class HttpxHttp:
     def close(self) -> None:
         """Give back the connections."""
         with self._lock:
-            if self._made is not None:
-                self._made.close()
-                self._made = None
+            made, self._made = self._made, None
+        if made is None:
+            return
+        loop, thread, client = made
+        asyncio.run_coroutine_threadsafe(client.aclose(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
-    def _client(self) -> httpx.Client:
+    def _running(self) -> tuple[asyncio.AbstractEventLoop, httpx.AsyncClient]:
         """Made when first needed: reading the certificates of the system takes longer than starting without."""
         with self._lock:
             if self._made is None:
-                self._made = httpx.Client(timeout=self._timeout_s, follow_redirects=False)
-            return self._made
+                loop = asyncio.new_event_loop()
+                client = httpx.AsyncClient(timeout=self._timeout_s, follow_redirects=False)
+                thread = threading.Thread(target=loop.run_forever, name="argus-http", daemon=True)
+                thread.start()
+                self._made = loop, thread, client
+            return self._made[0], self._made[2]
 
     def _ask(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
-        max_bytes = MAX_PAGE if method == "GET" else MAX_TEXT
+        loop, client = self._running()
         try:
-            with self._client().stream(method, url, content=body, headers=dict(headers)) as got:
-                text = _read(got, max_bytes=max_bytes, until_s=time.monotonic() + self._timeout_s)
+            request = client.build_request(method, url, content=body, headers=dict(headers))
+            return asyncio.run_coroutine_threadsafe(self._exchange(client, request), loop).result()
         except (
             httpx.ConnectError,
             httpx.ConnectTimeout,
@@ -96,23 +113,31 @@ class HttpxHttp:
             UnicodeError,  # of a host that no name server can be asked for, such as a..b
         ) as error:
             return Answer(status=0, text=_reason(error), is_sent=False)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, TimeoutError) as error:
             return Answer(status=0, text=_reason(error))
+
+    async def _exchange(self, client: httpx.AsyncClient, request: httpx.Request) -> Answer:
+        async with asyncio.timeout(PARTS * self._timeout_s):
+            got = await client.send(request, stream=True)
+        max_bytes = MAX_PAGE if request.method == "GET" else MAX_TEXT
+        try:
+            text = await _read(got, max_bytes=max_bytes, within_s=self._timeout_s)
+        finally:
+            await got.aclose()
         wait = got.headers.get("retry-after", "")
         after_s = float(wait) if wait.isdecimal() and len(wait) < 6 else None
         return Answer(status=got.status_code, text=text, retry_after_s=after_s)
 
 
-def _read(got: httpx.Response, *, max_bytes: int, until_s: float) -> str:
+async def _read(got: httpx.Response, *, max_bytes: int, within_s: float) -> str:
     """What is looked at of an answer's text: its status stands already, and the text may have no end."""
     held = bytearray()
-    try:
-        for chunk in got.iter_bytes():
-            held += chunk
-            if len(held) >= max_bytes or time.monotonic() > until_s:
-                break
-    except httpx.HTTPError:
-        pass
+    with suppress(httpx.HTTPError, TimeoutError):
+        async with asyncio.timeout(within_s):
+            async for chunk in got.aiter_bytes():
+                held += chunk
+                if len(held) >= max_bytes:
+                    break
     return held[:max_bytes].decode("utf-8", "replace")
 
 

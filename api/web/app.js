@@ -25,8 +25,9 @@ function decoded(part) {
 }
 
 async function show() {
-  const [, name = "incidents", ...rest] = (location.hash || "#/incidents").slice(1).split("/");
-  const page = PAGES[name] ?? incidents;
+  const [, asked, ...rest] = location.hash.slice(1).split("/");
+  const name = Object.hasOwn(PAGES, asked) ? asked : "incidents";
+  const page = PAGES[name];
   const turn = ++shown;
   delete document.documentElement.dataset.view;
   for (const tab of document.querySelectorAll("nav a")) {
@@ -80,6 +81,11 @@ function setTheme(theme) {
   dispatchEvent(new Event("argus-theme"));
 }
 
+// A link's own way would change the address, and with it the page that is shown.
+document.querySelector("a.skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
 document.getElementById("theme").addEventListener("click", (event) => {
   const next = (THEMES.indexOf(event.target.dataset.theme) + 1) % THEMES.length;
   setTheme(THEMES[next]);

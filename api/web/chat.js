@@ -22,7 +22,7 @@ export function chat({ run = null, incident = null }) {
     if (question && !state.running) ask(question);
   });
   field.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey) {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { // else it ends a word of Chinese or Japanese
       event.preventDefault();
       form.requestSubmit();
     }

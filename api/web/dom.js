@@ -25,6 +25,15 @@ export function fill(element, ...children) {
   return add(element, children);
 }
 
+// The same for what is told again: where nothing changed, what is selected stays so, and a link keeps the focus.
+export function renew(element, ...children) {
+  const told = add(element.cloneNode(false), children);
+  if (told.isEqualNode(element)) return;
+  const held = element.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  element.replaceChildren(...told.childNodes);
+  if (held) [...element.querySelectorAll("a")].find((one) => one.getAttribute("href") === held)?.focus({ preventScroll: true });
+}
+
 // Telling those who cannot see it that something changed.
 export function say(text) {
   document.getElementById("said").textContent = text;

@@ -1,7 +1,7 @@
 // All incidents, the open ones first.
 
 import { get } from "./api.js";
-import { badge, fill, h, say } from "./dom.js";
+import { badge, fill, h, renew, say } from "./dom.js";
 import { every } from "./live.js";
 import { ago, count, digits, share } from "./format.js";
 
@@ -23,11 +23,7 @@ export async function show(place, _, { stillHere }) {
     const wanted = text.value.trim().toLowerCase();
     const seen = items.filter((one) => !wanted || haystack(one).includes(wanted));
     more.hidden = items.length >= total;
-    const rows = h("div", { class: "incidents" }, seen.map(row), seen.length ? null : h("p", { class: "quiet" }, items.length ? "None of those shown." : calm(state.value, numRuns)));
-    if (rows.isEqualNode(list)) return; // what is selected or has the focus stays so
-    const held = list.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-    list.replaceChildren(...rows.childNodes);
-    if (held) [...list.children].find((one) => one.getAttribute("href") === held)?.focus({ preventScroll: true });
+    renew(list, seen.map(row), seen.length ? null : h("p", { class: "quiet" }, items.length ? "None of those shown." : calm(state.value, numRuns)));
   };
   const status = () => (state.value === "all" ? null : state.value);
   const countRuns = async (page) => {

@@ -2,17 +2,21 @@
 
 import { get, quoted } from "./api.js";
 import { chat } from "./chat.js";
-import { add, badge, facts, fill, h, into, section, table, viewed } from "./dom.js";
+import { add, badge, facts, fill, h, into, renew, section, table, viewed } from "./dom.js";
 import { row as incidentRow } from "./incidents.js";
 import { ago, digits, seconds, share, when } from "./format.js";
+import { every } from "./live.js";
 import { rankMap } from "./map.js";
 import { dashboards } from "./perfetto.js";
 import { phaseHeat, timeHeat } from "./ranks.js";
 import { stepsChart } from "./steps.js";
 
+const AGAIN_S = 15;
+
 export async function show(place, name, { stillHere, mount }) {
   const path = `/v1/runs/${quoted(name)}`;
-  const [run, incidents] = await Promise.all([get(path), get("/v1/incidents", { run: name, limit: 20 })]);
+  const look = () => Promise.all([get(path), get("/v1/incidents", { run: name, limit: 20 }), get("/v1/page")]);
+  const [run, incidents] = await look();
   const latest = run.attempts[0];
   const suspects = [...new Set(incidents.items.filter((one) => one.status === "open" && one.attempt === latest.attempt).flatMap((one) => one.suspects))].slice(0, 16);
   const about = { run: name, attempt: latest.attempt, suspects };
@@ -21,9 +25,15 @@ export async function show(place, name, { stillHere, mount }) {
     part.element.classList.toggle("wide", Boolean(wide));
     return part;
   });
-  add(place, [h("h1", {}, name), head(latest), h("div", { class: "incidents" }, incidents.items.map(incidentRow)),
+  const [top, list] = [h("div"), h("div", { class: "incidents" })];
+  add(place, [h("h1", {}, name), top, list,
     h("div", { class: "grid" }, [steps, heat, phases, map, report, attempts, ask].map((part) => part.element))]);
-  fill(attempts.body, attemptTable(run.attempts), dashboards(name, latest.first_seen_s, latest.last_seen_s));
+  const tell = (now, found) => {
+    renew(top, head(now.attempts[0]));
+    renew(list, found.items.map(incidentRow));
+    renew(attempts.body, attemptTable(now.attempts), dashboards(name, now.attempts[0].first_seen_s, now.attempts[0].last_seen_s));
+  };
+  tell(run, incidents);
   fill(ask.body, chat({ run: name }));
   mount();
   const time = timeHeat(about);
@@ -37,6 +47,20 @@ export async function show(place, name, { stillHere, mount }) {
     run.attempts.some((one) => one.windows) ? into(report.body, get(`${path}/report`), losses) : fill(report.body, h("p", { class: "quiet" }, "No window was analysed yet.")),
   ]);
   viewed("whole");
+  every(AGAIN_S, stillHere, async () => {
+    const [now, found, service] = await look();
+    window.argusPage = service;
+    tell(now, found);
+    if (now.attempts[0].attempt !== latest.attempt) offer(place);
+  });
+}
+
+// The charts are of the attempt that they were drawn for, and stay under the reader's eyes.
+function offer(place) {
+  if (place.querySelector(".news")) return;
+  const button = h("button", { type: "button", class: "news" }, "This run has begun anew: show its new attempt");
+  button.addEventListener("click", () => dispatchEvent(new Event("hashchange")));
+  place.prepend(button);
 }
 
 function head(latest) {

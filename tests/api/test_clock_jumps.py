@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from argus.analytics.store import queries
 from argus.api.cli.serve import product_analyses
@@ -132,5 +136,52 @@ def test_a_host_lost_after_the_service_s_clock_jumped_is_told(
     assert told(service) == []
     while not told(service):
         say(service, clock, step=last + 1, began_s=began_s, jump_s=off_s, hosts="0", hosts_off=BOTH)
+        assert clock.now_s - began_s < 60.0
+    assert told(service) == [("stop.lost", [2, 3])]
+
+
+@pytest.mark.parametrize("is_beating", [False, True])
+def test_what_stands_still_in_the_middle_of_a_turn_makes_nobody_silent(
+    service: Service, clock: FakeClock, is_beating: bool
+) -> None:
+    """Its process was stopped, or its store answered nobody; the next turn begins before the hosts have spoken."""
+    last = train(service, clock)
+    service.worker.pulse.beat()
+    clock.now_s += 30.0
+    if is_beating:
+        service.worker.pulse.beat()
+    turn(service, clock)
+    assert told(service) == []
+    train(service, clock, first=last + 1)
+    assert told(service) == []
+
+
+def test_a_store_that_takes_no_writes_makes_nobody_silent(service: Service, clock: FakeClock) -> None:
+    """As where another program holds its lock, or the disk stands still; it is read all the same."""
+    pulse, path = service.worker.pulse, service.store.path
+    pulse.beat()
+    with closing(sqlite3.connect(str(path), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        beating = threading.Thread(target=pulse.beat)
+        beating.start()
+        beating.join(0.2)
+        clock.now_s += 30.0
+        assert beating.is_alive() and pulse.take_missed(clock.now_s)
+    beating.join()
+    assert pulse.take_missed(clock.now_s) and not pulse.take_missed(clock.now_s + 1.0)
+
+
+def test_a_pulse_says_nothing_of_what_the_disk_takes(service: Service) -> None:
+    with pytest.raises(OperationalError), service.store.write() as connection:
+        connection.exec_driver_sql("what the database does not understand")
+    service.worker.pulse.beat()
+    assert service.store.refusal
+
+
+def test_a_pulse_that_goes_on_hides_no_host_that_is_lost(service: Service, clock: FakeClock) -> None:
+    last, began_s = train(service, clock), clock.now_s
+    while not told(service):
+        service.worker.pulse.beat()
+        say(service, clock, step=last + 1, began_s=began_s, hosts="0")
         assert clock.now_s - began_s < 60.0
     assert told(service) == [("stop.lost", [2, 3])]

@@ -136,6 +136,20 @@ def test_a_disk_that_turns_read_only_refuses_and_comes_back(service: Service) ->
     assert client.post("/v1/ingest/windows", content=body(1), headers=headers).json()["accepted"] == 4
 
 
+def test_what_kept_the_analysis_is_over_in_the_log_too(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="argus.worker")
+    failed = "the analysis could not turn: OperationalError: attempt to write a readonly database"
+    with read_only(service):
+        with pytest.raises(OperationalError):
+            service.receive_layouts(layouts_body())
+        service.worker.start()
+        wait_for(lambda: failed in caplog.messages)
+    wait_for(lambda: f"over: {failed}" in caplog.messages)
+    assert caplog.messages.count(failed) == 1
+
+
 def test_a_damaged_file_is_said_and_a_restored_one_is_found(service: Service, tmp_path: Path) -> None:
     client = TestClient(make_app(service))
     headers = {"content-type": CONTENT_TYPE}
@@ -223,7 +237,7 @@ def test_hosts_that_a_full_disk_refuses_are_not_lost(service: Service, clock: Fa
 def test_a_clock_that_jumps_loses_no_rank_and_goes_on(
     service: Service, clock: FakeClock, jump_s: float
 ) -> None:
-    """The thread sees the jump while it waits; what it does then is done here."""
+    """The pulse sees the jump; what the analysis does then is done here."""
     service.receive_layouts(layouts_body())
     for window in range(6):
         beats = [make_beat(rank, ts_s=clock.now_s) for rank in range(4)]

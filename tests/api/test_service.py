@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from argus.analytics.store import progress, queries
+from argus.api import analysis
 from argus.api.service import NothingTaken, Service
 from argus.collectors.records.layout import Layout
 from argus.topology.layout import Topology, build
@@ -86,7 +87,12 @@ def test_late_summaries_are_kept_and_not_analysed(service: Service, clock: FakeC
         assert progress.bodies_of(connection, 1, 0) == []
 
 
-def test_windows_wait_for_the_first_layout(service: Service, clock: FakeClock) -> None:
+@pytest.mark.parametrize("pauses", [analysis.REBUILD_PAUSES, 1e9])
+def test_windows_wait_for_the_first_layout(
+    service: Service, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, pauses: float
+) -> None:
+    """Also on a machine so slow that a look at no layouts takes long."""
+    monkeypatch.setattr(analysis, "REBUILD_PAUSES", pauses)
     send(service, 0)
     turn(service, clock, after_s=60)
     assert statuses(service) == {0: "open"}

@@ -337,7 +337,15 @@ def test_one_that_died_is_taken_over_in_doubt(store: Store, clock: FakeClock) ->
     topic = f"incident:{incident.fingerprint}"
     with store.write() as connection:  # a service that was killed while it sent
         assert notices.claim(
-            connection, "rec", topic, told="", owner="dead", now_s=clock.now_s, lease_s=60.0, rest_s=3600.0
+            connection,
+            "rec",
+            topic,
+            told="",
+            about="",
+            owner="dead",
+            now_s=clock.now_s,
+            lease_s=60.0,
+            rest_s=3600.0,
         )
     to = Recorder()
     telling = dispatcher_of(store, clock, {"rec": to}, name="alive")

@@ -179,6 +179,24 @@ def test_a_receiver_that_takes_its_time_is_called_by_one_service(at: Lived) -> N
     assert other.sent == [] and kept(at, begun["id"]).callback == SENT
 
 
+def test_the_second_call_of_a_turn_is_held_on_to_for_as_long_as_the_first(at: Lived) -> None:
+    for place in "xy":
+        body = {"callback_url": f"https://ci.example/{place}", "question": place}
+        ended(at, at.client.post("/v1/investigations", json=body).json()["id"])
+    other = FakeHttp()
+    means: dict[str, Any] = {"store": at.service.store, "settings": at.service.settings, "clock": at.clock}
+
+    class Slow(FakeHttp):
+        def post(self, url: str, body: bytes, *, headers: Mapping[str, str]) -> Answer:
+            at.clock.now_s += 40.0
+            if self.sent:  # the second, for as long as which another service looks, too
+                Callbacks(http=other, **means).turn(at.clock.now_s)
+            return super().post(url, body, headers=headers)
+
+    assert Callbacks(http=Slow(), **means).turn(at.clock.now_s) == 2
+    assert other.sent == []
+
+
 def test_a_receiver_that_never_answers_is_given_up(at: Lived) -> None:
     begun = at.client.post("/v1/investigations", json={"callback_url": "https://ci.example/x"}).json()
     ended(at, begun["id"])

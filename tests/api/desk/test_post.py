@@ -59,3 +59,23 @@ def test_an_answer_that_falls_silent_is_the_status_it_began_with() -> None:
     with answering(silent) as url, closing(HttpxHttp(timeout_s=0.2)) as http:
         assert http.post(url, b"{}", headers={}).is_good
         left.set()
+
+
+def test_an_answer_whose_head_comes_a_byte_at_a_time_is_none() -> None:
+    left, num_bytes = threading.Event(), 0
+
+    def dripping(connection: socket.socket) -> None:
+        nonlocal num_bytes
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        try:
+            while num_bytes < 500 and not left.wait(0.02):
+                connection.sendall(b"a")
+                num_bytes += 1
+            connection.sendall(b"\r\nContent-Length: 0\r\n\r\n")
+        except OSError:
+            return
+
+    with answering(dripping) as url, closing(HttpxHttp(timeout_s=0.1)) as http:
+        answer = http.post(url, b"{}", headers={})
+        left.set()
+    assert (answer.status, answer.is_sent) == (0, True) and num_bytes < 500

@@ -262,6 +262,24 @@ def test_an_outage_loses_nothing(double: SlackDouble, store: Store, clock: FakeC
     assert len(roots(double)) == 1 and len(replies(double)) == 1
 
 
+@pytest.mark.parametrize("quirks", [["drop_answer"], ["", "unavailable"]], ids=["its answer", "its thread"])
+def test_a_message_that_lost_something_says_that_it_is_over(
+    double: SlackDouble, store: Store, clock: FakeClock, quirks: list[str]
+) -> None:
+    double.quirks["chat.postMessage"] = quirks
+    telling = dispatcher_of(store, clock, {"slack": bot(double)})
+    first = save(store, an_incident(), now_s=clock.now_s)
+    telling.turn(clock.now_s)
+    (root,) = roots(double)
+    assert "Resolved" not in texts(root["blocks"])
+    save(store, replace(first, status="resolved", end_step=80), now_s=clock.now_s)
+    for _ in range(6):
+        clock.now_s += 10
+        telling.turn(clock.now_s)
+    (root,) = roots(double)
+    assert "Resolved" in texts(root["blocks"]) and len(replies(double)) == 2
+
+
 def test_a_flood_is_one_message_that_grows(double: SlackDouble, store: Store, clock: FakeClock) -> None:
     clock.now_s = clock.now_s // 600 * 600
     telling = dispatcher_of(store, clock, {"slack": bot(double)}, pace=Pace(max_posts=1))

@@ -10,7 +10,7 @@ from argus.analytics.store import marks, notices
 from argus.analytics.store.engine import Store
 from argus.analytics.store.marks import ACKNOWLEDGED, Mark
 from argus.analytics.store.silences import ALERTMANAGER, Matcher, Silence
-from argus.api.notify.decide import OPENED, REPEATED, Rules
+from argus.api.notify.decide import OPENED, REPEATED, RESOLVED, Rules
 from argus.api.notify.notifier import Delivery, Json, Keep, Later, Refused
 from argus.api.notify.pace import Pace
 from tests.api.desk.kit import Recorder, an_incident, dispatcher_of, matter, save
@@ -57,6 +57,70 @@ def test_doubt_lasts_until_it_is_told(store: Store, clock: FakeClock) -> None:
     save(store, replace(incident, severity="critical"), now_s=clock.now_s)
     telling.turn(clock.now_s)
     assert not to.told[1].is_doubtful
+
+
+@dataclass
+class CutShort(Recorder):
+    """A receiver that has taken part of a message when it asks for patience."""
+
+    def tell(self, delivery: Delivery, *, held: Json, keep: Keep) -> None:
+        """See `Notifier`."""
+        if self.failing and "ts" not in held:
+            keep({"ts": "m0"})
+        super().tell(delivery, held=held, keep=keep)
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        Recorder(failing=[Later("cut off", is_doubtful=True)]),
+        CutShort(failing=[Later("busy", after_s=5.0)]),
+        CutShort(failing=[Refused("no threads here")]),
+    ],
+)
+def test_what_may_have_gone_out_is_told_to_its_end(store: Store, clock: FakeClock, to: Recorder) -> None:
+    telling = dispatcher_of(store, clock, {"rec": to})
+    incident = save(store, an_incident(), now_s=clock.now_s)
+    telling.turn(clock.now_s)
+    save(store, replace(incident, status="resolved", end_step=60), now_s=clock.now_s)
+    for _ in range(100):
+        clock.now_s += 10
+        telling.turn(clock.now_s)
+    assert to.news == [RESOLVED] and to.failing == []
+
+
+def test_what_surely_did_not_go_out_has_no_end_to_tell(store: Store, clock: FakeClock) -> None:
+    to = Recorder(failing=[Later("refused the connection"), Refused("no such room")])
+    telling = dispatcher_of(store, clock, {"rec": to})
+    for rank in range(2):
+        incident = save(store, an_incident(scope=f"rank:{rank}"), now_s=clock.now_s)
+        telling.turn(clock.now_s)
+        save(store, replace(incident, status="resolved", end_step=60), now_s=clock.now_s)
+        clock.now_s += 10
+    for _ in range(100):
+        clock.now_s += 10
+        telling.turn(clock.now_s)
+    assert to.news == [] and to.failing == []
+
+
+def test_the_end_is_told_of_what_was_begun_by_a_service_that_died(store: Store, clock: FakeClock) -> None:
+    class Died(BaseException):
+        """As by kill -9."""
+
+    class Killed(CutShort):
+        def tell(self, delivery: Delivery, *, held: Json, keep: Keep) -> None:
+            raise Died
+
+    incident = save(store, an_incident(), now_s=clock.now_s)
+    with pytest.raises(Died):
+        dispatcher_of(store, clock, {"rec": Killed()}, name="dead").turn(clock.now_s)
+    save(store, replace(incident, status="resolved", end_step=60), now_s=clock.now_s)
+    to = Recorder()
+    telling = dispatcher_of(store, clock, {"rec": to})
+    for _ in range(10):
+        clock.now_s += 10
+        telling.turn(clock.now_s)
+    assert to.news == [RESOLVED] and to.told[0].is_doubtful
 
 
 def test_a_wait_counts_from_when_it_was_asked_for(store: Store, clock: FakeClock) -> None:
@@ -162,6 +226,7 @@ def test_one_that_died_is_taken_over_though_the_clock_was_put_back(store: Store,
             "rec",
             topic,
             told="",
+            about=incident.id,
             owner="dead",
             now_s=clock.now_s + 3600,
             lease_s=60.0,
