@@ -152,7 +152,7 @@ def _from_layouts(topology: Topology, parts: Sequence[Facts]) -> Facts:
     local = gpu_indices(topology, parts)
     for rank, host in topology.hosts.items():
         device = topology.devices.get(rank, "")
-        by_index = f"gpu:{host}/{local[rank]}"
+        by_index = f"gpu:{host}/{local[rank]}" if rank in local else ""
         if not host and not device:
             continue
         if device:
@@ -175,17 +175,31 @@ def _from_layouts(topology: Topology, parts: Sequence[Facts]) -> Facts:
 
 
 def gpu_indices(topology: Topology, parts: Sequence[Facts]) -> dict[int, int]:
-    """Index of each rank's GPU on its host: its local rank, seen through CUDA_VISIBLE_DEVICES."""
+    """Index of each rank's GPU on its host: its local rank, seen through CUDA_VISIBLE_DEVICES.
+
+    Without those of which that tells no index: UUIDs, and containers of one GPU each, in every one of which it is 0.
+    """
     local = local_ranks(topology)
+    found = dict(local)
     for layout in (layout for part in parts for layout in part.layouts):
-        visible = [
-            whole_number(word.strip()) for word in layout.env.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        ]
-        if layout.rank in local:
-            at = 0 if len(visible) == 1 else local[layout.rank]  # one each, or the same list for all
-            index = visible[at] if at < len(visible) else None
-            local[layout.rank] = local[layout.rank] if index is None else index
-    return local
+        visible = layout.env.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        if layout.rank not in local or visible == [""]:
+            continue
+        at = 0 if len(visible) == 1 else local[layout.rank]  # one each, or the same list for all
+        index = whole_number(visible[at].strip()) if at < len(visible) else None
+        if index is not None:
+            found[layout.rank] = index
+        else:
+            found.pop(layout.rank, None)
+    claims: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for rank, index in found.items():
+        claims[topology.hosts[rank], index].append(rank)
+    return {
+        rank: index
+        for (_, index), ranks in claims.items()
+        for rank in ranks
+        if len(ranks) == 1 or len({topology.devices.get(one) or f"unknown {one}" for one in ranks}) == 1
+    }
 
 
 def local_ranks(topology: Topology) -> dict[int, int]:

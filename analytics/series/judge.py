@@ -1,7 +1,7 @@
 """Which events of a series are worth an incident: steps that got longer and stayed so, and bursts of long ones.
 
 A single spike, a fall, a slow drift and what repeats are told, and are no incident by themselves; nor are blocks of slow
-steps that come at equal distances.
+steps that come at equal distances, where all ranks of a job have them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def slowdowns(values: Floats, events: Sequence[Event], periods: Sequence[Period]
     known = distances(
         [(one.start, last if one.end is None else one.end, one.got - one.expected) for one in found]
     )
-    return tuple(replace(one, every=known.get(at)) for at, one in enumerate(found))
+    return tuple(replace(one, every=known.get(at, one.every)) for at, one in enumerate(found))
 
 
 def lone_slowdowns(
@@ -102,15 +102,15 @@ def _rise(values: Floats, event: Event, periods: Sequence[Period]) -> Slowdown |
     near = rise_at(values, start, NEAR)
     if ratio < MIN_RISE or near - 1 < NEAR_SHARE * (ratio - 1):
         return None
-    if any(is_of_period(values, start, ratio, lag=period.lag, ways=(-1, 1)) for period in periods):
-        return None
     before = float(np.median(values[start - SIDE : start]))
     after = float(np.median(values[start : start + SIDE]))
     assert event.error is not None, event
     end = _end(values, start, (before, after), error=event.error)
     if _scales(values, start, end, error=event.error) < MIN_SCALES:
         return None
-    return Slowdown(start=start, end=end, got=after, expected=before, is_burst=False)
+    lags = (period.lag for period in periods)
+    every = next((lag for lag in lags if is_of_period(values, start, ratio, lag=lag, ways=(-1, 1))), None)
+    return Slowdown(start=start, end=end, got=after, expected=before, is_burst=False, every=every)
 
 
 def _scales(values: Floats, start: int, end: int | None, *, error: float) -> float:

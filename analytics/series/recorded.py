@@ -35,7 +35,7 @@ def series_findings(series: StepSeries) -> tuple[tuple[Finding, ...], tuple[Inci
     sane = np.where(np.isfinite(values) & (values > 0), values, np.nan)
     whole = _filled(sane)
     slow = slowdowns(whole, events, state.rhythm.periods) if len(whole) else ()
-    told = sorted([*events, *_periodic(slow)], key=lambda event: event.start)
+    told = sorted([*events, *_periodic(slow, state.rhythm.periods)], key=lambda event: event.start)
     findings = tuple(_finding(series, event) for event in told)
     return findings, tuple(_incident(series, one, findings) for one in slow)
 
@@ -45,10 +45,10 @@ def comes_back(incident: Incident) -> bool:
     return any(item.name == PERIOD for item in incident.cause.evidence)
 
 
-def _periodic(slow: Sequence[Slowdown]) -> list[Event]:
-    """What comes at equal distances, told once."""
+def _periodic(slow: Sequence[Slowdown], periods: Sequence[Period]) -> list[Event]:
+    """What comes at equal distances and is none of the `periods`, told once."""
     found = []
-    for every in sorted({one.every for one in slow if one.every is not None}):
+    for every in sorted({one.every for one in slow if one.every is not None} - {p.lag for p in periods}):
         mine = [one for one in slow if one.every == every]
         period = Period(length=every, unit="values", lag=round(every), strength=1.0)
         got, expected = (

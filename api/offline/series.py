@@ -17,6 +17,7 @@ from argus.agent.triage import diagnose, no_incident
 from argus.agent.wording import counted
 from argus.analytics.finding import Finding
 from argus.analytics.incident import Incident
+from argus.analytics.series.alongside import alongside
 from argus.analytics.series.growth import grows_from
 from argus.analytics.series.recorded import END, PERIOD, START, comes_back, series_findings, step_of
 from argus.analytics.series.rise import SIDE
@@ -139,10 +140,12 @@ def _shared(results: Sequence[SeriesResult], *, missing: Sequence[str]) -> tuple
     """What most ranks of a job have in common, with its diagnosis."""
     return tuple(
         _with_diagnosis(
-            slow, missing=(f"the ranks: {len(slow.parts)} of {len(ranks)} slow down alike", *missing)
+            slow, missing=(f"the ranks: {slow.num_ranks} of {len(ranks)} slow down alike", *missing)
         )
         for name, ranks in _by_job(results).items()
-        for slow in shared_slowdowns(name, [rank.incidents for rank in ranks])
+        for slow in shared_slowdowns(
+            name, [rank.incidents for rank in ranks], job=alongside([rank.series for rank in ranks])
+        )
     )
 
 

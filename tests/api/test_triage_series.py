@@ -227,6 +227,8 @@ def in_blocks(starts: list[int], *, ranks: int, slow_ranks: int) -> str:
 
 
 EVERY_400 = [300, 700, 1100, 1500, 1900, 2300]
+EVERY_100 = list(range(150, 2400, 100))
+IRREGULAR = [300, 640, 1130, 1480, 1960, 2300]
 
 
 @pytest.mark.slow
@@ -236,11 +238,22 @@ EVERY_400 = [300, 700, 1100, 1500, 1900, 2300]
         (EVERY_400, 1, 1, 0),
         (EVERY_400, 4, 4, 0),
         (EVERY_400, 4, 1, 6),
-        ([300, 640, 1130, 1480, 1960, 2300], 4, 4, 6),
+        (EVERY_100, 4, 1, 3),
+        (EVERY_100, 4, 4, 0),
+        (IRREGULAR, 4, 4, 6),
         (EVERY_400[:3], 4, 4, 3),
         ([*EVERY_400[:5], 2050], 4, 4, 1),
     ],
-    ids=["lone", "of all", "of one rank", "irregular", "too few", "one more"],
+    ids=[
+        "lone",
+        "of all",
+        "of one rank",
+        "often of one rank",
+        "often of all",
+        "irregular",
+        "too few",
+        "one more",
+    ],
 )
 def test_slow_blocks_at_equal_distances_on_all_ranks_are_the_jobs_own(
     tmp_path: Path,
@@ -262,8 +275,34 @@ def test_slow_blocks_at_equal_distances_on_all_ranks_are_the_jobs_own(
         for item in finding["evidence"]
         if item["name"] == "period"
     ]
-    assert every == [pytest.approx(400, abs=2)] * (slow_ranks if starts[:4] == EVERY_400[:4] else 0)
-    assert ("every 400 steps" in said["diagnosis"]["headline"]) == (told == 0)
+    length = starts[3] - starts[2] if len(starts) > 3 and starts != IRREGULAR else 0
+    assert every == [pytest.approx(length, abs=2)] * (slow_ranks if length else 0)
+    assert (f"every {length} steps" in said["diagnosis"]["headline"]) == (told == 0)
+    if slow_ranks == 1 < ranks:
+        assert all(one["scope"].endswith("rank 0") for one in said["incidents"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("late", "seed"), [(0, 0), (0, 1), (300, 0)])
+def test_a_slowdown_of_all_ranks_is_the_jobs_wherever_noise_puts_it_in_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], late: int, seed: int
+) -> None:
+    """Also where one rank has no steps before `late`."""
+    values = np.exp(np.random.default_rng(seed).normal(0.0, 0.05, (800, 8)))
+    values[500:] *= 1.1
+    rows = [
+        f"{rank},{step},{value}"
+        for step, row in enumerate(values)
+        for rank, value in enumerate(row)
+        if rank != 3 or step >= late
+    ]
+    path = tmp_path / "s.csv"
+    path.write_text("\n".join(["rank,step,step_time", *rows]))
+    assert main(["triage", str(path), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    (incident,) = said["incidents"]
+    assert "rank" not in incident["scope"]
+    assert "the ranks: 8 of 8 slow down alike" in said["diagnosis"]["missing_evidence"]
 
 
 @pytest.mark.parametrize(("factor", "num_incidents"), [(0.7, 1), (1.3, 0)])

@@ -69,6 +69,34 @@ def test_visible_devices_renumber_gpus(visible: str) -> None:
     assert "GPU 3" in describe_rank(fleet, 0)
 
 
+def test_a_rank_recorded_twice_is_renumbered_once() -> None:
+    body = json.loads(samples.RECORDS.splitlines()[0])
+    body |= {"env": {"CUDA_VISIBLE_DEVICES": "1,0"}, "device": ""}
+    text = "\n".join(json.dumps(body | {"source": source}) for source in ("live", "kineto"))
+    fleet = build_fleet([load(text, "l.jsonl"), load(samples.TOPO_NEW, "topo.txt", "n0")])
+    assert "gpu:n0/1" in fleet.elements_of(0)
+
+
+@pytest.mark.parametrize("visible", ["0", "GPU-bbbb,GPU-aaaa"])
+@pytest.mark.parametrize("is_known", [True, False])
+def test_where_no_index_is_told_no_rank_is_put_on_another_ranks_gpu(visible: str, is_known: bool) -> None:
+    """Two containers of a host with one GPU each call it 0; a list of UUIDs tells no index."""
+    first = json.loads(samples.RECORDS.splitlines()[0])
+    rows = [
+        first
+        | {
+            "rank": rank,
+            "local_rank": rank,
+            "env": {"CUDA_VISIBLE_DEVICES": visible},
+            "device": f"GPU-{name}" if is_known else "",
+        }
+        for rank, name in enumerate(["aaaa", "bbbb"])
+    ]
+    text = "\n".join(map(json.dumps, rows))
+    fleet = build_fleet([load(text, "l.jsonl"), load(samples.TOPO_NEW, "topo.txt", "n0")])
+    assert not fleet.ranks_of("gpu:n0/0") and not fleet.ranks_of("gpu:n0/1")
+
+
 def test_a_duplicate_uuid_is_not_one_device() -> None:
     csv = samples.CSV.replace("1, GPU-bbbb", "0, GPU-bbbb")
     fleet = build_fleet([load(samples.RECORDS, "l.jsonl"), load(csv, "n0.csv", "n0")])
