@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,17 @@ from argus.evals.simulator.frames import rank_frames
 from argus.evals.simulator.job import Job
 from argus.evals.simulator.simulate import simulate
 from tests.api.process import ROOT, environment, start, wait_for
+
+
+@pytest.fixture(autouse=True)
+def nothing_ignored() -> Iterator[None]:
+    """Commands start as from a terminal: in the background of a script SIGINT is ignored, under nohup SIGHUP."""
+    ignored = [one for one in (signal.SIGINT, *interrupts.ENDING) if signal.getsignal(one) is signal.SIG_IGN]
+    for one in ignored:
+        signal.signal(one, signal.SIG_DFL)
+    yield
+    for one in ignored:
+        signal.signal(one, signal.SIG_IGN)
 
 
 def ended(
@@ -86,7 +97,7 @@ def test_what_was_unpacked_is_not_left_behind(number: signal.Signals, tmp_path: 
             for copy in range(100):
                 packed.add(file, f"{copy}/{file.name}")
     code, said = ended(
-        ["triage", str(archive)], number, when=lambda pid: any(scratch.iterdir()), scratch=scratch
+        ["triage", str(archive)], number, when=lambda pid: any(scratch.glob("*/*")), scratch=scratch
     )
     assert (said, list(scratch.iterdir())) == ("", [])
     assert code in (
